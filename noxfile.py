@@ -2,8 +2,8 @@
 
 ``nox`` alone runs everything that must be green; ``nox -l`` lists the sessions; ``nox -s tests-core-3.13 -- -k dims``
 runs a part of one. The Python that runs nox runs all tests, with all plugins. The farthest from it runs those whose
-outcome may hang on the interpreter or its numpy (``pythons``, the tables ``DIFFERING``). The third runs core's tests
-that ask what is installed, without plugins (``core-alone``, the table ``ASKING_FOR_PLUGINS``).
+outcome may hang on the interpreter or its numpy (``pythons``, the mark ``interpreter``). The third runs core's tests
+that ask what is installed, without plugins (``core-alone``, the mark ``asks_for_plugins``).
 ``nox -t matrix`` runs all tests on each Python.
 
 ``nox -s demo`` does the main job of the README. Not among the default ones are ``nox -s floors``, ``nox -s tvm-ffi``

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from byoc_core.runtime.graph import GraphModule
-from byoc_core.runtime.graph_document import GraphAttr, GraphDocument, GraphFunction, GraphNode, GraphTensor
+from byoc_core.runtime.graph.document import GraphAttr, GraphDocument, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import TensorSpec
 
 from benchmarks.pairing import measure, time_call

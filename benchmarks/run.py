@@ -5,6 +5,7 @@
     python -m benchmarks.run --rounds 5 -o out/figures.json
     python -m benchmarks.run scale-chain --sizes 1000 10000
     python -m benchmarks.run dnnl --models light_resnet50 lenet
+    python -m benchmarks.run call-overhead --record calls    also benchmarks/results/<today>-calls.json
 
 Contestants of a figure run interleaved in random order; each line shows the median, half the distance between the
 quartiles, and the best round. Run it on an otherwise idle machine: figures are for comparing, never for passing.
@@ -14,10 +15,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.pairing import write_result
+from benchmarks.recording import to_result
+from benchmarks.results import RESULTS, to_json
 
 
 class Figure(NamedTuple):
@@ -94,6 +98,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", help="models of a figure of models instead of all of them")
     parser.add_argument("--rounds", type=int, help="rounds of each figure instead of its own number")
     parser.add_argument("-o", "--out", type=Path, default=Path("out/figures.json"), help="result file (%(default)s)")
+    parser.add_argument("--record", metavar="SUBJECT", help="also write the figures' tables into benchmarks/results")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.figures if name not in FIGURES]
     if unknown:
@@ -108,6 +113,23 @@ def main() -> None:
         results[name] = measure_figure(arguments.rounds or figure.num_rounds, *given)
     write_result(arguments.out, results)
     print(f"written to {arguments.out}")
+    if arguments.record is not None:
+        record(arguments.record, results)
+
+
+def record(subject: str, results: Mapping[str, Any]) -> None:
+    """Write the tables of figures as a dated result.
+
+    Raises:
+        SystemExit: a figure has no table with a unit, or the subject is no name of a file.
+    """
+    try:
+        result = to_result(subject, results)
+    except ValueError as error:
+        raise SystemExit(f"not recorded: {error}") from error
+    path = RESULTS / result.file_name
+    path.write_text(to_json(result), encoding="utf-8")
+    print(f"recorded in {path}; now run python -m benchmarks.results")
 
 
 if __name__ == "__main__":

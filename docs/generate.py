@@ -9,6 +9,7 @@ from docs.hook_pages import hook_pages
 from docs.op_reference import op_reference_page
 from docs.op_table import op_table_page
 from docs.promise_table import with_promises
+from docs.stable_modules import with_stable_modules
 from docs.type_reference import type_reference_page
 
 __all__ = ["generated_pages", "main"]
@@ -18,13 +19,15 @@ DOCS = Path(__file__).parent
 
 def generated_pages() -> dict[Path, str]:
     """Gives the text that each page should have, by its file."""
-    conformance = DOCS / "conformance.md"
+    conformance, stability = DOCS / "conformance.md", DOCS / "api-stability.md"
     pages = {DOCS / "hooks" / name: text for name, text in hook_pages().items()}
     pages[DOCS / "ccompiler-ops.md"] = op_table_page()
     pages[DOCS / "dnnl-ops.md"] = dnnl_ops_page()
     pages[DOCS / "ops.md"] = op_reference_page()
     pages[DOCS / "plugin-types.md"] = type_reference_page()
-    return pages | {conformance: with_promises(conformance.read_text("utf-8"))}
+    pages[conformance] = with_promises(conformance.read_text("utf-8"))
+    pages[stability] = with_stable_modules(stability.read_text("utf-8"))
+    return pages
 
 
 def main() -> None:

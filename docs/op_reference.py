@@ -21,7 +21,7 @@ from byoc_core.ir import (
 )
 from byoc_core.ir.printer import OP_ALIASES
 from byoc_core.ops import default_ops
-from byoc_core.ops.cases import OpCase, infer_case, op_cases
+from byoc_core.ops.cases import OpCase, canonical_cases, infer_case
 from byoc_core.opset.families import FAMILIES, ops_of
 
 from docs.markdown import table, to_markdown
@@ -59,7 +59,8 @@ _STRUCTURE = "Structure: calls, branches, loops, and groups of ops that a backen
 def op_reference_page() -> str:
     """Return the page: a table of contents, then a section for each family of ops."""
     sections = [
-        (import_module(f"byoc_core.opset.{name}").__doc__ or "", list(ops_of(name).values())) for name in FAMILIES
+        (import_module(f"byoc_core.opset.families.{name}").__doc__ or "", list(ops_of(name).values()))
+        for name in FAMILIES
     ]
     sections.append((_STRUCTURE, list(STRUCTURAL_OPS)))
     kinds = {text: _names(kind) for kind, text in _KINDS.items()}
@@ -134,7 +135,7 @@ def taken_dtypes(op: OpDef) -> dict[tuple[str, ...], tuple[str, ...]]:
     Operands with a dtype of their own in a case (indices, lengths) are tried alone.
     """
     taken: dict[tuple[str, ...], set[str]] = {}
-    for case in op_cases().get(op.name, ()):
+    for case in canonical_cases(default_ops()).get(op.name, ()):
         names = [name.partition("[")[0] for name in op.operand_names(len(case.operands))]
         free = [index for index, operand in enumerate(case.operands) if operand.dtype is None]
         groups = [free, *([index] for index in range(len(names)) if index not in free)]

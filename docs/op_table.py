@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import byoc_ccompiler.backend as ccompiler
 from byoc_ccompiler.options import CCompilerOptions
-from byoc_core.authoring.csource_types import C_TYPES
-from byoc_core.backend.info import CompileContext, Rejection
+from byoc_core.authoring.csource import C_TYPES
+from byoc_core.backend.hooks import CompileContext, Rejection
 from byoc_core.dtypes import all_dtypes
 from byoc_core.ops import default_ops
-from byoc_core.ops.cases import OpCase, new_function, op_cases
+from byoc_core.ops.cases import OpCase, canonical_cases, dtypes_of, new_function
 
 __all__ = ["answers", "op_table_page"]
 
@@ -29,8 +29,8 @@ has no type for: {missing}. `exe.report()` shows the reasons of a model of yours
 def answers(op: str) -> Mapping[str, list[tuple[OpCase, Rejection | None]]]:
     """Gives for each dtype that C has a type for the cases of an op with the backend's answers, ``None`` for yes."""
     found: dict[str, list[tuple[OpCase, Rejection | None]]] = {}
-    for case in op_cases().get(op, ()):
-        for dtype in case.dtypes(default_ops()[op]):
+    for case in canonical_cases(default_ops()).get(op, ()):
+        for dtype in dtypes_of(case, default_ops()[op]):
             if dtype in C_TYPES:
                 _, binding = new_function(default_ops()[op], case.types(dtype), case.attrs)
                 answer = ccompiler.byoc_supports(binding, _CONTEXT)
@@ -41,7 +41,7 @@ def answers(op: str) -> Mapping[str, list[tuple[OpCase, Rejection | None]]]:
 def op_table_page() -> str:
     """Gives the page: a table of ops and dtypes, then the reasons."""
     dtypes = [dtype for dtype in all_dtypes() if dtype in C_TYPES]
-    table = {op: answers(op) for op in sorted(op_cases())}
+    table = {op: answers(op) for op in sorted(canonical_cases(default_ops()))}
     missing = ", ".join(f"`{dtype}`" for dtype in all_dtypes() if dtype not in C_TYPES)
     lines = ["# What ccompiler compiles", "", _NOTICE, "", _INTRO.format(missing=missing), "", "## Ops and dtypes", ""]
     lines += [f"| op | {' | '.join(dtypes)} |", f"|---|{'---|' * len(dtypes)}"]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from byoc_conformance import all_promises
-from byoc_core.backend import BackendInfo, hook_specs
+from byoc_core.backend import hook_specs
+from byoc_core.backend.hooks import BackendInfo
 from byoc_core.dtypes import all_dtypes
 from byoc_core.ir import STRUCTURAL_OPS
 from byoc_core.ops import default_ops

@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field
 
-from byoc_core.backend import BackendInfo, CodegenResult, CompileContext, Estimate, Rejection, Status, Support
+from byoc_core.backend import Estimate, Status
+from byoc_core.backend.hooks import BackendInfo, CodegenResult, CompileContext, Rejection, Support
 from byoc_core.ir import REQUIRED, AttrSpec, OpDef, OperandSpec
 from byoc_core.pattern import CompositePattern
 from byoc_core.runtime import RuntimeInfo
 from byoc_core.runtime.graph import GraphEngine
-from byoc_core.runtime.graph_document import GraphConstant, GraphFunction, GraphNode, GraphTensor
+from byoc_core.runtime.graph.document import GraphConstant, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.module import CallTraits, NativeEntry, Signature, TensorSpec
 
@@ -65,7 +66,7 @@ def _section(type_: type) -> list[str]:
 
 def _home(type_: type) -> str:
     """Return the module that authors import a class from."""
-    homes = ("byoc_core.backend", "byoc_core.runtime.hooks", "byoc_core.runtime.graph", "byoc_core.pattern")
+    homes = ("byoc_core.backend.hooks", "byoc_core.runtime.hooks", "byoc_core.runtime.graph", "byoc_core.pattern")
     for home in (*homes, "byoc_core.ir", type_.__module__):
         if type_.__name__ in __import__(home, fromlist=["_"]).__all__:
             return home

@@ -7,9 +7,11 @@ from pathlib import Path
 import nox
 
 from sessions.interpreters import MAIN, OTHERS, PYTHONS, THIRD, answers
+from sessions.marks import select
 from sessions.packages import PACKAGES, ROOT, WITH_PEERS, group, install_peers, install_wheels, wheel
 from sessions.running import count_workers, run_tests
-from sessions.tables import ASKING_FOR_PLUGINS, DIFFERING, LIBRARY_TESTS, MINIMUM_TESTS
+
+TESTS = tuple(f"{folder}/tests" for folder in PACKAGES.values())
 
 
 @nox.session(python=PYTHONS[0], requires=["wheels"], reuse_venv=False)
@@ -31,7 +33,9 @@ def minimums(session: nox.Session) -> None:
     session.run("uv", "pip", "list", external=True)
     # The kit's schema is written by the newest pydantic; older ones spell the same differently.
     schema = "conformance/tests/report/test_model.py::test_the_shipped_schema_is_that_of_the_model"
-    run_tests(session, f"--deselect={schema}", *([] if session.posargs else MINIMUM_TESTS))
+    # ccompiler calls no other package; what it compiles is the compiler's.
+    tests = select("interpreter", "lowest", folders=tuple(f for f in TESTS if f != f"{PACKAGES['ccompiler']}/tests"))
+    run_tests(session, f"--deselect={schema}", *([] if session.posargs else tests))
 
 
 @nox.session(requires=["wheels"])
@@ -61,10 +65,10 @@ for _package in PACKAGES:
 
 @nox.session(python=OTHERS, requires=["wheels"])
 def pythons(session: nox.Session) -> None:
-    """Runs the tests of all packages that may differ between Pythons; the soak is long, and differs in no law."""
+    """Runs the tests of all packages that may differ between Pythons."""
     install_wheels(session, tuple(PACKAGES), *group("test"))
     install_peers(session)
-    run_tests(session, "--ignore=core/tests/vm/test_soak.py", *DIFFERING)
+    run_tests(session, *select("interpreter", folders=TESTS))
 
 
 @nox.session(python=THIRD if answers(THIRD) else MAIN, name="core-alone", requires=["wheels"])
@@ -73,7 +77,7 @@ def core_alone(session: nox.Session) -> None:
     install_wheels(session, ("core",), *group("test"))
     install_peers(session)
     session.run("python", "-c", "import byoc_core; assert byoc_core.backends.names() == ('host',)")
-    run_tests(session, *ASKING_FOR_PLUGINS)
+    run_tests(session, *select("asks_for_plugins", folders=("core/tests",)))
 
 
 def add_foreign(name: str, modules: str) -> None:
@@ -84,7 +88,7 @@ def add_foreign(name: str, modules: str) -> None:
         """Loads exported libraries in the real package, and calls them."""
         install_wheels(session, ("core", "ccompiler"), *group("test", name))
         session.run("python", "-c", f"import {modules}")
-        run_tests(session, *LIBRARY_TESTS)
+        run_tests(session, *select("libraries", folders=("core/tests", "plugins/ccompiler/tests")))
 
 
 add_foreign("tvm-ffi", "tvm_ffi")

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from byoc_core.plugin import Installation, using
+from byoc_core.plugin.installation import Installation, using
 
 from conformance.tests.fakenpu_install import FAKES, install_fakenpu
 

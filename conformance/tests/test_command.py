@@ -24,6 +24,8 @@ from byoc_core.errors import InternalError
 from conformance.tests.samples import ALL_PASSED, new_report
 from conformance.tests.toys import CRASHES, DECLINES, FAILS, HANGS, install_toy
 
+pytestmark = pytest.mark.lowest
+
 
 @dataclass(frozen=True)
 class Done:

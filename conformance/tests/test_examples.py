@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from byoc_conformance import Runner, Status, Subject, SubjectSpec, find_item
 from byoc_conformance.examples import compile_examples, find_examples
-from byoc_core.ir.printer import print_module
+from byoc_core.ir import print_module
 
 
 def test_a_subject_has_examples_of_each_kind(fakenpu: str) -> None:

@@ -9,6 +9,8 @@ from byoc_conformance.fresh_process import compile_side, run_in_fresh_process
 from byoc_conformance.outcome import FailedError
 from byoc_core.plugin import PluginRecord
 
+pytestmark = pytest.mark.interpreter
+
 
 def test_it_has_imported_nothing_of_ours() -> None:
     printed = run_in_fresh_process("print(json.dumps([m for m in sys.modules if 'byoc' in m]))", timeout=60.0)

@@ -117,7 +117,7 @@ def test_a_first_pattern_as_the_page_tells_it(tmp_path: Path, installing: Instal
 
 
 OTHER_KERNELS = """
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from byoc_core.runtime.graph import KernelEngine
 
 DTYPES = ("float32", "float64", "int32")

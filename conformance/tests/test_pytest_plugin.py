@@ -15,6 +15,8 @@ from byoc_conformance.promises import all_items
 
 from conformance.tests.toys import CRASHES, DECLINES, FAILS, HANGS, install_toy
 
+pytestmark = pytest.mark.lowest
+
 pytest_plugins = ["pytester"]
 
 FOUR = f"{CRASHES} or {HANGS} or {FAILS} or {DECLINES}"

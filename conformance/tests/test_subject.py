@@ -8,11 +8,14 @@ import pytest
 from byoc_conformance import Runner, Status, Subject, SubjectSpec, all_promises, find_item
 from byoc_conformance.outcome import NotCoveredError, Outcome
 from byoc_conformance.promise import Level, Promise
-from byoc_core.backend import BackendHandle, CodegenResult, CompileContext
+from byoc_core.backend import BackendHandle
+from byoc_core.backend.hooks import CodegenResult, CompileContext
 from byoc_core.errors import CodegenError
 from byoc_core.ir import Function, TensorType
 from byoc_core.pattern import CompositePattern, Match, Rejection, is_op, wildcard
-from byoc_core.runtime.status import Status as ToolStatus
+from byoc_core.runtime.hooks import Status as ToolStatus
+
+pytestmark = pytest.mark.interpreter
 
 COMPILING = [
     promise

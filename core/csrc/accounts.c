@@ -1,4 +1,4 @@
-/* The functions of threads.h for Python: what byoc_core.runtime.worker_accounts asks of those who keep accounts. */
+/* The functions of threads.h for Python: what byoc_core.runtime.threads.worker_accounts asks of those who keep accounts. */
 #include "objects.h"
 #include "spread.h"
 #include "threads.h"

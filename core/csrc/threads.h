@@ -1,4 +1,4 @@
-/* How many threads calls may use: the accounts of byoc_core.runtime.worker_accounts, for calls that Python does not see.
+/* How many threads calls may use: the accounts of byoc_core.runtime.threads.worker_accounts, for calls that Python does not see.
  *
  * Every function may be called with or without the interpreter lock.
  */

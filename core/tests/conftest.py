@@ -16,10 +16,12 @@ import pytest
 from byoc_core.backend import BackendInfo, CodegenResult, CompileContext, Estimate, Rejection, Status, Support
 from byoc_core.backend.hooks import hookimpl
 from byoc_core.ir import CALL, CALL_DPS_PACKED, CALL_PACKED, Binding, Function, IRModule, TensorType, Type
+from byoc_core.ops import OpDef, default_ops
 from byoc_core.pattern import CompositePattern
-from byoc_core.plugin import Installation, using
+from byoc_core.plugin.installation import Installation, using
 from byoc_core.runtime.module import CallTraits, PackedFunction, RuntimeModule, Signature, TensorSpec
 from byoc_core.transform import evaluate_function
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 
@@ -241,7 +243,19 @@ def load_case_files() -> Callable[[Path, str], list[ModuleType]]:
 def rule_cases(load_case_files: Callable[[Path, str], list[ModuleType]]) -> dict[str, Callable[..., Any]]:
     """What draws operands and attributes that fit an op's type rule, by op name."""
     files = load_case_files(Path(__file__).parent / "ops", "*_type_rules*.py")
-    return {name: case for file in files for name, case in file._CASES.items()}
+    stated = {name: case for file in files for name, case in file._CASES.items()}
+    return {name: stated.get(name) or _canonical(op) for name, op in default_ops().items() if op.kernel is not None}
+
+
+def _canonical(op: OpDef) -> Callable[..., Any]:
+    """What draws one of the canonical cases of an op."""
+
+    def case(draw: Callable[..., Any]) -> tuple[list[tuple[tuple[int, ...], str]], dict[str, Any]]:
+        chosen = draw(st.sampled_from(op.canonical_cases))
+        operands = [(operand.shape, operand.dtype or chosen.dtype) for operand in chosen.operands]
+        return operands, dict(chosen.attrs)
+
+    return case
 
 
 @pytest.fixture(scope="session")

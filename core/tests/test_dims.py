@@ -31,6 +31,8 @@ from byoc_core.errors import IRTypeError
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.lowest
+
 OPERATORS: dict[str, Callable[[Dim, Dim], Dim]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,

@@ -22,6 +22,8 @@ from byoc_core.pattern import CompositePattern, is_op, wildcard
 from byoc_core.transform import PassRun, default_passes
 from pydantic import BaseModel
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 MODULE = R.parse("""
 def main(x: R.Tensor((2, 4)), w: R.Tensor((3, 4))):
     a = R.nn.dense(x, w)

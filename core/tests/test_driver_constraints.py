@@ -12,6 +12,8 @@ from byoc_core.backend import Rejection, Status
 from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.partitioning import PartitionOptions
 
+pytestmark = pytest.mark.asks_for_plugins
+
 MODULE = R.parse("""
 def main(x: R.Tensor((4,))):
     a = R.tanh(x)

@@ -19,6 +19,8 @@ from byoc_core.dtypes import (
 )
 from byoc_core.errors import IRTypeError
 
+pytestmark = pytest.mark.lowest
+
 
 @pytest.mark.parametrize("name", all_dtypes())
 def test_names_sizes_and_numpy_agree(name: str) -> None:

@@ -11,6 +11,8 @@ import pytest
 from byoc_core import errors
 from byoc_core.errors import ByocError, near_names
 
+pytestmark = pytest.mark.interpreter
+
 
 @pytest.mark.parametrize(
     ("fields", "text"),

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from byoc_core.file_replacement import replace_file
 
+pytestmark = pytest.mark.interpreter
+
 
 def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())

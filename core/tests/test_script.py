@@ -17,6 +17,8 @@ from byoc_core.errors import ScriptError
 from byoc_core.ir import IRModule, ObjectType, OpRegistry, tensor, verify
 from byoc_core.ops import default_ops
 
+pytestmark = pytest.mark.interpreter
+
 
 @R.ir_module
 class Example:

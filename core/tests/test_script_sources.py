@@ -21,6 +21,8 @@ from byoc_core.ir import IRModule
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.interpreter
+
 IMPORT = "from byoc_core import script as R\n"
 DEADLINE_S = 120
 

@@ -7,7 +7,8 @@ public names) is added to a copy of them.
 from __future__ import annotations
 
 import inspect
-import shutil
+import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,9 +18,13 @@ from pathlib import Path
 
 from byoc_core.backend import hook_specs
 
+from docs.stable_modules import STABLE_MODULES
+
 __all__ = ["gather", "main"]
 
 DOCS = Path(__file__).parents[1]
+ROOT = DOCS.parent
+LINK = re.compile(r"(?<=\]\()(?!https?://|#)[^)#\s]+")
 
 TREE = {
     "Use it": [
@@ -48,51 +53,33 @@ TREE = {
         "conformance",
         "publishing",
     ],
-    "Reference": ["api-stability", "api/index", "adr/README"],
+    "Reference": [
+        "api-stability",
+        "api/index",
+        "adr/README",
+        "plugins/ccompiler/docs/notes/README",
+        "plugins/dnnl/docs/notes/README",
+        "benchmarks/README",
+    ],
 }
 """The pages of the site, by the headings of its side bar."""
 
-MODULES = (
-    "byoc_core",
-    "byoc_core.artifact",
-    "byoc_core.authoring",
-    "byoc_core.authoring.csource",
-    "byoc_core.authoring.graph",
-    "byoc_core.backend",
-    "byoc_core.backend.hooks",
-    "byoc_core.debugging",
-    "byoc_core.dims",
-    "byoc_core.errors",
-    "byoc_core.ir",
-    "byoc_core.lint",
-    "byoc_core.native.abi",
-    "byoc_core.native.toolchain",
-    "byoc_core.ops",
-    "byoc_core.partitioning",
-    "byoc_core.pattern",
-    "byoc_core.runtime",
-    "byoc_core.runtime.graph",
-    "byoc_core.runtime.graph_document",
-    "byoc_core.runtime.hooks",
-    "byoc_core.runtime.module",
-    "byoc_core.runtime.threads",
-    "byoc_core.runtime.vector_functions",
-    "byoc_core.script",
-    "byoc_core.transform",
-    "byoc_conformance",
-)
+SECTIONS = ("tutorial", "hooks", "adr", "plugins/ccompiler/docs/notes", "plugins/dnnl/docs/notes", "benchmarks")
+"""Folders of the site whose README is the index of their other pages."""
+MODULES = (*STABLE_MODULES, "byoc_conformance")
 """What the reference describes: everything that the modules of ``api-stability.md`` export, and the kit."""
 
 
 def gather(folder: Path) -> None:
     """Writes what Sphinx reads: a page that stands in no tree is a fault that it finds."""
-    for page in sorted(DOCS.rglob("*.md")):
-        target = folder / page.relative_to(DOCS)
+    outside = (*ROOT.glob("plugins/*/docs/notes/*.md"), *ROOT.glob("benchmarks/*.md"))
+    for page in (*sorted(DOCS.rglob("*.md")), *sorted(outside)):
+        target = folder / _path_in_site(page)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(page, target)
+        target.write_text(_relinked(page), "utf-8")
     (folder / "README.md").rename(folder / "index.md")
     _append_trees(folder / "index.md", TREE)
-    for section in ("tutorial", "hooks", "adr"):
+    for section in SECTIONS:
         pages = [p.stem for p in sorted((folder / section).glob("*.md")) if p.stem != "README"]
         _append_trees(folder / section / "README.md", {"": pages})
     (folder / "api").mkdir()
@@ -102,6 +89,22 @@ def gather(folder: Path) -> None:
     index = ["# Reference", "", "Everything that is meant for programs and plugins, by the module that exports it.", ""]
     (folder / "api" / "index.md").write_text("\n".join(index), "utf-8")
     _append_trees(folder / "api" / "index.md", {"": list(MODULES)}, hidden=False)
+
+
+def _path_in_site(page: Path) -> Path:
+    """Return where the site has a page: pages of ``docs`` at its root, all others by their path in the repository."""
+    return page.relative_to(DOCS if page.is_relative_to(DOCS) else ROOT)
+
+
+def _relinked(page: Path) -> str:
+    """Return the text of a page with its links to other pages as they are in the site."""
+    folder = _path_in_site(page).parent
+
+    def relink(link: re.Match[str]) -> str:
+        target = (page.parent / link[0]).resolve()
+        return os.path.relpath(_path_in_site(target), folder) if target.is_file() else link[0]
+
+    return LINK.sub(relink, page.read_text("utf-8"))
 
 
 def _append_trees(page: Path, trees: dict[str, list[str]], *, hidden: bool = True) -> None:

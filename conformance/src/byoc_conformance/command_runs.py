@@ -13,7 +13,6 @@ from pathlib import Path
 from byoc_core.cli.console import new_table, open_console
 
 from byoc_conformance.choices import choose_items, parse_levels, parse_options
-from byoc_conformance.conduct import conduct
 from byoc_conformance.environment import check_installed
 from byoc_conformance.overrides import Overrides, read_overrides
 from byoc_conformance.promise import Item, Level, Promise
@@ -21,6 +20,7 @@ from byoc_conformance.promises import all_items
 from byoc_conformance.report import Report, compare_reports, new_report, read_report, write_report
 from byoc_conformance.report.tables import count_tests, format_headline, group_alike, level_table, to_plain
 from byoc_conformance.report.writing import prepare_folder, render_json
+from byoc_conformance.run_items import run_items
 from byoc_conformance.subject import SubjectSpec
 from byoc_conformance.verdict import Judgement, judge
 
@@ -74,7 +74,7 @@ def run(choices: Choices) -> bool:
     started = datetime.now(UTC)
     judgements: list[Judgement] = []
     try:
-        results = conduct(spec, items, patience=choices.patience, jobs=choices.jobs)
+        results = run_items(spec, items, patience=choices.patience, jobs=choices.jobs)
         with closing(results), _show_progress(items) as show:
             for result in results:
                 judgements.append(judge(result, overrides.reason(result.item.id)))

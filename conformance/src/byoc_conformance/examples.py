@@ -13,7 +13,7 @@ from byoc_core import FunctionBuilder
 from byoc_core.errors import ByocError, IRTypeError
 from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, OpDef, TensorType, Value, Var
 from byoc_core.lint import find_instances
-from byoc_core.ops.cases import OpCase, array_of, function_of, op_cases
+from byoc_core.ops.cases import OpCase, array_of, dtypes_of, function_of
 from byoc_core.transform import evaluate_function
 
 from byoc_conformance.drawing import generator_of
@@ -163,16 +163,17 @@ def _running(subject: Subject, examples: Sequence[Example]) -> Iterator[Example]
 
 def _op_examples(subject: Subject) -> Iterator[Example]:
     """Yields the canonical cases of all ops, static and symbolic, with constants and without."""
-    for op_name, cases in op_cases().items():
-        for number, case in enumerate(cases):
-            yield from _case_examples(subject, case, f"{op_name} {number}")
+    for op in subject.ops_with_cases:
+        for number, case in enumerate(op.canonical_cases):
+            yield from _case_examples(subject, case, f"{op.name} {number}")
 
 
 def _examples_of_other_dtypes(subject: Subject) -> Iterator[Example]:
     """Yields the most common case of each op in all dtypes but its own: for those that take none of the common ones."""
-    for op_name, (case, *_) in op_cases().items():
-        for dtype in case.dtypes(subject.ops[op_name])[1:]:
-            yield from _case_examples(subject, replace(case, dtype=dtype), f"{op_name} {dtype}")
+    for op in subject.ops_with_cases:
+        case = op.canonical_cases[0]
+        for dtype in dtypes_of(case, op)[1:]:
+            yield from _case_examples(subject, replace(case, dtype=dtype), f"{op.name} {dtype}")
 
 
 def _case_examples(subject: Subject, case: OpCase, ending: str) -> Iterator[Example]:

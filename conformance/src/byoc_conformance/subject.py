@@ -11,15 +11,13 @@ from typing import Any
 
 import byoc_core
 import numpy.typing as npt
-from byoc_core.backend import BackendHandle, BackendInfo, backends
-from byoc_core.backend.info import coarsest_roundoff
+from byoc_core.backend import BackendHandle, backends, coarsest_roundoff, ops_with
+from byoc_core.backend.hooks import BackendInfo
 from byoc_core.errors import ByocError, OptionsError
-from byoc_core.ir import Function, IRModule, OpRegistry
-from byoc_core.ops import default_ops
+from byoc_core.ir import Function, IRModule, OpDef, OpRegistry
 from byoc_core.partitioning import PartitionLog, PartitionOptions, RunCodegen
 from byoc_core.pattern import Rejection
-from byoc_core.runtime import PackedFunction
-from byoc_core.runtime.registry import runtimes
+from byoc_core.runtime import PackedFunction, runtimes
 
 from byoc_conformance.judging import Verdict, judge
 from byoc_conformance.outcome import FailedError, NotCoveredError
@@ -107,7 +105,12 @@ class Subject:
     @cached_property
     def ops(self) -> OpRegistry:
         """The core's ops and its own."""
-        return default_ops().extended(self.handle.ops())
+        return ops_with([self.handle])
+
+    @property
+    def ops_with_cases(self) -> tuple[OpDef, ...]:
+        """The ops that have canonical cases: the core's, then its own."""
+        return tuple(op for op in self.ops.values() if op.canonical_cases)
 
     @property
     def unit_roundoff(self) -> Mapping[str, float]:

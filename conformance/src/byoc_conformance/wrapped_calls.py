@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from byoc_core import VirtualMachine
-from byoc_core.runtime import PackedFunction, RuntimeModule
-from byoc_core.runtime.workspaces import caller_nbytes
+from byoc_core.runtime import PackedFunction, RuntimeModule, caller_nbytes
 
 from byoc_conformance.outcome import FailedError
 from byoc_conformance.subject import Attempt

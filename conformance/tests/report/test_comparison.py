@@ -11,6 +11,8 @@ from byoc_conformance.verdict import Verdict
 
 from conformance.tests.samples import new_report
 
+pytestmark = pytest.mark.lowest
+
 
 def test_a_report_beside_itself_is_unchanged() -> None:
     report = new_report({"L0-a": Verdict.FAILED, "L1-b": Verdict.PASSED})

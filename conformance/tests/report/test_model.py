@@ -21,6 +21,8 @@ from byoc_core.errors import OptionsError
 
 from conformance.tests.samples import ALL_PASSED, STARTED, new_report
 
+pytestmark = pytest.mark.lowest
+
 
 @pytest.mark.parametrize(
     ("changed", "reached", "is_red"),

@@ -17,6 +17,8 @@ from byoc_conformance.verdict import Verdict
 
 from conformance.tests.samples import ALL_PASSED, new_report
 
+pytestmark = pytest.mark.lowest
+
 HOSTILE = "</pre><script src='//x'>alert(1)</script>&amp; \x1b[31m `code` ```\n| a *b* [c](http://d)"
 VOID = {"meta", "link", "br", "img", "input"}
 

@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from byoc_core.errors import ByocError
-from byoc_core.plugin import snapshot
+from byoc_core.plugin.installation import installation
 from byoc_core.version import __version__
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from byoc_core.vm import VirtualMachine
 
     backends: Backends
+    """The backends that are installed, and those that the process registers."""
 
 __all__ = [
     "ByocError",
@@ -98,7 +99,7 @@ _HOMES = {
     "Compiler": "driver",
     "Executable": "artifact",
     "Explanation": "driver",
-    "FunctionBuilder": "ops.builder",
+    "FunctionBuilder": "ir.builder",
     "IRModule": "ir",
     "TensorType": "ir",
     "VirtualMachine": "vm",
@@ -135,4 +136,4 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-snapshot()
+installation()

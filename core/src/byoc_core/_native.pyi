@@ -47,7 +47,7 @@ SIZE_MAX: int
 SIZE_MIN: int
 SIZE_BROADCAST: int
 
-# The accounts of byoc_core.runtime.worker_accounts; the addresses: omp_get_max_threads, omp_set_num_threads,
+# The accounts of byoc_core.runtime.threads.worker_accounts; the addresses: omp_get_max_threads, omp_set_num_threads,
 # omp_pause_resource_all or 0, GOMP_parallel, omp_get_num_threads and omp_get_thread_num.
 def threads_enter(wanted: int, /) -> tuple[int, int, int]: ...
 def threads_leave(token: tuple[int, int, int], /) -> None: ...

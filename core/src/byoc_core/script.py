@@ -27,7 +27,7 @@ from byoc_core.dims import Dim, parse_dim
 from byoc_core.errors import ScriptError
 from byoc_core.ir.module import IRModule
 from byoc_core.ir.parser import parse_module
-from byoc_core.opset.opdef import OpRegistry
+from byoc_core.opset.registry import OpRegistry
 from byoc_core.opset.types import ObjectType, TensorType, tensor
 
 __all__ = ["Object", "Tensor", "constant", "dim", "function", "ir_module", "module_attrs", "parse", "region"]
@@ -60,16 +60,12 @@ def parse(
     Args:
         text: what ``str(module)`` prints, or the same written by hand.
         constants: arrays by digest, for constants that the text cites.
-        ops: known ops; the core's own by default.
+        ops: known ops, and the registry of the module; the core's own ops by default.
 
     Raises:
         ScriptError: the text is not script.
         IRTypeError: an op does not fit its operands.
     """
-    if ops is None:
-        from byoc_core.ops import default_ops
-
-        ops = default_ops()
     return parse_module(text, ops, constants=constants)
 
 
@@ -82,14 +78,13 @@ def ir_module(definition: type) -> IRModule:
         ScriptError: Python keeps no source of the class, or the source is not script.
     """
     from byoc_core.ir.class_source import find_class_source
-    from byoc_core.ops import default_ops
 
     if not isinstance(definition, type):
         raise ScriptError(
             "R.ir_module", "does not decorate a class", got=type(definition).__name__, expected="a class of functions"
         )
     source = find_class_source(definition, sys._getframe(1))
-    return parse_module(source.text, default_ops(), source=source.name, first_line=source.first_line)
+    return parse_module(source.text, source=source.name, first_line=source.first_line)
 
 
 def function(definition: _Callable) -> _Callable:

@@ -10,6 +10,8 @@ from pathlib import Path
 import byoc_core
 import pytest
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 HEAVY = {
     *("click", "ml_dtypes", "onnx", "onnxruntime", "pluggy", "pydantic", "rich", "scipy", "tvm_ffi", "typer"),
     *("asyncio", "ctypes", "difflib", "email", "logging", "packaging", "subprocess", "zipfile"),
@@ -19,6 +21,7 @@ UNUSED = HEAVY - {"ctypes", "pluggy"} | {
     "byoc_core.cli",
     "byoc_core.driver",
     "byoc_core.ir",
+    "byoc_core.reporting",
     "importlib.metadata",
 }
 """What loading and running an artifact of the core's own runtimes has no need of."""
@@ -92,6 +95,12 @@ def test_a_bare_import_loads_no_plugin_code() -> None:
 def test_a_bare_import_reads_plugin_metadata_and_settings() -> None:
     later = "import os, byoc_core\nos.environ['BYOC_PREFER'] = 'malformed'\nassert 'host' in byoc_core.backends.names()"
     assert "byoc_core.backend.registry" in modules_after(later)
+
+
+@pytest.mark.parametrize("room", ["csource", "graph", "threads"])
+def test_a_room_of_the_runtime_loads_none_of_its_modules_by_itself(room: str) -> None:
+    loaded = modules_after(f"import byoc_core.runtime.{room}")
+    assert {name for name in loaded if name.startswith("byoc_core.runtime.")} == {f"byoc_core.runtime.{room}"}
 
 
 def test_a_malformed_setting_does_not_break_the_import() -> None:

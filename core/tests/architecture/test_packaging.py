@@ -11,6 +11,8 @@ import byoc_core
 import pytest
 from byoc_core.runtime.extension import extension_status
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 SOURCE = Path(__file__).parents[2] / "src"
 
 installed = pytest.mark.skipif(

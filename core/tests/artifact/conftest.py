@@ -11,7 +11,7 @@ from byoc_core.artifact import Executable
 from byoc_core.digest import digest_of
 from byoc_core.dims import parse_dim
 from byoc_core.runtime.graph import GraphModule
-from byoc_core.runtime.graph_document import GraphConstant, GraphDocument, GraphFunction, GraphNode, GraphTensor
+from byoc_core.runtime.graph.document import GraphConstant, GraphDocument, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm import Call, CallKind, ConstantRef, Program, Ret, VirtualMachine, VMFunction
 

@@ -30,6 +30,8 @@ from byoc_core.vm import ConstantRef
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 Check = Callable[[Executable], None]
 Sized = Callable[[int], Executable]
 

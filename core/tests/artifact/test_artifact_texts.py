@@ -26,9 +26,9 @@ from byoc_core.artifact.archive import read_archive, write_archive
 from byoc_core.artifact.inspection import ModuleSummary
 from byoc_core.artifact.loading import OpenedArtifact
 from byoc_core.artifact.manifest import decode_manifest, decode_report, encode_manifest
-from byoc_core.artifact.report_page import render_page
 from byoc_core.digest import digest_of
 from byoc_core.errors import ArtifactError, InternalError, IRTypeError
+from byoc_core.reporting.page import render_page
 from byoc_core.runtime.graph import GraphModule
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.module import RuntimeModule, Signature, TensorSpec

@@ -11,6 +11,8 @@ from pathlib import Path
 import byoc_core
 import pytest
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 COMPILE_SIDE = (
     "ir", "ops", "script", "pattern", "transform", "backend", "partitioning", "lower", "frontend", "lint", "driver",
     "debugging", "cli", "authoring", "host",

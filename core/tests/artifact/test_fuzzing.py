@@ -18,6 +18,8 @@ from core.tests.artifact.fuzzing.guarded import guarded_empty
 from core.tests.artifact.fuzzing.parent import REPOSITORY, fuzz, new_corpus
 from core.tests.artifact.fuzzing.sabotage import SABOTAGES
 
+pytestmark = pytest.mark.asks_for_plugins
+
 if not sys.platform.startswith("linux"):
     pytest.skip("limits of processes and pages are Linux's", allow_module_level=True)
 

@@ -17,6 +17,8 @@ from byoc_core.errors import ArtifactError, RuntimeNotFoundError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.interpreter
+
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5),
     st.sampled_from([

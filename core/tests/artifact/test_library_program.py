@@ -38,6 +38,8 @@ from byoc_core.vm import (
 )
 from byoc_core.vm.program import View
 
+pytestmark = pytest.mark.libraries
+
 N = symbol("n")
 SHIFT = """\
 #include "byoc_ffi.h"

@@ -18,6 +18,8 @@ from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import CallTraits, Signature, TensorSpec
 from byoc_core.vm import Call, CallKind, Program, Ret, VirtualMachine, VMFunction
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 SHIFT = """\
 #include "byoc_ffi.h"
 

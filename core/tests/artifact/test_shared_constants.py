@@ -6,9 +6,12 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pytest
 from byoc_core.artifact import Executable, load
 from byoc_core.runtime.module import NDArray
 from byoc_core.vm import VirtualMachine
+
+pytestmark = pytest.mark.interpreter
 
 
 def test_machines_and_frames_share_constants(executable: Executable, tmp_path: Path) -> None:

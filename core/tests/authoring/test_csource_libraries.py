@@ -22,7 +22,7 @@ from byoc_core.native.build_options import merge_linkage
 from byoc_core.native.elf import read_dynamic_names
 from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
 from byoc_core.runtime.csource import CSourceModule
-from byoc_core.runtime.csource_payload import decode, encode
+from byoc_core.runtime.csource.payload import decode, encode
 from byoc_core.runtime.hooks import LoadContext
 
 pytestmark = [

@@ -8,11 +8,11 @@ from byoc_core import script as R
 from byoc_core.authoring.graph import GraphCodegen
 from byoc_core.backend.hooks import CompileContext, Rejection
 from byoc_core.runtime.graph import FunctionRefused, GraphModule, load_graph, save_graph
-from byoc_core.runtime.graph_document import GraphFunction
+from byoc_core.runtime.graph.document import GraphFunction
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.module import NDArray
 
-from core.tests.runtime.engines import DoublingEngine, Program
+from core.tests.runtime.graph.engines import DoublingEngine, Program
 
 MODULE = R.parse("""
 @R.ir_module

@@ -21,6 +21,8 @@ from byoc_core.plugin import Catalog, PluginRecord
 from byoc_core.runtime.module import PackedFunction, RuntimeModule
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+pytestmark = pytest.mark.asks_for_plugins
+
 RELU = OpDef("nn.relu", (OperandSpec("x"),), infer=lambda context: (context.operands[0],))
 EMPTY = Backends(Catalog("byoc.backends", []))
 

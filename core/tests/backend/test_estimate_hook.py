@@ -11,6 +11,8 @@ from byoc_core.backend.registry import backends
 from byoc_core.errors import HookError
 from byoc_core.ir import Function
 
+pytestmark = pytest.mark.asks_for_plugins
+
 
 def _ask(fake_backend: Any, answer: object) -> Estimate | None:
     handle = backends().get(fake_backend("npu", estimate=lambda function: answer))

@@ -26,6 +26,8 @@ from byoc_core.runtime import LoadContext, RuntimeInfo
 from byoc_core.runtime import hooks as runtime_hooks
 from byoc_core.runtime.registry import RuntimeHandle
 
+pytestmark = pytest.mark.asks_for_plugins
+
 HOOKS = {hook.name: hook for hook in hook_specs()}
 MODULE = R.parse("""
 def main(x: R.Tensor((2, 3)), w: R.Tensor((2, 3))):

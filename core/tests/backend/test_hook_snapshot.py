@@ -8,6 +8,8 @@ import pytest
 
 from core.tests.backend.hook_snapshot import RULE, current, faults, minor_version, stored
 
+pytestmark = pytest.mark.asks_for_plugins
+
 HOOK: dict[str, Any] = {
     "since": "0.1",
     "required": False,

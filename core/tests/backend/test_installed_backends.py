@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from byoc_core.backend import Backends
 from byoc_core.errors import PluginError
-from byoc_core.plugin import PluginSettings, discover
+from byoc_core.plugin.discovery import discover
+from byoc_core.plugin.settings import PluginSettings
+
+pytestmark = pytest.mark.asks_for_plugins
 
 HEAD = "from byoc_core.backend.hooks import BackendInfo, CodegenResult, hookimpl\n"
 CODEGEN = "@hookimpl\ndef byoc_codegen(functions):\n    return CodegenResult(None)\n"

@@ -18,6 +18,8 @@ from byoc_core.cli.own_commands import OwnCommands
 from byoc_core.native.toolchain import Toolchain
 from onnx import TensorProto, helper
 
+pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+
 COPY_AGAIN = "Copy the file again, or compile the model again."
 
 

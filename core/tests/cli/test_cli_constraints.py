@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from byoc_core.backend.registry import Backends
 
+pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+
 
 @pytest.fixture
 def plugged(byoc: Callable[..., Any], fake_backend: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:

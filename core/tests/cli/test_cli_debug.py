@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+
 NOTHING_TO_COMPARE = (
     "error: debug: no backend claims any op that computes, so there is nothing to compare. `byoc explain` says why.\n"
 )

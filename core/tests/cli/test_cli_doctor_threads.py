@@ -9,6 +9,8 @@ import pytest
 from byoc_core.cli.commands.doctor import _extension_remedy, _find_extension
 from byoc_core.native.processors import count_cpus
 
+pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+
 
 def finding(text: str, subject: str) -> list[str]:
     """Gives the line of a subject, and the one below."""

@@ -15,6 +15,8 @@ from byoc_core import inspect
 from byoc_core.artifact import Executable
 from onnx import TensorProto, helper
 
+pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+
 PLUGIN = """
 from byoc_core.authoring.graph import GraphCodegen
 from byoc_core.backend import BackendInfo, Rejection, Support

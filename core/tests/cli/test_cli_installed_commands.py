@@ -11,6 +11,8 @@ from byoc_core.version import __version__
 
 from core.tests.plugin.conftest import Site
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 GOOD = """
 import typer
 

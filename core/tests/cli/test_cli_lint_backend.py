@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from byoc_core.lint import Finding
 
+pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+
 _ERROR = Finding("unknown-op", "pattern `host.x`, op `ad`", "there is no such op", "host.x", "Did you mean 'add'?")
 _WARNING = Finding("claims-nothing", "backend `host`", "it takes none of the canonical cases")
 

@@ -11,6 +11,8 @@ import pytest
 from byoc_core.dtypes import to_numpy
 from onnx import TensorProto, helper, numpy_helper
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 
 def test_compile_says_who_took_what_and_what_it_wrote(byoc: Any, model: Path) -> None:
     done = byoc("compile", model, "-o", "m.byoc")

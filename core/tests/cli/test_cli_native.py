@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from byoc_core.native.toolchain import Toolchain
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 PLUGIN = """
 from byoc_core.authoring.csource import CSourceCodegen
 from byoc_core.backend.hooks import BackendInfo, CodegenResult, Rejection, Support, hookimpl

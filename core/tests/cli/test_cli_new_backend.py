@@ -6,6 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+
 NEXT_STEPS = """\
 Wrote 13 files into dsp. Next:
 

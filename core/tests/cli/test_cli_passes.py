@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from byoc_core.driver import pass_names
 from byoc_core.errors import OptionsError
 from byoc_core.frontend.onnx import from_onnx
 from byoc_core.transform import PassRun, Sequential, default_passes
+
+pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
 NAMES = list(pass_names())
 

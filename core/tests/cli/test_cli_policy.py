@@ -10,6 +10,8 @@ import pytest
 from byoc_core.cli.request import PolicyName
 from byoc_core.partitioning.policies import POLICIES
 
+pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+
 FAR = """
 from byoc_core.backend.hooks import BackendInfo, CodegenResult, Estimate, Rejection, Support, hookimpl
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+
 BACKEND = """
 import os
 from byoc_core.backend.hooks import BackendInfo, CodegenResult, Support, hookimpl

@@ -10,6 +10,8 @@ import pytest
 from byoc_core.errors import CodegenError, InternalError
 from byoc_core.version import __version__
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 COMMANDS = ("backends", "doctor", "demo", "compile", "run", "explain", "inspect", "verify", "lint-backend")
 
 

@@ -11,6 +11,8 @@ from onnx import TensorProto, helper
 
 from core.tests.plugin.conftest import Site
 
+pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+
 BACKEND = """
 from byoc_core.authoring import GraphCodegen
 from byoc_core.backend.hooks import BackendInfo, Support, hookimpl

@@ -19,6 +19,8 @@ from byoc_core.debugging import DebugReport, save_arrays
 from byoc_core.errors import OptionsError
 from byoc_core.isolation import Ended, Worker
 
+pytestmark = pytest.mark.interpreter
+
 TWO = """
 class M:
     @R.function

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from byoc_core.dtypes import to_numpy
 from byoc_core.frontend.onnx import from_onnx
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from byoc_core.transform import evaluate_function
 from hypothesis import given
 from hypothesis import strategies as st

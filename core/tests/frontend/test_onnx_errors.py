@@ -20,6 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+pytestmark = pytest.mark.lowest
+
 
 def _model(
     nodes: Sequence[onnx.NodeProto],

@@ -19,6 +19,8 @@ from onnx import TensorProto, helper, numpy_helper
 from benchmarks.zoo import light
 from benchmarks.zoo.accuracy import judge
 
+pytestmark = pytest.mark.lowest
+
 Dims = Sequence[int | str | None]
 
 

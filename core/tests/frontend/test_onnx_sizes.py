@@ -14,6 +14,8 @@ from byoc_core.ir import IRModule, TensorType, tensor
 from byoc_core.ir.verifier import verify
 from onnx import TensorProto, helper, numpy_helper
 
+pytestmark = pytest.mark.lowest
+
 Nodes = Sequence[onnx.NodeProto]
 _node = helper.make_node
 

@@ -17,6 +17,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.zoo.accuracy import Accuracy, relative_error
 
+pytestmark = pytest.mark.lowest
+
 Inputs = Mapping[str, tuple[int, Sequence[Any]]]
 Array = np.ndarray[tuple[int, ...], np.dtype[Any]]
 

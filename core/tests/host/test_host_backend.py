@@ -15,15 +15,17 @@ from byoc_core.dims import symbol
 from byoc_core.host.backend import byoc_codegen, byoc_supports
 from byoc_core.ir import Binding, Function, FunctionBuilder, IRModule, ObjectType, TensorType, Var, tensor
 from byoc_core.ir.structural import COMPOSITE
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
+from byoc_core.opset.families import KERNELS
 from byoc_core.runtime.graph import GraphEngine, GraphModule
-from byoc_core.runtime.graph_document import GraphFunction, GraphNode, GraphTensor
+from byoc_core.runtime.graph.document import GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.registry import runtimes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+pytestmark = pytest.mark.asks_for_plugins
 
 OPS = default_ops()
 

@@ -19,7 +19,7 @@ from byoc_core.errors import CallError, ExecutionError, IRTypeError
 from byoc_core.host.backend import byoc_codegen
 from byoc_core.ir import FunctionBuilder, TensorType
 from byoc_core.ops import default_ops
-from byoc_core.opset.opdef import TypeContext
+from byoc_core.opset.contexts import TypeContext
 from byoc_core.runtime.arguments import bind_symbols, concrete_shape
 from hypothesis import given, settings
 from hypothesis import strategies as st

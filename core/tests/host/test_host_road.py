@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from byoc_core import script as R
 from byoc_core.artifact import Executable, inspect, load
 from byoc_core.lower import lower
 from byoc_core.partitioning import RunCodegen
 from byoc_core.vm import VirtualMachine
+
+pytestmark = pytest.mark.asks_for_plugins
 
 SOURCE = """
 @R.ir_module

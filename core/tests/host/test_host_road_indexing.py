@@ -13,8 +13,8 @@ from byoc_core import script as R
 from byoc_core.dims import Dim, symbol
 from byoc_core.errors import ExecutionError
 from byoc_core.ir import IRModule, TensorType
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import FunctionBuilder, default_ops
+from byoc_core.opset.families import KERNELS
 
 Case = tuple[list[TensorType], dict[str, Any]]
 

@@ -122,14 +122,14 @@ def test_types_say_what_is_known() -> None:
 def test_costs_are_formulas(fb: FunctionBuilder) -> None:
     x = fb.param("x", tensor(("n", 4)))
     binding = fb.bind("add", [x, np.ones(4, np.float32)], {})
-    assert binding.op.flops(binding.cost_context()) == 4 * N
-    assert binding.op.nbytes(binding.cost_context()) == 32 * N + 16
-    assert binding.cost_context().operand_elements(1) == 4
+    assert binding.op.flops(binding.context()) == 4 * N
+    assert binding.op.nbytes(binding.context()) == 32 * N + 16
+    assert binding.context().operand_elements(1) == 4
     hidden = fb.bind("nn.relu", [fb.param("y", tensor(None))], {})
-    assert hidden.op.nbytes(hidden.cost_context()) == 8 * symbol("unknown")
-    assert hidden.op.flops(hidden.cost_context()) == symbol("unknown")  # it states none: one for each element
+    assert hidden.op.nbytes(hidden.context()) == 8 * symbol("unknown")
+    assert hidden.op.flops(hidden.context()) == symbol("unknown")  # it states none: one for each element
     listed = fb.bind("sequence", [x], {})
-    assert listed.cost_context().elements() == 0
+    assert listed.context().elements() == 0
 
 
 def test_ops_are_data(ops: OpRegistry) -> None:

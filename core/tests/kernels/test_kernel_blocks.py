@@ -9,10 +9,12 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from byoc_core.kernels import KERNELS
 from byoc_core.kernels.memory import BLOCK_ELEMENTS
+from byoc_core.opset.families import KERNELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+pytestmark = pytest.mark.lowest
 
 Array = np.ndarray[Any, Any]
 
@@ -22,8 +24,8 @@ LAYOUTS = {1: ("NCW", "NWC", "OIW"), 2: ("NCHW", "NHWC", "OIHW"), 3: ("NCDHW", "
 def blocks_of(nbytes: int) -> ExitStack:
     """Has blocks take so many bytes."""
     stack = ExitStack()
-    for module in ("convolution", "windows"):
-        stack.enter_context(patch(f"byoc_core.kernels.{module}.BLOCK_BYTES", nbytes))
+    for module in ("opset.families.convolution_kernels", "kernels.windows"):
+        stack.enter_context(patch(f"byoc_core.{module}.BLOCK_BYTES", nbytes))
     return stack
 
 
@@ -114,7 +116,7 @@ def test_the_size_of_blocks_changes_no_bit_of_a_pooling(data: st.DataObject, kin
     x = np.random.default_rng(0).integers(-9, 9, [shape[axis] for axis in attrs["layout"]]).astype(dtype)
     name = f"nn.{kind}_pool{rank}d"
     expected = KERNELS[name](x, **attrs)
-    with blocks_of(nbytes), patch("byoc_core.kernels.pooling.BLOCK_BYTES", nbytes):
+    with blocks_of(nbytes), patch("byoc_core.opset.families.pooling_kernels.BLOCK_BYTES", nbytes):
         for result in (KERNELS[name](x, **attrs), called_with_scratch(name, [x], attrs, expected)):
             assert result.dtype == expected.dtype
             assert result.tobytes() == expected.tobytes()

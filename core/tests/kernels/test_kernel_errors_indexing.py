@@ -8,8 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from byoc_core.errors import ExecutionError
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
+from byoc_core.opset.families import KERNELS
+
+pytestmark = pytest.mark.lowest
 
 _X = np.zeros((2, 3), np.float32)
 _ERRORS: list[tuple[str, list[Any], dict[str, Any], str]] = [

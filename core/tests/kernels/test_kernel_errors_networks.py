@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.errors import ExecutionError
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
+from byoc_core.opset.families import KERNELS
+
+pytestmark = pytest.mark.lowest
 
 
 def _zeros(*shape: int, dtype: str = "float32") -> Any:

@@ -9,10 +9,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 from byoc_core.errors import ExecutionError
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
+from byoc_core.opset.families import KERNELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+pytestmark = pytest.mark.lowest
 
 RunNode = Callable[..., list[Any]]
 _DTYPES = st.sampled_from([np.float32, np.float16, np.int64, np.uint8, np.bool_, ml_dtypes.bfloat16, ml_dtypes.int4])

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from byoc_core.dtypes import all_dtypes, is_float, to_numpy
 from byoc_core.errors import ExecutionError
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from hypothesis import given
 from hypothesis import strategies as st
+
+pytestmark = pytest.mark.lowest
 
 _KERNELS: Mapping[str, Callable[..., Any]] = KERNELS
 _SHAPES = [(), (0,), (5,), (2, 0, 3), (3, 4), (2, 3, 2)]

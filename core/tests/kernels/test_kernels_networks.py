@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
+from byoc_core.opset.families import KERNELS
+
+pytestmark = pytest.mark.lowest
 
 RunNode = Callable[..., list[Any]]
 _UNIT = 2.0**-24

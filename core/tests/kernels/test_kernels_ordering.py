@@ -14,10 +14,18 @@ import ml_dtypes
 import numpy as np
 import pytest
 from byoc_core.errors import ExecutionError
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
+from byoc_core.opset.families import KERNELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+pytestmark = pytest.mark.lowest
+
+ORACLES = {
+    "argsort": "sorted of Python",
+    "sort": "sorted of Python",
+}
+"""The oracles of ops that ONNX Runtime does not compute."""
 
 _UNITS = {"float16": 2.0**-24, "float32": 2.0**-24, "float64": 2.0**-53, "bfloat16": 2.0**-24}
 """The unit roundoff of the type that sums of a type are computed in."""

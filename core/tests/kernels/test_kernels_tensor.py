@@ -13,9 +13,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 from byoc_core.errors import ExecutionError
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+
+pytestmark = pytest.mark.lowest
 
 RunNode = Callable[..., list[Any]]
 _UNIT = 2.0**-24

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.errors import ExecutionError
-from byoc_core.kernels import KERNELS
 from byoc_core.kernels.windows import num_windows, window_view
+from byoc_core.opset.families import KERNELS
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+pytestmark = pytest.mark.lowest
 
 SMALL = st.integers(-3, 6)
 ANY = st.one_of(SMALL, st.sampled_from([-(2**62), -(10**9), -64, 64, 2**31, 2**62, 2**63 - 1]))

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.kernels import KERNELS
 from byoc_core.kernels.numpy_kernel import KernelForm, NumpyKernel, arithmetic, run_quietly
 from byoc_core.ops import default_ops
-from byoc_core.ops.cases import op_cases
+from byoc_core.ops.cases import canonical_cases, dtypes_of
+from byoc_core.opset.families import KERNELS
+
+pytestmark = pytest.mark.interpreter
 
 Array = np.ndarray[Any, Any]
 
@@ -21,9 +23,9 @@ Array = np.ndarray[Any, Any]
 def _runs(name: str) -> Iterator[tuple[list[Array], dict[str, Any], tuple[Array, ...], KernelForm]]:
     """Gives operands, attributes, results and the form of each case in each dtype."""
     op = default_ops()[name]
-    for index, case in enumerate(op_cases()[name]):
+    for index, case in enumerate(canonical_cases(default_ops())[name]):
         attrs = dict(op.normalise_attrs(case.attrs))
-        for dtype in case.dtypes(op):
+        for dtype in dtypes_of(case, op):
             arrays = list(case.arrays(np.random.default_rng(index), dtype))
             given = KERNELS[name](*arrays, **attrs)
             form = KERNELS[name].form_for([array.dtype for array in arrays], [array.ndim for array in arrays], attrs)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,19 +12,14 @@ from byoc_core.ir.structural import CALL, CALL_DPS_PACKED, CALL_PACKED, IF, LOOP
 from byoc_core.lower import lower
 from byoc_core.opset.opdef import OpDef
 from byoc_core.opset.types import ObjectType, TensorType, Type, tensor
-from byoc_core.runtime.module import NDArray, RuntimeModule
+from byoc_core.runtime.module import NDArray
 from byoc_core.vm import Builtin, Call, CallKind, Program, VirtualMachine, decode, encode, verify
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.tests.vm.programs import Executable
+
 INT, BOOL = tensor((), "int64"), tensor((), "bool")
-
-
-@dataclass
-class Executable:
-    program: Program
-    modules: Sequence[RuntimeModule] = ()
-    constants: Mapping[str, NDArray] = field(default_factory=dict)
 
 
 class Body:

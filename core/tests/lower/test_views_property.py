@@ -12,7 +12,6 @@ from byoc_core.dims import Dim, evaluate, parse_dim
 from byoc_core.ir import Function, FunctionBuilder, IRModule, TensorType, Value, Var, tensor, verify
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.lower import lower
-from byoc_core.lower.view_ops import is_view_op
 from byoc_core.ops import default_ops
 from byoc_core.runtime.module import CallTraits, NDArray
 from byoc_core.vm import Program, decode, encode
@@ -186,7 +185,7 @@ def _interpreted(module: IRModule, function: Function, inputs: Sequence[Any]) ->
                 for number in range(int(first)):
                     found = _interpreted(module, binding.regions[0], [number, *found])[1:]
             case _:
-                assert is_view_op(binding)
+                assert binding.op.view is not None
                 kernel: Any = binding.op.kernel
                 made = kernel(first, *rest, **{name: _numbers(attr) for name, attr in binding.attrs.items()})
                 found = list(made) if isinstance(made, tuple) else [made]

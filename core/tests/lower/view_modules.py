@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from byoc_core.ir import IRModule
-from byoc_core.lower.aims import Sharing
 from byoc_core.lower.lower_function import lower_function
+from byoc_core.lower.placement_hints import Sharing
 from byoc_core.lower.tables import ProgramTables
 from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule
 from byoc_core.vm import Program

@@ -50,6 +50,7 @@ timeout_multiplier = 50.0
 [tool.pytest.ini_options]
 addopts = {options}
 filterwarnings = ["error"]
+markers = {markers}
 pythonpath = ["."]
 """
 
@@ -87,6 +88,7 @@ def make_copy(target: Target, folder: Path) -> None:
         tests=json.dumps([name for name in target.tests if (ROOT / name).exists()]),
         arguments=json.dumps(["-p", "no:cacheprovider", "-p", "core.tests.mutation.limits", *left_out]),
         options=json.dumps(settings["addopts"]),
+        markers=json.dumps(settings["markers"]),
     )
     (folder / "pyproject.toml").write_text(text, "utf-8")
 

@@ -77,11 +77,12 @@ TARGETS = {
     ),
     "plan-storage": Target(
         "byoc_core",
-        ("runtime/plan_storage.py", "runtime/sweep_storage.py"),
+        ("runtime/plan_storage.py", "runtime/sweep_storage.py", "runtime/symbolic_storage.py"),
         (
             "core/tests/runtime/test_plan_reference.py",
             "core/tests/runtime/test_plan_storage.py",
             "core/tests/runtime/test_sweep_storage.py",
+            "core/tests/runtime/test_symbolic_storage.py",
         ),
         (
             "core/tests/runtime/test_plan_storage.py::test_ten_thousand_buffers",

@@ -11,6 +11,8 @@ from byoc_core.native.build_cache import BuildCache, cache_directory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.libraries]
+
 
 def test_what_was_put_is_got(tmp_path: Path) -> None:
     cache = BuildCache(tmp_path / "cache")

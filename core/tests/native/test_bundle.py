@@ -9,6 +9,8 @@ import pytest
 from byoc_core.errors import ArtifactError, ToolchainError
 from byoc_core.native.bundle import BundleSource, build_bundle, read_bundle
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.libraries]
+
 WITH_CONSTANT = """\
 #include "byoc_ffi.h"
 BYOC_EXPORT const void *byoc_constants[2];

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
-from byoc_core.runtime.openmp import load_openmp
+from byoc_core.runtime.threads.openmp import load_openmp
 
 from core.tests.fresh_process import answer_of
 
@@ -47,7 +47,7 @@ BYOC_EXPORT int32_t thread_id(void) { return byoc_thread_id(); }
 HEAD = """
 import ctypes, json, os, subprocess, sys, threading, time
 import numpy as np
-from byoc_core.runtime.openmp import load_openmp
+from byoc_core.runtime.threads.openmp import load_openmp
 
 library = ctypes.CDLL(sys.argv[1])
 library.thread_ns.restype = library.now_ns.restype = ctypes.c_int64
@@ -127,7 +127,11 @@ print(json.dumps([other == thread.native_id, asleep, own, clock, is_here]))
 ALL = 32 * 50
 """The items that the worker does of a call's, if it does its part of each loop."""
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="a system without affinities")
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.libraries,
+    pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="a system without affinities"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from byoc_core.native.toolchain import find_toolchain, include_directory
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.libraries]
+
 PINS = {
     "TVMFFIAny": ("type_index", "v_int64", "v_ptr"),
     "TVMFFIObject": ("combined_ref_count", "type_index"),

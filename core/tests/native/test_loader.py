@@ -9,6 +9,8 @@ from byoc_core.native.cpu import Target
 from byoc_core.native.loader import NativeFunction, load_library
 from byoc_core.native.toolchain import find_toolchain
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.libraries]
+
 VECTOR = ("float32", (None,))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from byoc_core.native.toolchain import find_toolchain, has_parallel_loops
-from byoc_core.runtime.openmp import load_openmp
+from byoc_core.runtime.threads.openmp import load_openmp
 
 from core.tests.fresh_process import answer_of
 
@@ -76,7 +76,11 @@ def in_child(work):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 """
 
-pytestmark = pytest.mark.skipif(load_openmp() is None, reason="the system has no libgomp")
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.libraries,
+    pytest.mark.skipif(load_openmp() is None, reason="the system has no libgomp"),
+]
 
 
 @pytest.fixture(scope="module")

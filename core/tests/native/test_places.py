@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
-from byoc_core.runtime.openmp import load_openmp
+from byoc_core.runtime.threads.openmp import load_openmp
 
 SOURCE = r"""
 #include "byoc_parallel.h"
@@ -39,7 +39,11 @@ static void body(void *data) {
 BYOC_EXPORT void run(int32_t *counts) { byoc_with_team(body, counts); }
 """
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="a system without affinities")
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.libraries,
+    pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="a system without affinities"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
-from byoc_core.runtime.openmp import load_openmp
+from byoc_core.runtime.threads.openmp import load_openmp
+
+pytestmark = [pytest.mark.interpreter, pytest.mark.libraries]
 
 SOURCE = r"""
 #include "byoc_parallel.h"

@@ -17,6 +17,8 @@ from byoc_core.native.compiler_process import run_compiler
 from byoc_core.native.processors import count_cpus
 from byoc_core.native.toolchain import BuildOptions, CompiledLibrary, Toolchain, find_toolchain
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.libraries]
+
 
 def _cold(tmp_path: Path, name: str) -> Toolchain:
     return Toolchain(find_toolchain().command, build_cache=BuildCache(tmp_path / name))

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from byoc_core.native.toolchain import find_toolchain
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.libraries]
+
 pytest.importorskip("tvm_ffi")
 
 # Whichever library comes first, the error must arrive: the weak reference is settled at load, or looked up later.

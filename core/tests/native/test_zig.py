@@ -17,7 +17,11 @@ from byoc_core.native.cpu import Target
 from byoc_core.native.loader import load_library
 from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
 
-pytestmark = pytest.mark.skipif(find_spec("ziglang") is None, reason="could not import 'ziglang'")
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.libraries,
+    pytest.mark.skipif(find_spec("ziglang") is None, reason="could not import 'ziglang'"),
+]
 
 WARNINGS = ("-Wall", "-Wextra", "-Werror", "-pedantic")
 ALL_HEADERS = "".join(f'#include "byoc_{name}.h"\n' for name in ("parallel", "program", "python", "scalar"))

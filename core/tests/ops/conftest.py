@@ -10,7 +10,8 @@ import pytest
 from byoc_core.dims import evaluate, symbol
 from byoc_core.dtypes import to_numpy
 from byoc_core.ops import default_ops
-from byoc_core.opset.opdef import OpDef, TypeContext
+from byoc_core.opset.contexts import TypeContext
+from byoc_core.opset.opdef import OpDef
 from byoc_core.opset.types import TensorType, Type, is_static
 from hypothesis import strategies as st
 

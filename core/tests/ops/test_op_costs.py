@@ -49,10 +49,10 @@ def test_flops(name: str, operands: list[TensorType], attrs: dict[str, Any], flo
     builder = FunctionBuilder("f", ops=default_ops())
     values = [builder.param(f"p{index}", type_) for index, type_ in enumerate(operands)]
     binding = builder.bind(name, values, attrs)
-    assert binding.op.flops(binding.cost_context()) == flops
+    assert binding.op.flops(binding.context()) == flops
 
 
 def test_bytes_are_operands_and_results_once() -> None:
     builder = FunctionBuilder("f", ops=default_ops())
     binding = builder.bind("cast", [builder.param("x", tensor(("n", 3)))], {"dtype": "int8"})
-    assert binding.op.nbytes(binding.cost_context()) == 15 * _N
+    assert binding.op.nbytes(binding.context()) == 15 * _N

@@ -56,5 +56,5 @@ def test_costs(name: str, operands: list[TensorType], attrs: dict[str, Any], flo
     builder = FunctionBuilder("f", ops=default_ops())
     values = [builder.param(f"p{index}", type_) for index, type_ in enumerate(operands)]
     binding = builder.bind(name, values, attrs)
-    assert binding.op.flops(binding.cost_context()) == flops
-    assert binding.op.nbytes(binding.cost_context()) == nbytes
+    assert binding.op.flops(binding.context()) == flops
+    assert binding.op.nbytes(binding.context()) == nbytes

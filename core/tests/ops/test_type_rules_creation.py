@@ -11,8 +11,8 @@ from byoc_core.dims import evaluate, parse_dim
 from byoc_core.errors import IRTypeError
 from byoc_core.ir.builder import FunctionBuilder
 from byoc_core.ir.module import Var
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
+from byoc_core.opset.families import KERNELS
 from byoc_core.opset.types import TensorType, tensor
 from byoc_core.transform.evaluate import resolve_dims
 from hypothesis import given

@@ -10,8 +10,8 @@ import pytest
 from byoc_core.dims import evaluate, symbol
 from byoc_core.dtypes import to_numpy
 from byoc_core.ops import default_ops
-from byoc_core.opset.data_dependent import result_types
-from byoc_core.opset.opdef import TypeContext
+from byoc_core.opset.contexts import TypeContext
+from byoc_core.opset.families.data_dependent import result_types
 from byoc_core.opset.types import TensorType
 from hypothesis import given
 from hypothesis import strategies as st

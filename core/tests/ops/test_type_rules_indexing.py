@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from byoc_core.ops import default_ops
-from byoc_core.opset.opdef import TypeContext
+from byoc_core.opset.contexts import TypeContext
 from byoc_core.opset.types import TensorType, tensor
 from hypothesis import strategies as st
 

@@ -64,4 +64,4 @@ def test_costs() -> None:
     x = builder.param("x", tensor(("n", 8)))
     for name, attrs in {"topk": {"k": 3}, "sort": {}, "argsort": {}, "cumsum": {"axis": 1}}.items():
         binding = builder.bind(name, [x], attrs)
-        assert binding.op.flops(binding.cost_context()) == 8 * symbol("n"), name
+        assert binding.op.flops(binding.context()) == 8 * symbol("n"), name

@@ -78,8 +78,8 @@ def _check_sizes(after: IRModule, options: PartitionOptions) -> None:
             ops = [b for b in function.walk() if b.op is not COMPOSITE]
             if forced.isdisjoint(b.results[0].name for b in ops):
                 assert len(ops) >= options.min_ops
-                flops = [evaluate(b.op.flops(b.cost_context()), _ones(b)) for b in ops]
-                nbytes = [evaluate(b.op.nbytes(b.cost_context()), _ones(b)) for b in ops]
+                flops = [evaluate(b.op.flops(b.context()), _ones(b)) for b in ops]
+                nbytes = [evaluate(b.op.nbytes(b.context()), _ones(b)) for b in ops]
                 assert sum(flops) >= options.min_flops
                 assert sum(nbytes) >= options.min_bytes
 

@@ -12,7 +12,6 @@ from typing import Any
 import byoc_core
 import pytest
 from byoc_core import script as R
-from byoc_core.artifact.report_page import render_page
 from byoc_core.backend import Support
 from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.ir import IRModule
@@ -21,6 +20,7 @@ from byoc_core.partitioning import REASONS, PartitionLog, PartitionOptions, buil
 from byoc_core.partitioning.reporting import borders as borders_module
 from byoc_core.partitioning.reporting.borders import find_borders
 from byoc_core.pattern import CompositePattern, Match, Rejection, is_op, wildcard
+from byoc_core.reporting.page import render_page
 
 Fake = Callable[..., Any]
 

@@ -13,7 +13,7 @@ from byoc_core.ir import CALL, CALL_PACKED, IRModule, verify
 from byoc_core.ir.sizes import type_symbols
 from byoc_core.partitioning import MergeCompositeFunctions, PeelViews, check_partition, partition
 from byoc_core.partitioning.op_sites import walk_bodies
-from byoc_core.partitioning.peeling.view_ops import is_view
+from byoc_core.partitioning.peeling.views import is_view
 from byoc_core.transform.capture_sizes import CaptureSizes
 from hypothesis import HealthCheck, assume, given, settings
 

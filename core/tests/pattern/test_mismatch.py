@@ -17,6 +17,7 @@ from byoc_core.pattern import (
     is_const,
     is_op,
     is_var,
+    search,
     sequence,
     wildcard,
 )
@@ -180,6 +181,12 @@ CASES: dict[str, tuple[Pattern, str, str, Mismatch]] = {
         "b",
         Mismatch(2, "operand 0 of `tanh`", "operand 0 of `tanh` is a parameter, expected `exp`", ()),
     ),
+    "the way of an operand that leads furthest": (
+        is_op("subtract")(SAME | TANH(SAME), is_op("exp")(is_op("divide")(SAME, is_const()))),
+        "a = R.tanh(x)\nc = R.divide(x, y)\nd = R.exp(c)\nb = R.subtract(a, d)\nreturn b",
+        "b",
+        Mismatch(4, "operand 1 of `divide`", "operand 1 of `divide` is a parameter, expected a constant", ()),
+    ),
     "any position": (
         sequence(TANH(ANY()), is_op("subtract")),
         "a = R.exp(x)\nb = R.subtract(a, y)\nreturn b",
@@ -191,6 +198,18 @@ CASES: dict[str, tuple[Pattern, str, str, Mismatch]] = {
         "a = R.tanh(x)\ni = R.cast(a, dtype='float32')\nb = R.nn.relu(i)\nreturn b",
         "b",
         Mismatch(1, "operand 0 of `nn.relu`", "operand 0 of `nn.relu` is made by `tanh`, expected `nn.dense`", ("a",)),
+    ),
+    "a constant through an identity": (
+        RELU(is_const()),
+        "a = R.tanh(x)\ni = R.cast(a, dtype='float32')\nb = R.nn.relu(i)\nreturn b",
+        "b",
+        Mismatch(1, "operand 0 of `nn.relu`", "operand 0 of `nn.relu` is made by `tanh`, expected a constant", ("a",)),
+    ),
+    "an identity of other attributes": (
+        TANH(is_op("cast").has_attr(dtype="int8")),
+        "a = R.exp(x)\ni = R.cast(a, dtype='float32')\nb = R.tanh(i)\nreturn b",
+        "b",
+        Mismatch(1, "attribute `dtype` of `cast`", "attribute `dtype` of `cast` is 'float32', expected 'int8'", ("i",)),
     ),
     "the inputs": (
         is_op("add")(TANH(ANY()), ANY()),
@@ -289,6 +308,13 @@ def test_the_cost_is_bounded() -> None:
         pattern = is_op("add")(pattern, ANY())
     index = FunctionIndex(main)
     assert explain_mismatch(is_op("exp")(pattern), main.bindings[0], index) is not None
+
+
+def test_a_search_of_too_many_steps(scene: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    main = scene("a = R.tanh(x)\nb = R.nn.relu(a)\nreturn b")
+    monkeypatch.setattr(search, "MAX_STEPS", 1)
+    text = "the search met its bound: the search was given up after 1 steps"
+    assert main.mismatch(RELU(TANH(is_const())), "b") == Mismatch(0, "the search", text, ())
 
 
 def test_a_deep_pattern_is_explained() -> None:

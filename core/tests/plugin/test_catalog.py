@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 from byoc_core.errors import CodegenError, HookError, PluginError
-from byoc_core.plugin import Catalog, PluginRecord, discover
+from byoc_core.plugin import Catalog, PluginRecord
+from byoc_core.plugin.discovery import discover
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.plugin.markers import hookimpl, hookspec
+
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 
 
 def new_specs(*, name_required: bool) -> types.ModuleType:

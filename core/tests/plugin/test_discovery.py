@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 from byoc_core.errors import OptionsError
-from byoc_core.plugin import Catalog, PluginRecord, PluginSettings, PluginState, discover
+from byoc_core.plugin import Catalog, PluginRecord, PluginState
+from byoc_core.plugin.discovery import discover
+from byoc_core.plugin.settings import PluginSettings
+
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 
 ENTRY = "[byoc.backends]\nnpu = npu_plugin\n"
 

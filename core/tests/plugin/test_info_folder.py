@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from byoc_core.plugin import discover
+from byoc_core.plugin.discovery import discover
 from byoc_core.plugin.info_folder import InfoFolder
 from byoc_core.plugin.metadata import Declaration, normalise, read_metadata
+
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 
 ENTRY = "[byoc.backends]\nnpu = npu_plugin\n"
 

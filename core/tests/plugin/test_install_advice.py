@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 ROOT = Path(__file__).parents[3]
 SOURCES = [ROOT / "core/src", ROOT / "conformance/src", *sorted(ROOT.glob("plugins/*/src"))]
 COMMAND = re.compile(r"\b(?:pip (?:un)?install|apt-get install|python -m|sudo|curl)\b[^`;,]*$")

@@ -12,6 +12,8 @@ import pytest
 
 from core.tests.plugin.conftest import Site
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 COMPILE_HALF = """
     from byoc_core.authoring import GraphCodegen
     from byoc_core.backend.hooks import BackendInfo, Rejection, Support, hookimpl

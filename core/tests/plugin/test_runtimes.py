@@ -10,15 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.errors import ArtifactError, HookError, PluginError, RuntimeNotFoundError
-from byoc_core.plugin import Catalog, PluginRecord, describe_absence, discover
+from byoc_core.plugin import Catalog, PluginRecord, describe_absence
+from byoc_core.plugin.discovery import discover
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.runtime import hooks
-from byoc_core.runtime.fork_guard import UnforkedModule
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.module import PackedFunction, RuntimeModule
 from byoc_core.runtime.registry import RuntimeHandle, Runtimes
 from byoc_core.runtime.serial import SerialModule
 from byoc_core.runtime.status import Status
+from byoc_core.runtime.threads.fork_guard import UnforkedModule
+
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 
 RECORD = PluginRecord("npu", "byoc.runtimes", "npu_run", "byoc-npu", "1.0")
 WHERE = "plugin `npu` (byoc-npu 1.0)"

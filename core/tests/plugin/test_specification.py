@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import types
 
+import pytest
 from byoc_core.plugin.markers import hookspec
 from byoc_core.plugin.specification import HookArgument, HookSpec, read_hook_specs
+
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 
 
 @hookspec(since="0.1", required=True, arguments_since={"depth": "0.3"})

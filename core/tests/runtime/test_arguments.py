@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.dims import parse_dim
 from byoc_core.errors import CallError
 from byoc_core.runtime.arguments import as_input, as_output, bind_symbols, concrete_shape
-from byoc_core.runtime.module import NDArray, PackedFunction, Signature, TensorSpec
+from byoc_core.runtime.module import NDArray, PackedFunction, Signature
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.tests.vm.programs import spec
 
-def spec(name: str, *shape: int | str, dtype: str = "float32") -> TensorSpec:
-    return TensorSpec(name, dtype, tuple(parse_dim(dim) for dim in shape))
+pytestmark = pytest.mark.interpreter
 
 
 def reverse_impl(x: NDArray, y: NDArray) -> None:

@@ -16,6 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+pytestmark = pytest.mark.interpreter
+
 NDArray = npt.NDArray[Any]
 
 MODULE = R.parse("""

@@ -13,7 +13,7 @@ from byoc_core.runtime.json_records import (
     DTYPE,
     SIZE,
     MisfitError,
-    Optional,
+    OptionalField,
     Reader,
     any_json,
     flag,
@@ -28,6 +28,8 @@ from byoc_core.runtime.json_records import (
     to_json,
 )
 from byoc_core.runtime.module import TensorSpec
+
+pytestmark = pytest.mark.interpreter
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def test_a_field_may_be_missing() -> None:
         name: str
         size: Dim | None = None
 
-    read = record(Named, name=text(), size=Optional(DIM))
+    read = record(Named, name=text(), size=OptionalField(DIM))
     for named in (Named("a"), Named("a", 3), Named("a", parse_dim("n+1"))):
         written = json.dumps(named, default=to_json)
         assert ("size" in written) is (named.size is not None)

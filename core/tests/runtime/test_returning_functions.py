@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +13,22 @@ from byoc_core import VirtualMachine, build, load, load_module, parse
 from byoc_core.dims import parse_dim
 from byoc_core.errors import ArtifactError, CallError, ExecutionError, LinkError
 from byoc_core.runtime.graph import GraphModule, load_graph, save_graph
-from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, GraphNode, GraphTensor
-from byoc_core.runtime.graph_encoding import decode_document, encode_document
+from byoc_core.runtime.graph.document import GraphDocument, GraphFunction, GraphNode, GraphTensor
+from byoc_core.runtime.graph.encoding import decode_document, encode_document
 from byoc_core.runtime.hooks import LoadContext
-from byoc_core.runtime.module import PackedFunction, RuntimeModule, Signature, TensorSpec
+from byoc_core.runtime.module import PackedFunction, RuntimeModule, Signature
 from byoc_core.runtime.serial import SerialModule
 from byoc_core.vm import Call, CallKind, Program, Ret, VMFunction, verify
 from byoc_core.vm.program import DynamicTensor
 
+from core.tests.vm.programs import Executable, spec
+
+pytestmark = pytest.mark.interpreter
+
 X = np.array([0, 1, 0, 2], np.float32)
 
 
-def spec(name: str, dtype: str, *shape: int | str) -> TensorSpec:
-    return TensorSpec(name, dtype, tuple(map(parse_dim, shape)))
-
-
-NONZERO = Signature((spec("x", "float32", "n"),), (spec("y", "int64", 1, "k"),))
+NONZERO = Signature((spec("x", "n"),), (spec("y", 1, "k", dtype="int64"),))
 
 
 def nonzero(impl: Callable[..., Any] = lambda x: (np.argwhere(x).T,)) -> PackedFunction:
@@ -38,7 +38,7 @@ def nonzero(impl: Callable[..., Any] = lambda x: (np.argwhere(x).T,)) -> PackedF
 def test_a_signature_says_which_sizes_are_new() -> None:
     assert NONZERO.new_symbols == {"k"}
     assert nonzero().returns_results
-    filling = Signature((spec("x", "float32", "n*m"),), (spec("y", "float32", "n", "m"),))
+    filling = Signature((spec("x", "n*m"),), (spec("y", "n", "m"),))
     assert filling.new_symbols == frozenset()
     assert not PackedFunction("f", print, filling).returns_results
     assert not PackedFunction("f", print).returns_results
@@ -52,7 +52,7 @@ def test_results_come_back() -> None:
 
 
 def test_a_result_that_is_an_input_is_copied() -> None:
-    signature = Signature((spec("x", "float32", "n"),), (spec("y", "float32", "k"), spec("z", "float32", "k")))
+    signature = Signature((spec("x", "n"),), (spec("y", "k"), spec("z", "k")))
     results = PackedFunction("f", lambda x: (x[:2], x[:2]), signature)(X)
     assert results is not None
     assert not any(np.shares_memory(result, X) for result in results)
@@ -144,16 +144,9 @@ class TestGraph:
         )
 
 
-@dataclass
-class Executable:
-    program: Program
-    modules: Sequence[RuntimeModule] = ()
-    constants: dict[str, Any] = field(default_factory=dict)
-
-
 class TestLinking:
     def machine(self, function: PackedFunction, kind: CallKind = CallKind.PACKED) -> VirtualMachine:
-        results = NONZERO.outputs if kind is CallKind.PACKED else (spec("y", "int64", 1, "n"),)
+        results = NONZERO.outputs if kind is CallKind.PACKED else (spec("y", 1, "n", dtype="int64"),)
         dynamics = (DynamicTensor("int64", results[0].shape, ("k",)),) if kind is CallKind.PACKED else ()
         target = 2 if dynamics else 1
         code = (Call(kind, 0, (0,), (target,)), Ret((target,)))

@@ -18,6 +18,8 @@ from byoc_core.runtime.specialised import MAX_FIRST_USES, MAX_HOST_SIZES, SizesR
 
 from core.tests.specialised_toys import host_lines, made_module
 
+pytestmark = pytest.mark.interpreter
+
 
 def test_the_cache_is_bounded_and_the_set_used_least_recently_goes() -> None:
     module, compiled, _ = made_module(2)

@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from byoc_core.dtypes import to_numpy
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from byoc_core.runtime.extension import extension, extension_status
 from byoc_core.runtime.vector_functions import vector_function
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+pytestmark = pytest.mark.interpreter
 
 NDArray = npt.NDArray[Any]
 UNIT = 2.0**-24

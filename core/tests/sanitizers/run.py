@@ -31,7 +31,7 @@ PACKAGES = MappingProxyType({"core": "byoc_core", "plugins/dnnl": "byoc_dnnl"})
 """Packages with an extension, by folder."""
 TESTS = (
     "core/tests/vm",
-    "core/tests/runtime/test_csource.py",
+    "core/tests/runtime/csource/test_csource.py",
     "core/tests/runtime/test_vector_functions.py",
     "plugins/dnnl/tests/test_dnnl_extension.py",
     "--ignore=core/tests/vm/test_soak.py",

@@ -16,6 +16,8 @@ from byoc_core.scaffold.package import core_range, render_package, write_package
 from byoc_core.version import __version__
 from packaging.requirements import Requirement
 
+pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
+
 ROOT = Path(__file__).parents[3]
 # The shortest and the longest name there can be: a line that is too long, or that the formatter would join, shows.
 NAMES = ("x", "an_engine_of_24_letters_")

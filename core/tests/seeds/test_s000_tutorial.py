@@ -18,6 +18,8 @@ from byoc_core.partitioning import FuseOpsByPattern, MergeCompositeFunctions, Ru
 from byoc_core.pattern import CompositePattern, is_op, wildcard
 from byoc_core.transform import Sequential
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 TEXT = """
 @R.ir_module
 class InputModule:

@@ -15,6 +15,8 @@ from byoc_core.partitioning import FuseOpsByPattern, PartitionRequest, RunCodege
 from byoc_core.pattern import CompositePattern, is_op, wildcard
 from byoc_core.transform import BindParams, FoldConstants, evaluate_function
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 CONV_RELU = """
 @R.ir_module
 class MyModule:

@@ -12,6 +12,8 @@ from byoc_core.transform import Canonicalise, evaluate_function
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.tests.ir_text import check_pass, check_unchanged, parse_main
+
 F32 = 'x: R.Tensor(("n", 4), "float32")'
 ZERO = 'R.broadcast_to(R.const(0.0, "float32"), shape=("n", 4))'
 
@@ -53,17 +55,17 @@ PERMITTED = {
 
 
 @pytest.mark.parametrize("case", PERMITTED)
-def test_what_an_option_permits(case: str, rewrites: Any) -> None:
+def test_what_an_option_permits(case: str) -> None:
     options, before, after = PERMITTED[case]
     last = after.rpartition("\n")[2].partition(" ")[0]
-    rewrites(Canonicalise(**options), F32, f"{before}\nreturn {last}", f"{after}\nreturn {last}")
+    check_pass(Canonicalise(**options), F32, f"{before}\nreturn {last}", f"{after}\nreturn {last}")
 
 
 @pytest.mark.parametrize("case", PERMITTED)
-def test_what_an_option_permits_is_asked_for(case: str, main: Any) -> None:
+def test_what_an_option_permits_is_asked_for(case: str) -> None:
     options, body, _ = PERMITTED[case]
     last = body.rpartition("\n")[2].partition(" ")[0]
-    module = main(F32, f"{body}\nreturn {last}")
+    module = parse_main(F32, f"{body}\nreturn {last}")
     wanted = [binding.op.name for binding in module["main"].bindings]
     for name in options:
         after = Canonicalise(**{other: False for other in options if other != name})(module)
@@ -81,10 +83,12 @@ TOO_FAR = {
 
 
 @pytest.mark.parametrize("case", TOO_FAR)
-def test_constants_that_leave_the_range_stay_apart(case: str, leaves: Any) -> None:
+def test_constants_that_leave_the_range_stay_apart(case: str) -> None:
     op, first, second = TOO_FAR[case]
     inner = f'a = R.{op}(x, R.const({first}, "float32"))\n' if op != "divide" else "a = R.abs(x)\n"
-    leaves(Canonicalise(keep_rounding=False), F32, inner + f'y = R.{op}(a, R.const({second}, "float32"))\nreturn y')
+    check_unchanged(
+        Canonicalise(keep_rounding=False), F32, inner + f'y = R.{op}(a, R.const({second}, "float32"))\nreturn y'
+    )
 
 
 @given(

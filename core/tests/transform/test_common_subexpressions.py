@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from byoc_core.transform import EliminateCommonSubexpressions
+
+from core.tests.ir_text import check_pass, check_unchanged
 
 PARAMS = 'c: R.Tensor((), "bool"), x: R.Tensor((3,), "float32"), y: R.Tensor((3,), "float32")'
 REGION = "@R.region\ndef {name}(p: R.Tensor((3,))):\n    q = R.exp(p)\n    r = R.{op}(q)\n    return r\n"
@@ -55,9 +55,9 @@ MERGED = {
 
 
 @pytest.mark.parametrize("case", MERGED)
-def test_what_is_computed_twice_is_merged(case: str, rewrites: Any) -> None:
+def test_what_is_computed_twice_is_merged(case: str) -> None:
     before, after = MERGED[case]
-    rewrites(EliminateCommonSubexpressions(), PARAMS, f"{before}\nreturn z", f"{after}\nreturn z")
+    check_pass(EliminateCommonSubexpressions(), PARAMS, f"{before}\nreturn z", f"{after}\nreturn z")
 
 
 KEPT = {
@@ -90,5 +90,5 @@ KEPT = {
 
 
 @pytest.mark.parametrize("case", KEPT)
-def test_what_may_differ_stays(case: str, leaves: Any) -> None:
-    leaves(EliminateCommonSubexpressions(), PARAMS, f"{KEPT[case]}\nreturn z")
+def test_what_may_differ_stays(case: str) -> None:
+    check_unchanged(EliminateCommonSubexpressions(), PARAMS, f"{KEPT[case]}\nreturn z")

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.ir import IRModule, tensor, verify
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import FunctionBuilder
+from byoc_core.opset.families import KERNELS
 from byoc_core.transform import FoldBatchNorm, evaluate_function
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from core.tests.ir_text import check_pass, check_unchanged
 
 X = 'x: R.Tensor((1, 1, 2, 2), "float32")'
 MATRIX = 'x: R.Tensor(("n", 2), "float32")'
@@ -83,9 +85,9 @@ FOLDED = {
 
 
 @pytest.mark.parametrize("case", FOLDED)
-def test_statistics_go_into_the_weights(case: str, rewrites: Any) -> None:
+def test_statistics_go_into_the_weights(case: str) -> None:
     params, before, after = FOLDED[case]
-    rewrites(FoldBatchNorm(), params, f"{before}\nreturn y", f"{after}\nreturn y")
+    check_pass(FoldBatchNorm(), params, f"{before}\nreturn y", f"{after}\nreturn y")
 
 
 def _norm(gamma: str = "1.0, 2.0", variance: str = "3.0, 0.0", axis: int = 1) -> str:
@@ -128,9 +130,9 @@ KEPT = {
 
 
 @pytest.mark.parametrize("case", KEPT)
-def test_what_would_change_the_numbers_stays(case: str, leaves: Any) -> None:
+def test_what_would_change_the_numbers_stays(case: str) -> None:
     params, body, results = KEPT[case]
-    leaves(FoldBatchNorm(), params, f"{body}\nreturn {results}")
+    check_unchanged(FoldBatchNorm(), params, f"{body}\nreturn {results}")
 
 
 _UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from byoc_core.transform import FoldPad
+
+from core.tests.ir_text import check_pass, check_unchanged
 
 PARAMS = 'x: R.Tensor(("n", 2, 6, 6), "float32"), w: R.Tensor((3, 2, 3, 3), "float32")'
 NHWC = 'x: R.Tensor(("n", 6, 6, 2), "float32"), w: R.Tensor((3, 2, 3, 3), "float32")'
@@ -59,9 +59,9 @@ FOLDED = {
 
 
 @pytest.mark.parametrize("case", FOLDED)
-def test_zeros_are_folded(case: str, rewrites: Any) -> None:
+def test_zeros_are_folded(case: str) -> None:
     params, before, after = FOLDED[case]
-    rewrites(FoldPad(), params, f"{before}\nreturn y", f"{after}\nreturn y")
+    check_pass(FoldPad(), params, f"{before}\nreturn y", f"{after}\nreturn y")
 
 
 KEPT = {
@@ -80,13 +80,13 @@ KEPT = {
 
 
 @pytest.mark.parametrize("case", KEPT)
-def test_what_would_change_the_numbers_stays(case: str, leaves: Any) -> None:
-    leaves(FoldPad(), PARAMS, f"{KEPT[case]}\nreturn y")
+def test_what_would_change_the_numbers_stays(case: str) -> None:
+    check_unchanged(FoldPad(), PARAMS, f"{KEPT[case]}\nreturn y")
 
 
-def test_a_pad_that_others_read_stays_for_them(rewrites: Any) -> None:
+def test_a_pad_that_others_read_stays_for_them() -> None:
     pad = PAD.format(more="")
-    rewrites(
+    check_pass(
         FoldPad(),
         PARAMS,
         pad + "y = R.nn.conv2d(a, w)\nreturn y, a",

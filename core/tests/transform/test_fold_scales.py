@@ -12,6 +12,8 @@ from byoc_core.transform import FoldScales, evaluate_function
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.tests.ir_text import check_pass, check_unchanged
+
 X = 'x: R.Tensor((1, 1, 2, 2), "float32")'
 IMAGE = 'x: R.Tensor((1, 2, 2, 2), "float32")'
 MATRIX = 'x: R.Tensor(("n", 2), "float32")'
@@ -60,9 +62,9 @@ FOLDED = {
 
 
 @pytest.mark.parametrize("case", FOLDED)
-def test_numbers_go_into_the_parameters(case: str, rewrites: Any) -> None:
+def test_numbers_go_into_the_parameters(case: str) -> None:
     params, before, after = FOLDED[case]
-    rewrites(FoldScales(), params, f"{before}\nreturn y", f"{after}\nreturn y")
+    check_pass(FoldScales(), params, f"{before}\nreturn y", f"{after}\nreturn y")
 
 
 KEPT = {
@@ -81,9 +83,9 @@ KEPT = {
 
 
 @pytest.mark.parametrize("case", KEPT)
-def test_all_else_stays(case: str, leaves: Any) -> None:
+def test_all_else_stays(case: str) -> None:
     params, body, results = KEPT[case]
-    leaves(FoldScales(), params, f"{body}\nreturn {results}")
+    check_unchanged(FoldScales(), params, f"{body}\nreturn {results}")
 
 
 UNIT = 2.0**-24

@@ -12,6 +12,9 @@ from byoc_core.transform import MoveTransposes, evaluate_function
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.tests.ir_text import check_pass, check_unchanged, parse_main
+from core.tests.transform.random_modules import check_same_bits
+
 X = 'x: R.Tensor(("n", 2, 3, 4))'
 THERE = "t = R.permute_dims(x, axes=(0, 2, 3, 1))\n"
 BACK = "y = R.permute_dims(z, axes=(0, 3, 1, 2))"
@@ -120,16 +123,16 @@ def _num_transposes(module: IRModule) -> int:
 
 
 @pytest.mark.parametrize("case", [case for case in MOVED if MOVED[case][2] is not None])
-def test_transposes_meet(case: str, rewrites: Any) -> None:
+def test_transposes_meet(case: str) -> None:
     params, before, after = MOVED[case]
     last = (after or "").rpartition("\n")[2].partition(" ")[0]
-    rewrites(MoveTransposes(), params, f"{before}\nreturn y", f"{after}\nreturn {last}")
+    check_pass(MoveTransposes(), params, f"{before}\nreturn y", f"{after}\nreturn {last}")
 
 
 @pytest.mark.parametrize("case", [case for case in MOVED if MOVED[case][2] is None])
-def test_fewer_transposes_are_left(case: str, main: Any) -> None:
+def test_fewer_transposes_are_left(case: str) -> None:
     params, body, _ = MOVED[case]
-    module = main(params, f"{body}\nreturn y")
+    module = parse_main(params, f"{body}\nreturn y")
     after = verify(MoveTransposes()(module))
     assert _num_transposes(after) < _num_transposes(module)
     x = np.arange(48, dtype=np.float32).reshape(2, 2, 3, 4)
@@ -157,9 +160,9 @@ KEPT = {
 
 
 @pytest.mark.parametrize("case", KEPT)
-def test_other_transposes_stay(case: str, leaves: Any) -> None:
+def test_other_transposes_stay(case: str) -> None:
     params, body = KEPT[case]
-    leaves(MoveTransposes(), params, body if "return" in body else f"{body}\nreturn y")
+    check_unchanged(MoveTransposes(), params, body if "return" in body else f"{body}\nreturn y")
 
 
 ROUNDED = {
@@ -179,11 +182,11 @@ ROUNDED = {
 
 
 @pytest.mark.parametrize("case", ROUNDED)
-def test_sums_in_another_order_are_permitted(case: str, rewrites: Any, leaves: Any) -> None:
+def test_sums_in_another_order_are_permitted(case: str) -> None:
     params, before, after = ROUNDED[case]
     last = after.partition(" ")[0]
-    rewrites(MoveTransposes(keep_bits=False), params, f"{before}\nreturn y", f"{after}\nreturn {last}")
-    leaves(MoveTransposes(), params, f"{before}\nreturn y")
+    check_pass(MoveTransposes(keep_bits=False), params, f"{before}\nreturn y", f"{after}\nreturn {last}")
+    check_unchanged(MoveTransposes(), params, f"{before}\nreturn y")
 
 
 class _Network:
@@ -242,7 +245,7 @@ class _Network:
 
 
 @given(data=st.data())
-def test_transposes_never_grow_and_every_bit_stays(data: st.DataObject, same_bits: Any) -> None:
+def test_transposes_never_grow_and_every_bit_stays(data: st.DataObject) -> None:
     module = _Network(data.draw).module()
     after = verify(MoveTransposes()(module))
     assert _num_transposes(after) <= _num_transposes(module)
@@ -250,7 +253,7 @@ def test_transposes_never_grow_and_every_bit_stays(data: st.DataObject, same_bit
     assert MoveTransposes()(after) is after
     generator = np.random.default_rng(data.draw(st.integers(0, 99)))
     inputs = [generator.normal(size=shape).astype(np.float32) for shape in ((2, 3, 4), (3, 2, 2))]
-    same_bits(module, after, inputs)
+    check_same_bits(module, after, inputs)
 
 
 def _moved_bytes(module: IRModule) -> int:

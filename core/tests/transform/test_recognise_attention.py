@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
+from byoc_core.ir import TensorType
 from byoc_core.transform import RecogniseComposites, evaluate_function
 from hypothesis import given
 from hypothesis import strategies as st
+
+from core.tests.ir_text import check_pass, check_unchanged, parse_main
 
 BATCH = 'q: R.Tensor(("b", 4, "s", 2)), k: R.Tensor(("b", 4, "t", 2)), v: R.Tensor(("b", 4, "t", 3))'
 GROUPS = 'q: R.Tensor(("b", 4, "s", 2)), k: R.Tensor(("b", 2, "t", 2)), v: R.Tensor(("b", 2, "t", 3))'
@@ -105,23 +106,22 @@ FOUND = {
 
 
 @pytest.mark.parametrize("case", FOUND)
-def test_spelled_out_attention_is_recognised(case: str, rewrites: Any) -> None:
+def test_spelled_out_attention_is_recognised(case: str) -> None:
     params, before, after = (text.replace("-inf", 'float("-inf")') for text in FOUND[case])
-    rewrites(RecogniseComposites(), params, f"{before}\nreturn y", f"{after}\nreturn y")
+    check_pass(RecogniseComposites(), params, f"{before}\nreturn y", f"{after}\nreturn y")
 
 
 @pytest.mark.parametrize("case", FOUND)
 @given(seed=st.integers(0, 2**32 - 1), batch=st.integers(1, 2), steps=st.integers(1, 4), length=st.integers(1, 6))
-def test_recognised_attention_gives_the_same_numbers(
-    case: str, main: Any, seed: int, batch: int, steps: int, length: int
-) -> None:
+def test_recognised_attention_gives_the_same_numbers(case: str, seed: int, batch: int, steps: int, length: int) -> None:
     params, before, _ = (text.replace("-inf", 'float("-inf")') for text in FOUND[case])
-    module = main(params, f"{before}\nreturn y")
+    module = parse_main(params, f"{before}\nreturn y")
     generator = np.random.default_rng(seed)
     sizes = {"b": batch, "s": steps, "t": length}
     inputs = []
     for param in module["main"].params:
-        shape = [sizes.get(str(size), size) for size in param.type.shape]
+        assert isinstance(param.type, TensorType)
+        shape = [sizes[str(size)] if str(size) in sizes else int(str(size)) for size in param.type.shape or ()]
         numbers = generator.integers(-3, 4, size=shape)
         inputs.append(numbers > 0 if param.type.dtype == "bool" else numbers.astype(np.float32))
     (want,) = evaluate_function(module, "main", inputs)
@@ -180,14 +180,14 @@ KEPT = {
 
 
 @pytest.mark.parametrize("case", KEPT)
-def test_what_is_not_attention_stays(case: str, leaves: Any) -> None:
+def test_what_is_not_attention_stays(case: str) -> None:
     params, body = KEPT[case]
-    leaves(RecogniseComposites(), params, body if "return" in body else f"{body}\nreturn y")
+    check_unchanged(RecogniseComposites(), params, body if "return" in body else f"{body}\nreturn y")
 
 
-def test_repeats_in_another_order_stay(rewrites: Any) -> None:
+def test_repeats_in_another_order_stay() -> None:
     keys, values = (_repeated(name, size, by="0, 1, 0, 1") for name, size in (("k", 2), ("v", 3)))
-    rewrites(
+    check_pass(
         RecogniseComposites(),
         GROUPS,
         _grouped("0, 1, 0, 1") + "\nreturn y",
@@ -195,49 +195,55 @@ def test_repeats_in_another_order_stay(rewrites: Any) -> None:
     )
 
 
-def test_only_keys_repeated_stay_repeated(rewrites: Any) -> None:
+def test_only_keys_repeated_stay_repeated() -> None:
     params = GROUPS.replace('v: R.Tensor(("b", 2', 'v: R.Tensor(("b", 4')
     body = _repeated("k", 2, by="broadcast") + TURN.replace("(k,", "(k3,") + SCORES + HALF + REST
     after = _repeated("k", 2, by="broadcast") + PLAIN.replace("k,", "k3,")
-    rewrites(RecogniseComposites(), params, f"{body}\nreturn y", f"{after}\nreturn y")
+    check_pass(RecogniseComposites(), params, f"{body}\nreturn y", f"{after}\nreturn y")
 
 
 @pytest.mark.parametrize("softmax", ["nn.softmax", "nn.stepwise_softmax", "float32"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_stages_of_narrow_floats_stay_rounded(dtype: str, softmax: str, main: Any) -> None:
+def test_stages_of_narrow_floats_stay_rounded(dtype: str, softmax: str) -> None:
     params = BATCH.replace("))", f"), {dtype!r})")
     weights = f"w = R.{softmax}(a, axis=3)\n"
     if softmax == "float32":
         weights = f"e = R.cast(a, dtype='float32')\nf = R.nn.softmax(e, axis=3)\nw = R.cast(f, dtype={dtype!r})\n"
-    module = main(params, TURN + SCORES + weights + "y = R.matmul(w, v)\nreturn y")
+    module = parse_main(params, TURN + SCORES + weights + "y = R.matmul(w, v)\nreturn y")
     assert RecogniseComposites()(module)["main"] is module["main"]
 
 
-def test_a_softmax_by_steps_is_no_part_of_the_op(main: Any) -> None:
-    module = main(BATCH, TURN + SCORES + "w = R.nn.stepwise_softmax(a, axis=3)\ny = R.matmul(w, v)\nreturn y")
+def test_a_softmax_by_steps_is_no_part_of_the_op() -> None:
+    module = parse_main(BATCH, TURN + SCORES + "w = R.nn.stepwise_softmax(a, axis=3)\ny = R.matmul(w, v)\nreturn y")
     assert RecogniseComposites()(module)["main"] is module["main"]
 
 
 @pytest.mark.parametrize("narrow", ["float16", "bfloat16", "float32"])
-def test_an_rms_norm_in_float32_is_what_the_op_computes(narrow: str, main: Any) -> None:
+def test_an_rms_norm_in_float32_is_what_the_op_computes(narrow: str) -> None:
     wide = "float64" if narrow == "float32" else "float32"
     body = (
         f"a = R.cast(x, dtype={wide!r})\ns = R.multiply(a, a)\nm = R.mean(s, axis=(1,), keepdims=True)\n"
         f"e = R.add(m, R.const(0.25, {wide!r}))\nq = R.sqrt(e)\nr = R.reciprocal(q)\nt = R.multiply(a, r)\n"
         f"n = R.cast(t, dtype={narrow!r})\ny = R.multiply(g, n)\nreturn y"
     )
-    module = main(f'x: R.Tensor(("n", 4), {narrow!r}), g: R.Tensor((4,), {narrow!r})', body)
-    after = RecogniseComposites(("nn.rms_norm",))(module)
-    found = [binding.op.name for binding in after["main"].bindings]
+    params = f'x: R.Tensor(("n", 4), {narrow!r}), g: R.Tensor((4,), {narrow!r})'
+    recognise = RecogniseComposites(("nn.rms_norm",))
     if narrow == "float32":
-        assert found == ["cast", "nn.rms_norm", "cast", "multiply"]
+        ones = 'R.const([1.0, 1.0, 1.0, 1.0], "float64")'
+        wanted = (
+            f'a = R.cast(x, dtype="float64")\nt = R.nn.rms_norm(a, {ones}, axes=(1,), epsilon=0.25)\n'
+            'n = R.cast(t, dtype="float32")\ny = R.multiply(g, n)\nreturn y'
+        )
+        check_pass(recognise, params, body, wanted)
         return
-    assert found == ["nn.rms_norm"]
+    check_pass(recognise, params, body, "y = R.nn.rms_norm(x, g, axes=(1,), epsilon=0.25)\nreturn y")
+    module = parse_main(params, body)
+    after = recognise(module)
     generator = np.random.default_rng(3)
     inputs = [generator.normal(size=shape).astype(np.float32) for shape in ((50, 4), (4,))]
     narrowed = [
         evaluate_function(
-            main(f'x: R.Tensor({array.shape}, "float32")', f"y = R.cast(x, dtype={narrow!r})\nreturn y"),
+            parse_main(f'x: R.Tensor({array.shape}, "float32")', f"y = R.cast(x, dtype={narrow!r})\nreturn y"),
             "main",
             [array],
         )[0]

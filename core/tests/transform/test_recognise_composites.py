@@ -11,6 +11,8 @@ from byoc_core.transform import RecogniseComposites, evaluate_function
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.tests.ir_text import check_pass, check_unchanged, parse_main
+
 X = 'x: R.Tensor(("n", 4), "{dtype}")'
 AFFINE = X + ', g: R.Tensor((4,), "{dtype}"), b: R.Tensor((4,), "{dtype}")'
 
@@ -224,16 +226,16 @@ def _fill(text: str, dtype: str) -> str:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", FOUND)
-def test_spelled_out_ops_are_recognised(case: str, dtype: str, rewrites: Any) -> None:
+def test_spelled_out_ops_are_recognised(case: str, dtype: str) -> None:
     params, before, after = (_fill(text, dtype) for text in FOUND[case])
-    rewrites(RecogniseComposites(), params, f"{before}\nreturn y", f"{after}\nreturn y")
+    check_pass(RecogniseComposites(), params, f"{before}\nreturn y", f"{after}\nreturn y")
 
 
 @pytest.mark.parametrize("case", FOUND)
 @given(seed=st.integers(0, 2**32 - 1), spread=st.sampled_from((0.01, 1.0, 3.0, 30.0)))
-def test_recognised_ops_give_the_same_numbers(case: str, main: Any, seed: int, spread: float) -> None:
+def test_recognised_ops_give_the_same_numbers(case: str, seed: int, spread: float) -> None:
     params, before, _ = (_fill(text, "float64") for text in FOUND[case])
-    module = main(params, f"{before}\nreturn y")
+    module = parse_main(params, f"{before}\nreturn y")
     generator = np.random.default_rng(seed)
     inputs = [generator.normal(size=(40, 4)) * spread, generator.normal(size=4), generator.normal(size=4)]
     inputs = inputs[: len(module["main"].params)]
@@ -321,13 +323,13 @@ KEPT = {
 
 
 @pytest.mark.parametrize("case", KEPT)
-def test_other_ops_stay(case: str, leaves: Any) -> None:
+def test_other_ops_stay(case: str) -> None:
     params, body = (_fill(text, "float32") for text in KEPT[case])
-    leaves(RecogniseComposites(), params, body if "return" in body else f"{body}\nreturn y")
+    check_unchanged(RecogniseComposites(), params, body if "return" in body else f"{body}\nreturn y")
 
 
-def test_only_the_ops_asked_for_are_recognised(leaves: Any) -> None:
-    leaves(RecogniseComposites(("nn.gelu",)), _fill(X, "float32"), f"{SOFTMAX}\nreturn y")
+def test_only_the_ops_asked_for_are_recognised() -> None:
+    check_unchanged(RecogniseComposites(("nn.gelu",)), _fill(X, "float32"), f"{SOFTMAX}\nreturn y")
 
 
 def test_an_unknown_op_is_refused() -> None:

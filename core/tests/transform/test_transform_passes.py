@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,29 +23,11 @@ from byoc_core.transform import (
     evaluate_function,
 )
 
-HEAD = "from byoc_core import script as R\n\n\n@R.ir_module\nclass {}:\n"
-
-
-def check(step: Callable[[IRModule], IRModule], before: str, after: str) -> IRModule:
-    """Checks that a pass makes one text of another, leaves its input alone, and does nothing the second time."""
-    module = R.parse(before)
-    printed = str(module)
-    result = step(module)
-    assert (str(module), result.name) == (printed, module.name)
-    body = "\n".join(line for line in str(result).removeprefix(HEAD.format(module.name)).splitlines() if line.strip())
-    assert _plain(body) == _plain(after)
-    assert str(Sequential([step])(result)) == str(result)
-    return result
-
-
-def _plain(text: str) -> list[str]:
-    lines = [line for line in text.splitlines() if line.strip() and "@R." not in line]
-    indent = min(len(line) - len(line.lstrip()) for line in lines)
-    return [line[indent:].replace('R.Tensor((4,), "float32")', "T") for line in lines]
+from core.tests.ir_text import check_module_pass
 
 
 def test_fold_constants() -> None:
-    check(
+    check_module_pass(
         FoldConstants(),
         """
 def main(x: R.Tensor((4,))):
@@ -57,9 +38,9 @@ def main(x: R.Tensor((4,))):
     return c, d, a
 """,
         """
-    def main(x: T) -> (T, R.Tensor((1,), "float32"), T):
-        c = R.add(x, R.const([-2.0, -3.0, -4.0, -5.0], "float32"))
-        return c, R.const([2.0], "float32"), R.const([2.0, 3.0, 4.0, 5.0], "float32")
+def main(x: R.Tensor((4,))):
+    c = R.add(x, R.const([-2.0, -3.0, -4.0, -5.0], "float32"))
+    return c, R.const([2.0], "float32"), R.const([2.0, 3.0, 4.0, 5.0], "float32")
 """,
     )
 
@@ -123,28 +104,29 @@ class M:
         l, m = R.split(x, sections=(2, 2))
         return m
 """
-    check(
+    check_module_pass(
         RemoveDeadCode(),
         text,
         """
-    def noisy(x: T) -> T:
-        a = R.call_packed("log", (x,), out_types=[T])
+class M:
+    def noisy(x: R.Tensor((4,))):
+        a = R.call_packed("log", (x,), out_types=[R.Tensor((4,))])
         return a
-    def quiet(x: T) -> T:
+    def quiet(x: R.Tensor((4,))):
         return x
-    def main(p: R.Tensor((), "bool"), x: T) -> R.Tensor((2,), "float32"):
+    def main(p: R.Tensor((), "bool"), x: R.Tensor((4,))):
         a = R.tanh(x)
-        c = R.call_packed("log", (a,), out_types=[T])
+        c = R.call_packed("log", (a,), out_types=[R.Tensor((4,))])
         e = noisy(x)
-        def yes(g: T) -> T:
-            i = R.call_packed("log", (g,), out_types=[T])
+        def yes(g: R.Tensor((4,))):
+            i = R.call_packed("log", (g,), out_types=[R.Tensor((4,))])
             return g
-        def no(j: T) -> T:
+        def no(j: R.Tensor((4,))):
             return j
         k = R.if_(p, x, regions=[yes, no])
         l, m = R.split(x, sections=(2, 2))
         return m
-        """,
+""",
     )
 
 
@@ -265,7 +247,7 @@ def main(p: R.Tensor((), "bool"), x: R.Tensor(("n", 4))):
 
 
 def test_unique_names() -> None:
-    check(
+    check_module_pass(
         UniqueNames(),
         """
 def main(p: R.Tensor((), "bool"), x: R.Tensor((4,))):
@@ -279,15 +261,15 @@ def main(p: R.Tensor((), "bool"), x: R.Tensor((4,))):
     return z
 """,
         """
-    def main(p: R.Tensor((), "bool"), x: T) -> T:
-        y = R.tanh(x)
-        def yes(x_1: T) -> T:
-            y_1 = R.exp(x_1)
-            return y_1
-        def no(x_2: T) -> T:
-            return x_2
-        z = R.if_(p, y, regions=[yes, no])
-        return z
+def main(p: R.Tensor((), "bool"), x: R.Tensor((4,))):
+    y = R.tanh(x)
+    def yes(x_1: R.Tensor((4,))):
+        y_1 = R.exp(x_1)
+        return y_1
+    def no(x_2: R.Tensor((4,))):
+        return x_2
+    z = R.if_(p, y, regions=[yes, no])
+    return z
 """,
     )
     unique = R.parse(CALLS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from byoc_core.ir import IRModule, verify
 from byoc_core.transform import (
@@ -20,6 +18,8 @@ from byoc_core.transform import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from core.tests.transform.random_modules import check_same_bits, random_inputs, random_modules
 
 _EXAMPLES = settings().max_examples // 4
 _SETTINGS = settings(
@@ -41,17 +41,15 @@ _PASSES = (
 @pytest.mark.parametrize("transform", [*_PASSES, Sequential(default_passes())], ids=lambda t: type(t).__name__)
 @_SETTINGS
 @given(data=st.data())
-def test_a_pass_keeps_every_bit(
-    data: st.DataObject, transform: Pass, modules: Any, inputs: Any, same_bits: Any
-) -> None:
-    module: IRModule = data.draw(modules())
+def test_a_pass_keeps_every_bit(data: st.DataObject, transform: Pass) -> None:
+    module: IRModule = data.draw(random_modules())
     text = str(module)
     after = transform(module)
     verify(after)
     assert str(module) == text
     assert str(transform(after)) == str(after)
-    arrays = data.draw(inputs())
-    same_bits(module, after, arrays)
+    arrays = data.draw(random_inputs())
+    check_same_bits(module, after, arrays)
     # In the float64 interpreter a cast still rounds, though its operand is wider than the program says.
     if not any(binding.op.name == "cast" for binding in module["main"].walk()):
-        same_bits(module, after, arrays, exact=True)
+        check_same_bits(module, after, arrays, exact=True)

@@ -32,8 +32,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.tests.vm.native_functions import native_function
+from core.tests.vm.programs import Executable
 
-pytestmark = pytest.mark.skipif(extension() is None, reason=extension_status()[1] or "it is there")
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.skipif(extension() is None, reason=extension_status()[1] or "it is there"),
+]
 
 EXTERN, PACKED, BUILTIN = CallKind.EXTERN, CallKind.PACKED, CallKind.BUILTIN
 n, k = parse_dim("n"), parse_dim("k")
@@ -53,13 +57,6 @@ class Module(RuntimeModule):
 
     def find_function(self, name: str) -> PackedFunction:
         return self._functions[name]
-
-
-class Executable:
-    def __init__(self, program: Program, *modules: RuntimeModule) -> None:
-        self.program = program
-        self.modules = modules
-        self.constants: dict[str, NDArray] = {}
 
 
 def add(x: NDArray, y: NDArray, out: NDArray) -> None:
@@ -92,7 +89,7 @@ def of_one_function(
     )
     given = externs or {}
     program = Program((main,), (*(function.name for function in functions), *given))
-    executable = Executable(program, Module(**{function.name: function for function in functions}))
+    executable = Executable(program, [Module(**{function.name: function for function in functions})])
     return VirtualMachine(executable, externs=given, native=native)
 
 
@@ -298,7 +295,7 @@ def test_views_are_set_with_what_they_are_views_of() -> None:
     function = native_function("add", add)
     for native in (True, False):
         function.impl = fail if native else add
-        vm = VirtualMachine(Executable(program, Permissive(add=function)), native=native)
+        vm = VirtualMachine(Executable(program, [Permissive(add=function)]), native=native)
         for size in (3, 3, 1, 0, 4):
             x = ones(2 * size).reshape(size, 2)
             expected = np.stack([3 * x[:, 0], 2 * x[:, 1]], axis=1)

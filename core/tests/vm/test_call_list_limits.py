@@ -19,9 +19,13 @@ from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.vm import Builtin, Call, PlannedTensor, Program, Ret, VirtualMachine, VMFunction
 
 from core.tests.vm.native_functions import native_function
-from core.tests.vm.test_call_list import BUILTIN, EXTERN, QUADRUPLE, Executable, Module, X, add, of_one_function, ones
+from core.tests.vm.programs import Executable
+from core.tests.vm.test_call_list import BUILTIN, EXTERN, QUADRUPLE, Module, X, add, of_one_function, ones
 
-pytestmark = pytest.mark.skipif(extension() is None, reason=extension_status()[1] or "it is there")
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.skipif(extension() is None, reason=extension_status()[1] or "it is there"),
+]
 
 n, m = parse_dim("n"), parse_dim("m")
 BOTH_WAYS = pytest.mark.parametrize("native", [True, False])
@@ -37,7 +41,7 @@ def machine(
 ) -> VirtualMachine:
     """Gives a machine with one function; its symbol is ``add``."""
     main = VMFunction("main", tuple(params), tuple(results), (), tuple(storages), tuple(tensors), (), tuple(code))
-    executable = Executable(Program((main,), ("add",)), Module(add=native_function("add", add)))
+    executable = Executable(Program((main,), ("add",)), [Module(add=native_function("add", add))])
     return VirtualMachine(executable, native=native)
 
 
@@ -120,6 +124,7 @@ def test_functions_are_submitted_to_a_pool(native: bool) -> None:
 
 FORK = """
 import os, signal, sys, threading, warnings
+from core.tests.vm.programs import Executable
 from core.tests.vm.test_call_list import QUADRUPLE, X, add, native_function, of_one_function, ones
 
 entered, leave = threading.Event(), threading.Event()
@@ -165,6 +170,7 @@ def test_a_forked_child_calls_what_a_thread_of_its_parent_was_running(native: bo
 
 ENDLESS = """
 import signal, sys
+from core.tests.vm.programs import Executable
 from core.tests.vm.test_call_list import *
 
 code = (

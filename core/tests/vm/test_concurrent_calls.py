@@ -18,6 +18,8 @@ from byoc_core.runtime.module import NDArray, Signature, TensorSpec
 from byoc_core.vm import Call, CallKind, PlannedTensor, Program, Ret, VirtualMachine, VMFunction
 from byoc_core.vm.program import nbytes_of
 
+pytestmark = pytest.mark.interpreter
+
 NUM_THREADS = 8
 NUM_CALLS = 60
 SIZES = (2_000, 2_001, 3_000)

@@ -9,6 +9,8 @@ import sys
 import pytest
 from byoc_core.runtime.extension import extension, extension_status
 
+pytestmark = pytest.mark.interpreter
+
 SCRIPT = """
 import sys
 {prelude}

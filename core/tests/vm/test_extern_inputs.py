@@ -12,6 +12,8 @@ from byoc_core import script as R
 from byoc_core.errors import ExecutionError
 from byoc_core.runtime.module import PackedFunction
 
+pytestmark = pytest.mark.interpreter
+
 TEXT = """
 def main(x: R.Tensor((N, 2)), y: R.Tensor((N, 2))):
     a = R.nn.relu(x)

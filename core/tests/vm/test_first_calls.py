@@ -22,6 +22,8 @@ from byoc_core.vm.frame import Frame
 
 from core.tests.vm.native_functions import native_function
 
+pytestmark = pytest.mark.interpreter
+
 TEXT = """
 @R.ir_module
 class Module:

@@ -14,7 +14,10 @@ from byoc_core.vm.size_table import SizeTable, symbol_sources
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.skipif(extension() is None, reason=extension_status()[1] or "it is there")
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.skipif(extension() is None, reason=extension_status()[1] or "it is there"),
+]
 
 SYMBOLS = ("m", "n")
 MOST = 10_000

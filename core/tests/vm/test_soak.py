@@ -13,6 +13,8 @@ from byoc_core.backend import backends as installed_backends
 
 from benchmarks.soak import allowed_growth, list_work, soak
 
+pytestmark = pytest.mark.lowest  # not `interpreter`: it is long, and differs in no law between Pythons
+
 NUM_CALLS = 20_000 if os.environ.get("BYOC_EXAMPLES") == "thorough" else 5_000
 LEAKY_CALLS = 200_000
 

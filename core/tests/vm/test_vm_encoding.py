@@ -24,6 +24,8 @@ from byoc_core.vm.encoding import MAGIC
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.interpreter
+
 small = st.integers(0, 300)
 numbers = st.integers(0, 2**62)
 texts = st.text(max_size=6)

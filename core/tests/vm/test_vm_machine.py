@@ -3,7 +3,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,16 +27,12 @@ from byoc_core.vm import (
 )
 
 from core.tests.vm.native_functions import native_function
+from core.tests.vm.programs import Executable, spec
+
+pytestmark = pytest.mark.interpreter
 
 n, m, k = parse_dim("n"), parse_dim("m"), parse_dim("k")
 EXTERN, PACKED, FUNCTION, BUILTIN = CallKind.EXTERN, CallKind.PACKED, CallKind.FUNCTION, CallKind.BUILTIN
-
-
-@dataclass
-class Executable:
-    program: Program
-    modules: Sequence[RuntimeModule] = ()
-    constants: Mapping[str, NDArray] = field(default_factory=dict)
 
 
 class FakeModule(RuntimeModule):
@@ -58,10 +53,6 @@ class FakeModule(RuntimeModule):
 
     def find_function(self, name: str) -> PackedFunction:
         return self._functions[name]
-
-
-def spec(name: str, *shape: Any, dtype: str = "float32") -> TensorSpec:
-    return TensorSpec(name, dtype, tuple(parse_dim(dim) for dim in shape))
 
 
 def function(

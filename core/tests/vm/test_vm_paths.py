@@ -14,6 +14,7 @@ from itertools import permutations
 from random import Random
 from typing import Any
 
+import pytest
 from byoc_core.dims import parse_dim, shape_symbols
 from byoc_core.errors import ProgramError
 from byoc_core.runtime.module import TensorSpec
@@ -32,6 +33,8 @@ from byoc_core.vm import (
 )
 from byoc_core.vm.program import View
 from hypothesis import settings
+
+pytestmark = pytest.mark.interpreter
 
 k, m = parse_dim("k"), parse_dim("m")
 X, FLAG, OUT = 0, 1, 2

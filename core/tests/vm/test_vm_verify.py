@@ -26,6 +26,8 @@ from byoc_core.vm import (
     verify,
 )
 
+pytestmark = pytest.mark.interpreter
+
 n = parse_dim("n")
 EXTERN, PACKED, FUNCTION, BUILTIN = CallKind.EXTERN, CallKind.PACKED, CallKind.FUNCTION, CallKind.BUILTIN
 

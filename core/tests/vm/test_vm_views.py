@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,16 +33,13 @@ from byoc_core.vm.encoding import MAGIC
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.tests.vm.programs import Executable
+
+pytestmark = pytest.mark.interpreter
+
 n = parse_dim("n")
 EXTERN, PACKED, FUNCTION, BUILTIN = CallKind.EXTERN, CallKind.PACKED, CallKind.FUNCTION, CallKind.BUILTIN
 F32 = "float32"
-
-
-@dataclass
-class Executable:
-    program: Program
-    modules: Sequence[RuntimeModule] = ()
-    constants: Mapping[str, NDArray] = field(default_factory=dict)
 
 
 class Functions(RuntimeModule):

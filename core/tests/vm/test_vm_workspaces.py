@@ -19,6 +19,8 @@ from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, Runtim
 from byoc_core.runtime.serial import SerialModule
 from byoc_core.vm import Call, CallKind, PlannedTensor, Program, Ret, VMFunction, decode, encode, verify
 
+pytestmark = pytest.mark.interpreter
+
 
 class Doubling(RuntimeModule):
     """A function ``double`` over float32 vectors that wants scratch memory and notes what it gets."""

@@ -20,10 +20,14 @@ from byoc_core.vm.linked_function import LinkedFunction
 from byoc_core.vm.program import View
 
 from core.tests.vm.native_functions import native_function
-from core.tests.vm.test_call_list import BUILTIN, EXTERN, QUADRUPLE, Executable, Permissive, X, Y, add, of_one_function
+from core.tests.vm.programs import Executable
+from core.tests.vm.test_call_list import BUILTIN, EXTERN, QUADRUPLE, Permissive, X, Y, add, of_one_function
 from core.tests.vm.test_call_list import ones as counted
 
-pytestmark = pytest.mark.skipif(extension() is None, reason=extension_status()[1] or "it is there")
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.skipif(extension() is None, reason=extension_status()[1] or "it is there"),
+]
 BOTH_WAYS = pytest.mark.parametrize("native", [True, False])
 DOUBLE_AND_NEGATE = (Call(EXTERN, 0, (0, 0), (2,)), Call(EXTERN, 1, (2,), (1,)), Ret((1,)))
 
@@ -70,7 +74,7 @@ def of_sizes(params: Sequence[TensorSpec], *, native: bool) -> VirtualMachine:
     result = TensorSpec("y", "float32", first.shape)
     planned = PlannedTensor(0, 0, "float32", first.shape)
     main = VMFunction("main", tuple(params), (result,), (), (nbytes,), (planned,), (), code)
-    executable = Executable(Program((main,), ("add",)), Permissive(add=native_function("add", add)))
+    executable = Executable(Program((main,), ("add",)), [Permissive(add=native_function("add", add))])
     return VirtualMachine(executable, native=native)
 
 
@@ -174,9 +178,7 @@ def test_steps_of_python_see_what_they_would(native: bool, slow_calls: list[str]
     values = np.arange(6, dtype=np.float32).reshape(2, 3)
     program = Program((main,), ("add", "look"), (ConstantRef("0" * 64, "float32", (2, 3)),))
     module = Permissive(add=native_function("add", add), look=PackedFunction("look", look))
-    executable = Executable(program, module)
-    executable.constants["0" * 64] = values
-    vm = VirtualMachine(executable, native=native)
+    vm = VirtualMachine(Executable(program, [module], {"0" * 64: values}), native=native)
     f32 = np.dtype(np.float32)
     for size in (3, 3, 1, 4):
         given = np.arange(2 * size, dtype=np.float32).reshape(size, 2)
@@ -205,7 +207,7 @@ def test_native_calls_write_into_parts_of_a_result(native: bool, slow_calls: lis
     views = View(1, 0, "float32", size), View(1, parse_dim("4*n"), "float32", size)
     main = VMFunction("main", (tensor("x", "n"),), (tensor("y", "2*n"),), (), (), (), (), code, views)
     vm = VirtualMachine(
-        Executable(Program((main,), ("add",)), Permissive(add=native_function("add", add))), native=native
+        Executable(Program((main,), ("add",)), [Permissive(add=native_function("add", add))]), native=native
     )
     for count in (3, 1, 0, 3):
         x = counted(count)
@@ -341,7 +343,7 @@ def test_an_arena_of_a_size_that_is_too_large_is_told_and_forgotten(native: bool
         (Call(EXTERN, 0, (0, 0), (1,)), Ret((1,))),
     )
     vm = VirtualMachine(
-        Executable(Program((main,), ("add",)), Permissive(add=native_function("add", add))), native=native
+        Executable(Program((main,), ("add",)), [Permissive(add=native_function("add", add))]), native=native
     )
     for _ in range(2):
         np.testing.assert_array_equal(vm["main"](counted(0)), counted(0))
@@ -358,7 +360,7 @@ def test_a_storage_of_a_negative_size_is_told(native: bool) -> None:
     code = (Call(EXTERN, 0, (0, 0), (2,)), Call(EXTERN, 0, (2, 2), (1,)), Ret((1,)))
     main = VMFunction("main", (X,), (Y,), (), storages, (planned,), (), code)
     vm = VirtualMachine(
-        Executable(Program((main,), ("add",)), Permissive(add=native_function("add", add))), native=native
+        Executable(Program((main,), ("add",)), [Permissive(add=native_function("add", add))]), native=native
     )
     for call in (partial(vm["main"], counted(3)), lambda: vm.bind("main", {"x": counted(3)})):
         with pytest.raises(CallError) as caught:

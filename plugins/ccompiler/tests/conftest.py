@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from byoc_ccompiler.options import CCompilerOptions
-from byoc_core.backend.info import CompileContext
+from byoc_core.backend.hooks import CompileContext
 from byoc_core.dims import DimExpr, evaluate, solve_symbol
 from byoc_core.ir import Binding, Constant, Function, FunctionBuilder, TensorType, Value
 from byoc_core.ops import default_ops

@@ -14,12 +14,14 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_ccompiler.options import CCompilerOptions
-from byoc_core.backend.info import CompileContext, Rejection, Support
+from byoc_core.backend.hooks import CompileContext, Rejection, Support
 from byoc_core.errors import ByocError
 from byoc_core.ir import FunctionBuilder, IRModule, tensor
 from byoc_core.lint import lint_backend
 from byoc_core.native.toolchain import find_toolchain
 from byoc_core.ops import default_ops
+
+pytestmark = pytest.mark.interpreter
 
 CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
 

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from byoc_ccompiler.options import CCompilerOptions
-from byoc_core.backend.info import CompileContext, Rejection
+from byoc_core.backend.hooks import CompileContext, Rejection
 from byoc_core.dtypes import all_dtypes, dtype_info, to_numpy
 from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.ir import Function, TensorType
 from byoc_core.ops import default_ops
-from byoc_core.ops.cases import OpCase, new_function, op_cases
+from byoc_core.ops.cases import OpCase, canonical_cases, dtypes_of, new_function
 from byoc_core.runtime import threads
-from byoc_core.runtime.openmp import load_openmp
+from byoc_core.runtime.threads.openmp import load_openmp
 
 NDArray = npt.NDArray[Any]
 CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
@@ -38,8 +38,8 @@ ROUNDING = "einsum nn.resize nn.lrn nn.group_norm nn.rotary_embedding nn.attenti
 def _cases(names: str) -> Iterator[tuple[OpCase, str]]:
     """Yields the cases of ops that the backend accepts, each with a dtype."""
     for name in names.split():
-        for case in op_cases()[name]:
-            for dtype in case.dtypes(default_ops()[name]):
+        for case in canonical_cases(default_ops())[name]:
+            for dtype in dtypes_of(case, default_ops()[name]):
                 _, binding = new_function(default_ops()[name], case.types(dtype), case.attrs)
                 answer = ccompiler.byoc_supports(binding, CONTEXT)
                 if isinstance(answer, Rejection):
@@ -124,7 +124,7 @@ def test_empty_axes_are_right_and_known_to_be_empty_without_a_warning(make_bench
     bench = make_bench(opt_level=0)
     added: list[tuple[OpCase, Function]] = []
     for name in f"{MOVING} {EXACT} {ROUNDING}".split():
-        for case in op_cases()[name]:
+        for case in canonical_cases(default_ops())[name]:
             for size in sorted({size for operand in case.operands for size in operand.shape if size > 1}):
                 empty = _with_empty(case, size)
                 try:
@@ -169,7 +169,9 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(make_bench: Any, monkey
     for work in (1, 10**18):
         monkeypatch.setattr("byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS", work)
         bench = make_bench(opt_level=1)
-        cases = (case for name in f"{MOVING} {EXACT} {ROUNDING}".split() for case in op_cases()[name])
+        cases = (
+            case for name in f"{MOVING} {EXACT} {ROUNDING}".split() for case in canonical_cases(default_ops())[name]
+        )
         added = [(case, function) for case, _, function in _add_all(bench, ((case, case.dtype) for case in cases))]
         benches.append((bench, bench.module))
     assert benches[0][1].get_source("c").count("byoc_parallel_for(") > len(added) / 2

@@ -19,6 +19,8 @@ from byoc_core.errors import ArtifactError, ByocError
 from byoc_core.partitioning import PartitionOptions
 from byoc_core.runtime.csource import CSourceModule
 
+pytestmark = [pytest.mark.interpreter, pytest.mark.libraries]
+
 NDArray = npt.NDArray[Any]
 
 LOADERS = {

@@ -9,9 +9,10 @@ import pytest
 from byoc_ccompiler.grouping import form_groups
 from byoc_ccompiler.registry import FAMILIES
 from byoc_ccompiler.steps import flatten
-from byoc_ccompiler.workspace import Request, plan
+from byoc_ccompiler.workspace import plan
 from byoc_core.dims import evaluate, symbol
 from byoc_core.ir import Function, tensor
+from byoc_core.runtime.symbolic_storage import SymbolicInterval
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -178,7 +179,7 @@ _REQUESTS = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 20), st.integ
 def test_workspace_plans_never_overlap(requests: list[tuple[int, int, int]], scale: int) -> None:
     ordered = sorted(requests, key=lambda request: request[1])
     dims = [symbol("n") * nbytes if nbytes % 2 else nbytes for nbytes, _, _ in ordered]
-    wanted = [Request(dim, first, first + more) for dim, (_, first, more) in zip(dims, ordered, strict=True)]
+    wanted = [SymbolicInterval(dim, first, first + more) for dim, (_, first, more) in zip(dims, ordered, strict=True)]
     offsets, total = plan(wanted)
     places = [
         (evaluate(offset, {"n": scale}), evaluate(r.nbytes, {"n": scale}), r)
@@ -190,8 +191,8 @@ def test_workspace_plans_never_overlap(requests: list[tuple[int, int, int]], sca
         for other_start, other_size, other in places:
             if (
                 other is not request
-                and other.first <= request.last
-                and request.first <= other.last
+                and other.start <= request.end
+                and request.start <= other.end
                 and size
                 and other_size
             ):

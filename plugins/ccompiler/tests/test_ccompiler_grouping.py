@@ -12,7 +12,7 @@ from byoc_ccompiler.kernel import Group
 from byoc_ccompiler.kernels.composites import take_apart
 from byoc_ccompiler.registry import FAMILIES
 from byoc_ccompiler.steps import Step, flatten
-from byoc_core.authoring.csource_scope import ConstantPool
+from byoc_core.authoring.csource import ConstantPool
 from byoc_core.ir import FunctionBuilder, tensor
 from byoc_core.ops import default_ops
 from hypothesis import HealthCheck, given, settings

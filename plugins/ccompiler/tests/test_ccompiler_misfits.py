@@ -11,11 +11,12 @@ import byoc_core.host.backend as host
 import numpy as np
 import numpy.typing as npt
 import pytest
-from byoc_core.backend.info import CompileContext
+from byoc_core.backend.hooks import CompileContext
 from byoc_core.dims import evaluate
 from byoc_core.errors import CallError, ExecutionError
 from byoc_core.ir import Function, TensorType, Value, tensor
-from byoc_core.runtime.arguments import bind_symbols, concrete_shape
+from byoc_core.runtime import bind_symbols
+from byoc_core.runtime.arguments import concrete_shape
 from byoc_core.runtime.module import PackedFunction
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.authoring.csource_types import C_LIBRARY_NAMES
+from byoc_core.authoring.csource import C_LIBRARY_NAMES
 from byoc_core.ir import tensor
 
 ODD = (

@@ -12,7 +12,7 @@ from byoc_core.dims import symbol
 from byoc_core.dtypes import to_numpy
 from byoc_core.frontend.onnx import from_onnx
 from byoc_core.ir import tensor
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from onnx import TensorProto, numpy_helper
 
 SHAPES: list[tuple[tuple[int, ...], int]] = [

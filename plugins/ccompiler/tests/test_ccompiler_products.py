@@ -9,7 +9,7 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_core import FunctionBuilder
-from byoc_core.authoring.csource_parallel import ParallelLoop
+from byoc_core.authoring.csource import ParallelLoop
 from byoc_core.dims import Dim, evaluate
 from byoc_core.ir import Function, IRModule, tensor
 from hypothesis import HealthCheck, given, settings

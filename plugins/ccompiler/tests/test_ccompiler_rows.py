@@ -312,7 +312,7 @@ def test_fused_programs(make_bench: Any, march: str, *, fuse: bool) -> None:
     from byoc_ccompiler.kernels.composites import take_apart
     from byoc_ccompiler.registry import FAMILIES
     from byoc_ccompiler.steps import flatten
-    from byoc_core.authoring.csource_scope import ConstantPool
+    from byoc_core.authoring.csource import ConstantPool
 
     bench = make_bench(march=march, fuse=fuse)
     functions: dict[str, Any] = {}

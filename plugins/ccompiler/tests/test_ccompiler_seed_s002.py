@@ -17,6 +17,8 @@ from byoc_core.ir import Binding, Function, FunctionBuilder, IRModule, Var, tens
 from byoc_core.native.toolchain import include_directory
 from byoc_core.ops import default_ops
 
+pytestmark = pytest.mark.interpreter
+
 
 def _gcc_0(name: str = "gcc_0") -> Function:
     builder: Any = FunctionBuilder(name, ops=default_ops())

@@ -9,11 +9,11 @@ import byoc_ccompiler.backend as ccompiler
 import numpy as np
 import pytest
 from byoc_ccompiler.options import CCompilerOptions
-from byoc_core.backend.info import CompileContext, Rejection
+from byoc_core.backend.hooks import CompileContext, Rejection
 from byoc_core.ir import tensor
 from byoc_core.native.toolchain import find_toolchain
 from byoc_core.ops import default_ops
-from byoc_core.ops.cases import new_function, op_cases
+from byoc_core.ops.cases import canonical_cases, new_function
 
 from plugins.ccompiler.tests.conftest import WARNINGS
 
@@ -34,7 +34,7 @@ def make_checked(request: pytest.FixtureRequest, make_bench: Callable[..., Any])
 def test_all_canonical_cases(make_checked: Callable[..., Any]) -> None:
     bench = make_checked(0)
     context = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
-    for name, cases in op_cases().items():
+    for name, cases in canonical_cases(default_ops()).items():
         for case in cases:
             function, binding = new_function(
                 default_ops()[name], case.types(), case.attrs, name=f"f{len(bench.functions)}"

@@ -14,7 +14,9 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_core.artifact import Executable
-from byoc_core.runtime.openmp import load_openmp
+from byoc_core.runtime.threads.openmp import load_openmp
+
+pytestmark = pytest.mark.interpreter
 
 WORK = "byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS"
 needs_openmp = pytest.mark.skipif(load_openmp() is None, reason="the system has no libgomp")

@@ -9,13 +9,13 @@ import byoc_dnnl.backend as dnnl
 import numpy as np
 import numpy.typing as npt
 import pytest
-from byoc_core.backend.info import CompileContext, Rejection, Support
+from byoc_core.backend.hooks import CompileContext, Rejection, Support
 from byoc_core.dims import Dim, evaluate
 from byoc_core.dtypes import dtype_name, is_float, to_numpy
 from byoc_core.ir import Binding, Constant, Function, FunctionBuilder, IRModule, TensorType, Value, Var
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
-from byoc_core.runtime.arguments import bind_symbols
+from byoc_core.opset.families import KERNELS
+from byoc_core.runtime import bind_symbols
 from byoc_core.runtime.module import TensorSpec
 from byoc_dnnl.capi import Isa
 from byoc_dnnl.engine import DnnlModule, open_engine

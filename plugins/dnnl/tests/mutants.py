@@ -28,8 +28,9 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ByocError
 from byoc_core.ir import TensorType
 from byoc_core.ops import default_ops
-from byoc_core.ops.cases import OpCase, new_function, op_cases
-from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, GraphNode, GraphTensor
+from byoc_core.ops.cases import OpCase, canonical_cases, new_function
+from byoc_core.ops.cases import dtypes_of as dtypes_taken
+from byoc_core.runtime.graph.document import GraphDocument, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import TensorSpec
 from byoc_dnnl.calls import shape_of
 from byoc_dnnl.engine import DnnlModule
@@ -61,9 +62,9 @@ def cases_with_lowerings() -> list[tuple[OpCase, str]]:
     return [
         (case, dtype)
         for op in LOWERINGS
-        for case in op_cases()[op]
+        for case in canonical_cases(default_ops())[op]
         for dtype in {case.dtype, *dtypes_of(op)}
-        if dtype in ("float32", "int8", "uint8") and dtype in case.dtypes(_op(op))
+        if dtype in ("float32", "int8", "uint8") and dtype in dtypes_taken(case, _op(op))
     ]
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from byoc_core.backend.hooks import Rejection, Support
 from byoc_core.ir import TensorType, Var, tensor
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from byoc_dnnl.lowerings import product
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

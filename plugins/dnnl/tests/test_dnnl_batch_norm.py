@@ -8,7 +8,7 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_core.ir import Var, tensor
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from byoc_dnnl.backend import byoc_prepare
 from byoc_dnnl.engine import open_engine
 from byoc_dnnl.precision import lacks

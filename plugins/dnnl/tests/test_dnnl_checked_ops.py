@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.backend.info import Rejection, Support
+from byoc_core.backend.hooks import Rejection, Support
 from byoc_core.ir import Value, tensor
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -147,7 +147,7 @@ def test_constant_slopes_that_are_not_finite_are_refused() -> None:
     result = region.builder.emit("nn.prelu", x, slope)
     assert not isinstance(result, tuple)
     region.finish(result)
-    from byoc_core.backend.info import CompileContext
+    from byoc_core.backend.hooks import CompileContext
     from byoc_dnnl.backend import byoc_codegen
 
     answer = byoc_codegen([region.function], CompileContext("dnnl", None, region.builder.constants))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from byoc_core.errors import ArtifactError
 from byoc_core.ir import tensor
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.threads import num_threads, set_num_threads
 from byoc_dnnl.engine import open_engine

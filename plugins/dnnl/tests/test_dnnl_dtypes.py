@@ -9,7 +9,7 @@ import byoc_core
 import byoc_dnnl.backend as dnnl
 import numpy as np
 import pytest
-from byoc_core.backend.info import CompileContext, Support
+from byoc_core.backend.hooks import CompileContext, Support
 from byoc_core.dtypes import float_limits, to_numpy
 from byoc_core.errors import ArtifactError
 from byoc_core.ir import tensor

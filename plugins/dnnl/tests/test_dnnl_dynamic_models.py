@@ -5,7 +5,7 @@ from __future__ import annotations
 import byoc_core
 import numpy as np
 import pytest
-from byoc_core.backend.info import Support
+from byoc_core.backend.hooks import Support
 from byoc_core.dims import symbol
 from byoc_core.ir import Value, tensor
 

@@ -14,14 +14,14 @@ from byoc_core.dims import DimExpr, evaluate, symbol
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ExecutionError, IRTypeError
 from byoc_core.ir import Binding, FunctionBuilder, IRModule, TensorType, Var, tensor
-from byoc_core.kernels import KERNELS
 from byoc_core.ops import default_ops
-from byoc_core.ops.cases import OpCase, new_function, op_cases
-from byoc_core.runtime.graph_document import GraphDocument
+from byoc_core.ops.cases import OpCase, canonical_cases, new_function
+from byoc_core.opset.families import KERNELS
+from byoc_core.runtime.graph.document import GraphDocument
 from byoc_dnnl.engine import DnnlModule
 from byoc_dnnl.lowerings import LOWERINGS
 
-CASES = [case for op in LOWERINGS for case in op_cases()[op]]
+CASES = [case for op in LOWERINGS for case in canonical_cases(default_ops())[op]]
 
 
 def _emptied(case: OpCase, size: int) -> list[TensorType]:

@@ -78,7 +78,7 @@ def test_slow_implementations_are_worse_offers(region: Region, times: float | No
     if times is None:
         assert found is None
     else:
-        flops, nbytes = (work(binding.cost_context()) for work in (binding.op.flops, binding.op.nbytes))
+        flops, nbytes = (work(binding.context()) for work in (binding.op.flops, binding.op.nbytes))
         assert isinstance(flops, int)
         assert isinstance(nbytes, int)
         guess = BACKEND_MACHINE.estimate(flops, nbytes)

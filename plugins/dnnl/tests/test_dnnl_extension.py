@@ -18,7 +18,10 @@ from plugins.dnnl.tests.fake_onednn import Arguments, FakeOneDNN
 if TYPE_CHECKING:
     from byoc_dnnl._native import Program, Region
 
-pytestmark = pytest.mark.skipif(extension() is None, reason=extension_status() or "it is there")
+pytestmark = [
+    pytest.mark.interpreter,
+    pytest.mark.skipif(extension() is None, reason=extension_status() or "it is there"),
+]
 native: Any = extension()
 CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p)
 ENGINE, ARENA_NBYTES, FIRST, SECOND = 0xE0, 100, 0xA1, 0xA2

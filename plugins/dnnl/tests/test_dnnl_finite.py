@@ -8,9 +8,9 @@ from typing import Any
 import byoc_dnnl.ranges as ranges
 import numpy as np
 import pytest
-from byoc_core.backend.info import Rejection
+from byoc_core.backend.hooks import Rejection
 from byoc_core.ir import tensor
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from byoc_dnnl.engine import Region as BuiltRegion
 from byoc_dnnl.lowerings.functions import FINITE_ONLY
 from byoc_dnnl.reference import Reference

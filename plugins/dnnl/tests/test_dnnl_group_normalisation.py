@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.backend.info import Rejection, Support
+from byoc_core.backend.hooks import Rejection, Support
 from byoc_core.ir import tensor
 from hypothesis import given
 from hypothesis import strategies as st

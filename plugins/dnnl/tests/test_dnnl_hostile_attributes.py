@@ -14,11 +14,11 @@ from typing import Any
 import byoc_dnnl.backend as dnnl
 import numpy as np
 import pytest
-from byoc_core.backend.info import Rejection
+from byoc_core.backend.hooks import Rejection
 from byoc_core.errors import ArtifactError, ExecutionError, IRTypeError
 from byoc_core.ir import Binding, tensor
-from byoc_core.kernels import KERNELS
-from byoc_core.runtime.graph_document import GraphDocument, GraphFunction
+from byoc_core.opset.families import KERNELS
+from byoc_core.runtime.graph.document import GraphDocument, GraphFunction
 from byoc_dnnl.engine import DnnlModule
 from byoc_dnnl.lowerings.geometry import MAX_TAPS
 from hypothesis import event, given

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.backend.info import Rejection
+from byoc_core.backend.hooks import Rejection
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import Value, tensor
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from byoc_dnnl.engine import open_engine
 from byoc_dnnl.precision import lacks
 from hypothesis import given

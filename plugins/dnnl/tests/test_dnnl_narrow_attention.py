@@ -11,7 +11,7 @@ import pytest
 from byoc_core.dtypes import to_numpy
 from byoc_core.frontend.onnx import from_onnx
 from byoc_core.ir import tensor
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from byoc_dnnl.engine import open_engine
 from byoc_dnnl.precision import lacks
 from onnx import TensorProto, numpy_helper

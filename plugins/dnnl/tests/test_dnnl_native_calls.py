@@ -29,6 +29,8 @@ from byoc_dnnl.program import Program
 from plugins.dnnl.tests.dnnl_region import NDArray, Region
 from plugins.dnnl.tests.fake_onednn import Arguments
 
+pytestmark = pytest.mark.interpreter
+
 needs_extension = pytest.mark.skipif(
     extension() is None or core_extension() is None, reason=extension_status() or "a C extension is missing"
 )

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.backend.info import Rejection, Support
+from byoc_core.backend.hooks import Rejection, Support
 from byoc_core.ir import Binding, Value, tensor
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 
 from plugins.dnnl.tests.dnnl_region import UNIT, Region, check_sums
 

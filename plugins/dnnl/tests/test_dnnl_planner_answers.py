@@ -8,7 +8,7 @@ import byoc_dnnl.planner
 import numpy as np
 import pytest
 from byoc_core.errors import ArtifactError
-from byoc_core.runtime.graph_document import GraphConstant, GraphFunction, GraphNode, GraphTensor
+from byoc_core.runtime.graph.document import GraphConstant, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.runtime.threads import num_threads
 from byoc_dnnl.calls import calls_of
@@ -20,8 +20,8 @@ from byoc_dnnl.known import Flattened
 from byoc_dnnl.plan import Buffer, Check, Kernel, Kind, Place, Step
 from byoc_dnnl.planner import Planner
 from byoc_dnnl.precision import Precision, lacks
-from byoc_dnnl.ranges import CHECK_LIMITS
 from byoc_dnnl.ranges_constants import ConstantRanges
+from byoc_dnnl.value_facts import CHECK_LIMITS
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from byoc_core.errors import ArtifactError
 from byoc_core.ir import tensor
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from byoc_core.runtime.hooks import LoadContext
 from byoc_dnnl.runtime import byoc_load_module, byoc_save_module
 

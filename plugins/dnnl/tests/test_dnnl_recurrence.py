@@ -13,7 +13,7 @@ import byoc_core
 import numpy as np
 import onnx
 import pytest
-from byoc_core.backend.info import Rejection, Support
+from byoc_core.backend.hooks import Rejection, Support
 from byoc_core.errors import ArtifactError
 from byoc_core.ir import Value, tensor
 from byoc_core.runtime.hooks import LoadContext

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.backend.info import Rejection, Support
+from byoc_core.backend.hooks import Rejection, Support
 from byoc_core.ir import tensor
-from byoc_core.kernels import KERNELS
+from byoc_core.opset.families import KERNELS
 from hypothesis import given
 from hypothesis import strategies as st
 

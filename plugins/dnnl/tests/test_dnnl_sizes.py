@@ -17,7 +17,7 @@ import byoc_dnnl.engine
 import byoc_dnnl.program
 import numpy as np
 import pytest
-from byoc_core.backend.info import CompileContext, Rejection
+from byoc_core.backend.hooks import CompileContext, Rejection
 from byoc_core.errors import CallError
 from byoc_core.ir import tensor
 from byoc_core.runtime.threads import num_threads

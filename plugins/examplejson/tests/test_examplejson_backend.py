@@ -9,13 +9,16 @@ import threading
 import numpy as np
 import pytest
 from byoc_core import script as R
-from byoc_core.backend import CodegenResult, Rejection, Support, backends
+from byoc_core.backend import backends
+from byoc_core.backend.hooks import CodegenResult, Rejection, Support
 from byoc_core.errors import CallError
 from byoc_core.ir import IRModule
 from byoc_core.lint import lint_backend
+from byoc_core.runtime import runtimes
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.module import NDArray, RuntimeModule
-from byoc_core.runtime.registry import runtimes
+
+pytestmark = pytest.mark.interpreter
 
 GUIDE = """\
 subgraph_0

@@ -12,6 +12,8 @@ from byoc_core import script as R
 from byoc_core.errors import CallError
 from byoc_core.native.toolchain import Toolchain
 
+pytestmark = pytest.mark.interpreter
+
 TEXT = """
 @R.ir_module
 class Module:

@@ -16,6 +16,8 @@ from byoc_core.ir import IRModule
 from byoc_core.partitioning import RunCodegen
 from byoc_core.runtime.module import NDArray
 
+pytestmark = pytest.mark.interpreter
+
 S = "R.Tensor((10, 10), 'float32')"
 GUIDE_TEXT = """\
 subgraph_0

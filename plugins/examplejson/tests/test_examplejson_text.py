@@ -11,6 +11,8 @@ from byoc_examplejson.graph import Graph, Node, parse, to_text
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.interpreter
+
 GUIDE = """\
 subgraph_0
   input 0 10 10

@@ -13,7 +13,7 @@ import numpy as np
 from byoc_core.dims import symbol, symbols_of
 from byoc_core.errors import IRTypeError
 from byoc_core.ir import Binding, ConstantStore, Function, OpDef, TensorType, Trait, Value, Var
-from byoc_core.ops.cases import OpCase, function_of, op_cases
+from byoc_core.ops.cases import OpCase, dtypes_of, function_of
 
 from byoc_conformance.drawing.pairwise import cover_pairs
 from byoc_conformance.drawing.seeds import generator_of
@@ -144,7 +144,7 @@ class Trial:
 
 def canonical_trials(op: OpDef) -> Iterator[Trial]:
     """Yield the most common canonical cases of an op, in their own dtypes; those without elements are left out."""
-    cases = [case for case in op_cases()[op.name] if _num_elements(case)]
+    cases = [case for case in op.canonical_cases if _num_elements(case)]
     for case in cases[:_MOST_COMMON]:
         yield Trial(op, case, case.dtype)
 
@@ -180,14 +180,14 @@ def drawn_trials(op: OpDef, count: int, seed: int, *, is_dynamic: bool) -> Itera
 
 def _in_other_dtypes(op: OpDef, trials: Sequence[Trial]) -> Iterator[Trial]:
     """Yield a trial for each other dtype that the op takes, and for common floats one with constants where there is."""
-    case = op_cases()[op.name][0]
-    dtypes = case.dtypes(op)[1:]
+    case = op.canonical_cases[0]
+    dtypes = dtypes_of(case, op)[1:]
     fixed = [trial for trial in trials if trial.constants and 0 not in trial.constants]
     for turn, dtype in enumerate(dtypes):
         found = {}
         for choice in (trials, fixed) if fixed and dtype in _COMMON_FLOATS else (trials,):
             fitting = (choice[(turn * _DTYPE_STEP + offset) % len(choice)] for offset in range(len(choice)))
-            drawn = next((trial for trial in fitting if dtype in trial.case.dtypes(op)), None)
+            drawn = next((trial for trial in fitting if dtype in dtypes_of(trial.case, op)), None)
             trial = Trial(op, case, dtype) if drawn is None else replace(drawn, dtype=dtype)
             found[str(trial)] = trial
         yield from found.values()
@@ -243,7 +243,7 @@ def _trial(op: OpDef, case: OpCase, levels: Mapping[str, Any]) -> Trial | None:
     constants = {"none": (), "rest": range(1, len(case.operands)), "first": (0,)}[levels.get(_CONSTANTS, "none")]
     if constants and len(case.operands) == 1:
         return None
-    dtype = op_cases()[op.name][0].dtype
+    dtype = op.canonical_cases[0].dtype
     symbols = levels.get(_SYMBOLS, "none")
     trial = Trial(op, replace(case, dtype=dtype), dtype, frozenset(constants), symbols, levels=levels)
     if not _fits(trial):

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from byoc_core.debugging import References, Tolerance, compare_outputs
 from byoc_core.debugging.rounding import (
-    NORMWISE,
     Rule,
     operations_per_element,
+    rounding_of,
     rule_of,
     ulps_of,
     unit_magnitude,
@@ -75,7 +75,7 @@ def judge(
     if references.is_open:
         return Verdict()
     bindings = module[name].bindings
-    if len(bindings) == 1 and bindings[0].op.name == "quantize" and not is_float(dtype_name(found[0].dtype)):
+    if len(bindings) == 1 and not is_float(dtype_name(found[0].dtype)) and rule_of(bindings[0]) is Rule.NORM:
         return _judge_quantised(module, name, inputs, found[0], references)
     if len(bindings) != 1 or bindings[0].op is COMPOSITE or rule_of(bindings[0]) is Rule.NORM:
         return _judge_as_debugger(module, name, found, references)
@@ -209,7 +209,7 @@ class _OneOp:
 
     def _sum_of_magnitudes(self, operands: Sequence[NDArray]) -> NDArray:
         (magnitude,) = evaluate_binding(self._binding, [np.abs(operand) for operand in operands], {})
-        if self._binding.op.name in NORMWISE:
+        if rounding_of(self._binding).is_normwise:
             return np.full(magnitude.shape, magnitude.max(initial=0.0, where=np.isfinite(magnitude)))
         return magnitude
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
-from byoc_core.kernels import KERNELS as REFERENCE
+from byoc_core.opset.families import KERNELS as REFERENCE
 from byoc_core.runtime.graph import GraphModule, KernelEngine, load_graph, save_graph
-from byoc_core.runtime.graph_document import GraphFunction
+from byoc_core.runtime.graph.document import GraphFunction
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule
 from byoc_core.vm.program import nbytes_of

@@ -24,6 +24,7 @@ from byoc_core.errors import ArtifactError
 __all__ = ["ALIGNMENT", "Buffer", "Member", "check_crc", "read_archive", "write_archive"]
 
 Buffer = bytes | memoryview
+"""The data of a member."""
 
 ALIGNMENT = 64
 """Every member's data begins at a multiple of this many bytes."""

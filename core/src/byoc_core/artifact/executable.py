@@ -112,13 +112,13 @@ class Executable:
 
     def report(self) -> str:
         """Gives the offload report as text: which backend took which share, and why ops stayed on the host."""
-        from byoc_core.artifact.report import render_report
+        from byoc_core.reporting.text import render_report
 
         return render_report(self.report_data)
 
     def report_html(self, title: str = "Offload report") -> str:
         """Gives the offload report as a page that needs no other file: the graph coloured by backend, and reasons."""
-        from byoc_core.artifact.report_page import render_page
+        from byoc_core.reporting.page import render_page
 
         return render_page(self.report_data, title)
 
@@ -133,7 +133,7 @@ class Executable:
             PartitionError: it is not; names the share and the most expensive reasons.
             OptionsError: ``share`` is not between 0 and 1.
         """
-        from byoc_core.artifact.offload_gate import check_offload
+        from byoc_core.reporting.gate import check_offload
 
         check_offload(self.report_data, share)
 
@@ -167,8 +167,8 @@ class Executable:
             PluginError: it is, and cannot save.
             OSError: the file cannot be written.
         """
-        from byoc_core.artifact.saved_report import warn_of_lost_offload
         from byoc_core.artifact.saving import save
+        from byoc_core.reporting.saved import warn_of_lost_offload
 
         saved = self.as_saved(respecializable=respecializable)
         save(saved, path, progress=progress)
@@ -190,7 +190,7 @@ class Executable:
         Args:
             respecializable: see :meth:`save`, which is to be given the same.
         """
-        from byoc_core.artifact.saved_report import report_of_artifact
+        from byoc_core.reporting.saved import report_of_artifact
         from byoc_core.runtime.specialised import SpecialisedModule
 
         changed = {
@@ -214,7 +214,7 @@ class Executable:
         Raises:
             ToolchainError: no C compiler, or it failed.
         """
-        from byoc_core.artifact.library import export_library
+        from byoc_core.artifact.library_export import export_library
 
         export_library(self, path)
 

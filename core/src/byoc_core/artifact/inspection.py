@@ -110,13 +110,13 @@ class InspectResult:
 
     def report(self) -> str:
         """Gives the offload report for people to read."""
-        from byoc_core.artifact.report import render_report
+        from byoc_core.reporting.text import render_report
 
         return render_report(self.report_data)
 
     def report_html(self, title: str = "Offload report") -> str:
         """Gives the offload report as a page that needs no other file: the graph coloured by backend, and reasons."""
-        from byoc_core.artifact.report_page import render_page
+        from byoc_core.reporting.page import render_page
 
         return render_page(self.report_data, title)
 

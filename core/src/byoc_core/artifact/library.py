@@ -12,7 +12,7 @@ from byoc_core.artifact.loading import OpenedArtifact, load, load_opened
 from byoc_core.errors import ArtifactError
 from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule, Signature
 
-__all__ = ["ExecutableModule", "export_library", "load_module"]
+__all__ = ["ExecutableModule", "load_module"]
 
 _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll")
 
@@ -87,35 +87,6 @@ class _Caller:
             dict(zip(self._inputs, arrays, strict=False)), out=dict(zip(self._outputs, arrays[count:], strict=True))
         )
         return None
-
-
-def export_library(executable: Executable, path: str | os.PathLike[str]) -> None:
-    """Writes one shared library with everything; see :meth:`Executable.export_library`."""
-    from byoc_core.artifact.program_c import NativeProgram, program_source
-    from byoc_core.native.build_options import merge_linkage
-    from byoc_core.native.bundle import BundleSource, build_bundle
-    from byoc_core.runtime.csource import CSourceModule
-    from byoc_core.vm.verify import verify
-
-    verify(executable.program)
-    blob = executable.to_bytes()
-    opened = OpenedArtifact.open(memoryview(blob), "artifact")
-    offsets = {digest: opened.members[f"constants/{digest}"].offset for digest in opened.manifest.constants}
-    program = NativeProgram(executable.program, executable.modules)
-    native = [module for module in executable.modules if isinstance(module, CSourceModule)]
-    sources = [
-        BundleSource(
-            module.get_source("c"),
-            tuple(offsets[digest] for digest in module.constants),
-            tuple((f"__tvm_ffi_{name}", program.region_symbol(name)) for name in module.function_names),
-        )
-        for module in native
-    ]
-    functions = BundleSource(program_source(program, offsets, len(blob)))
-    for module in native:
-        module.check_buildable()
-    options = merge_linkage([module.options for module in native]) if native else None
-    build_bundle([*sources, functions], blob, path, options=options)
 
 
 def load_module(path: str | os.PathLike[str], format: str | None = None) -> RuntimeModule:  # noqa: A002 - as in TVM

@@ -53,7 +53,7 @@ class NativeProgram:
             for name in module.function_names:
                 self._owners.setdefault(name, module)
         self._obstacles = {function.name: self._own_obstacles(function, modules) for function in program.functions}
-        self._spread()
+        self._propagate_obstacles()
 
     def python_regions(self) -> Iterator[tuple[str, RuntimeModule]]:
         """Return the regions that only Python runs and whose names the library has room for, with their modules."""
@@ -119,8 +119,8 @@ class NativeProgram:
                 if instruction.callee not in _BUILTINS:
                     yield f"`{name}`"
 
-    def _spread(self) -> None:
-        """Gives a function that calls another one that one's obstacles, as often as it takes."""
+    def _propagate_obstacles(self) -> None:
+        """Propagate obstacles from callees to callers until nothing changes."""
         changed = True
         while changed:
             changed = False

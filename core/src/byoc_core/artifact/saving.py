@@ -7,12 +7,11 @@ import io
 import json
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from byoc_core.artifact.archive import Buffer, write_archive
-from byoc_core.artifact.executable import Executable
 from byoc_core.artifact.manifest import (
     FORMAT_VERSION,
     ConstantEntry,
@@ -31,6 +30,9 @@ from byoc_core.errors import InternalError
 from byoc_core.file_replacement import replace_file
 from byoc_core.runtime.module import NDArray
 from byoc_core.version import __version__
+
+if TYPE_CHECKING:
+    from byoc_core.artifact.executable import Executable
 
 __all__ = ["save", "to_bytes"]
 

@@ -32,9 +32,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from byoc_core.authoring.csource_loops import LoopNest, align
-from byoc_core.authoring.csource_scalars import scalar_expression, without_parentheses
+from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, PARALLEL_HEADER, ParallelLoop
+from byoc_core.authoring.csource_scalars import SCALAR_OPS, scalar_expression, without_parentheses
 from byoc_core.authoring.csource_scope import ConstantPool, Definitions, FunctionScope, tensor_type
-from byoc_core.authoring.csource_types import COMPUTED_DTYPES, c_type
+from byoc_core.authoring.csource_types import (
+    C_LIBRARY_NAMES,
+    C_TYPES,
+    COMPUTED_DTYPES,
+    NameTable,
+    c_dim,
+    c_literal,
+    c_suffix,
+    c_type,
+)
 from byoc_core.authoring.csource_wrapper import packed_export, wrapper_function
 from byoc_core.errors import CodegenError, UndefinedSymbolError
 from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Value, Var
@@ -42,7 +52,28 @@ from byoc_core.native.toolchain import BuildOptions
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import CallTraits, NDArray, Signature, TensorSpec
 
-__all__ = ["CSourceCodegen", "FunctionScope"]
+__all__ = [
+    "COMPUTED_DTYPES",
+    "C_LIBRARY_NAMES",
+    "C_TYPES",
+    "END_ITEM",
+    "FIRST_ITEM",
+    "PARALLEL_HEADER",
+    "SCALAR_OPS",
+    "CSourceCodegen",
+    "ConstantPool",
+    "FunctionScope",
+    "NameTable",
+    "ParallelLoop",
+    "align",
+    "c_dim",
+    "c_literal",
+    "c_suffix",
+    "c_type",
+    "scalar_expression",
+    "tensor_type",
+    "without_parentheses",
+]
 
 _HEADERS = """\
 #include "byoc_ffi.h"

@@ -20,7 +20,7 @@ from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Function, Value, Var
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.runtime.graph import FunctionRefused, GraphEngine, GraphModule, KernelEngine
-from byoc_core.runtime.graph_document import (
+from byoc_core.runtime.graph.document import (
     GraphAttr,
     GraphConstant,
     GraphDocument,
@@ -30,9 +30,9 @@ from byoc_core.runtime.graph_document import (
     KernelOrigin,
     attr_symbols,
 )
-from byoc_core.runtime.graph_engine import node_refusals
+from byoc_core.runtime.graph.engine import node_refusals
+from byoc_core.runtime.graph.plugin_kernels import PluginKernel, core_kernel, find_origin, kernel_of
 from byoc_core.runtime.module import NDArray, TensorSpec
-from byoc_core.runtime.plugin_kernels import PluginKernel, core_kernel, find_origin, kernel_of
 
 __all__ = ["GraphCodegen", "GraphTranslation", "check_binding"]
 

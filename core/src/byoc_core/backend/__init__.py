@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from byoc_core.backend.all_hooks import hook_specs
     from byoc_core.backend.handle import BackendHandle
-    from byoc_core.backend.info import BackendInfo, CodegenResult, CompileContext, Estimate, Rejection, Status, Support
+    from byoc_core.backend.info import (
+        BackendInfo,
+        CodegenResult,
+        CompileContext,
+        Estimate,
+        Rejection,
+        Status,
+        Support,
+        coarsest_roundoff,
+    )
+    from byoc_core.backend.own_ops import ops_with
     from byoc_core.backend.registry import Backends, backends
 
 __all__ = [
@@ -25,7 +35,9 @@ __all__ = [
     "Status",
     "Support",
     "backends",
+    "coarsest_roundoff",
     "hook_specs",
+    "ops_with",
 ]
 
 _HOMES = {
@@ -33,6 +45,7 @@ _HOMES = {
     "Backends": "byoc_core.backend.registry",
     "backends": "byoc_core.backend.registry",
     "hook_specs": "byoc_core.backend.all_hooks",
+    "ops_with": "byoc_core.backend.own_ops",
 }
 
 

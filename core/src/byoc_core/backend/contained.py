@@ -14,6 +14,7 @@ from byoc_core.errors import ByocError, HookError, OptionsError
 
 if TYPE_CHECKING:
     from byoc_core.ir.module import Binding, Function, IRModule
+    from byoc_core.opset.opdef import OpDef
     from byoc_core.pattern import CompositePattern
 
 __all__ = ["ContainedBackend", "HookFailure"]
@@ -135,6 +136,14 @@ class ContainedBackend(BackendHandle):
             return () if self._out is not None else super().patterns()
         except ByocError as error:
             self.contain("byoc_patterns", error)
+            return ()
+
+    def ops(self) -> tuple[OpDef, ...]:
+        """Return the backend's own ops; none where the backend is out."""
+        try:
+            return () if self._out is not None else self._uncontained.ops()
+        except ByocError as error:
+            self.contain("byoc_ops", error)
             return ()
 
     def supports(self, binding: Binding, context: CompileContext) -> Support | Rejection:

@@ -51,6 +51,7 @@ class BackendHandle:
     def __init__(self, plugin: PluginHandle) -> None:
         self._plugin = plugin
         self._info = plugin.introduce("byoc_backend_info", BackendInfo, "name")
+        self._ops: tuple[OpDef, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -272,10 +273,12 @@ class BackendHandle:
         return result if result.module is None else replace(result, module=runtimes().guard(result.module))
 
     def ops(self) -> tuple[OpDef, ...]:
-        """Gives the ops of its own domain."""
+        """Return the ops of the backend's own domain; always the same objects."""
         from byoc_core.opset.opdef import OpDef
 
-        return self._sequence("byoc_ops", OpDef)
+        if self._ops is None:
+            self._ops = self._sequence("byoc_ops", OpDef)
+        return self._ops
 
     def _sequence(self, hook: str, item_type: type[_T]) -> tuple[_T, ...]:
         if not self._plugin.has(hook):

@@ -254,7 +254,7 @@ def byoc_estimate(function: Function, context: CompileContext) -> Estimate | Non
 
         @hookimpl
         def byoc_estimate(function):
-            flops = sum(binding.op.flops(binding.cost_context()) for binding in function.walk())
+            flops = sum(binding.op.flops(binding.context()) for binding in function.walk())
             return Estimate(seconds=flops / 8e12, call_seconds=20e-6, bytes_per_second=8e9)
     """
 
@@ -351,13 +351,14 @@ def byoc_after_codegen(module: IRModule, context: CompileContext) -> IRModule:
 def byoc_ops() -> Sequence[OpDef]:
     """Gives ops of the backend's own domain. Optional.
 
-    Called by: ``byoc_core.backends.ops(names)``, for those who build or parse modules with these ops; the lint.
+    Called by: ``byoc_core.backends.ops(names)``, for those who build or parse modules with these ops; ``build`` and
+        ``partition``, whose passes find these ops by name; the lint.
     When: the ops of chosen backends are asked for: ``default_ops().extended(byoc_core.backends.ops(["mynpu"]))``.
-    How often: each time they are asked for.
+    How often: once, when they are first asked for.
     Result: ops beside the core's. Their names must be new and should begin with the backend's name. The host runs an op
         with a kernel. A model with the op on the host can be saved if a runtime of the package brings the kernel by
         ``byoc_kernels``. An op that states no FLOPs counts one operation for each element of its results.
-    If it raises: the caller gets the error.
+    If it raises: the backend takes nothing. Who asks ``byoc_core.backends.ops`` gets the error.
 
     Example::
 

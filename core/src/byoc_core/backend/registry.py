@@ -10,17 +10,15 @@ from byoc_core.backend import hooks
 from byoc_core.backend.handle import BackendHandle
 from byoc_core.backend.info import BackendInfo
 from byoc_core.errors import BackendNotFoundError, ByocError, PluginError
-from byoc_core.offload_shares import HOST
-from byoc_core.plugin import BACKENDS_GROUP, Catalog, PluginRecord, describe_absence, installation
+from byoc_core.plugin import BACKENDS_GROUP, Catalog, PluginRecord, describe_absence
 from byoc_core.plugin.handle import PluginHandle
+from byoc_core.plugin.installation import installation
+from byoc_core.reporting.shares import HOST_NAME
 
 if TYPE_CHECKING:
     from byoc_core.opset.opdef import OpDef
 
 __all__ = ["HOST_NAME", "BackendHandle", "Backends", "backends", "find_registry", "open_object"]
-
-HOST_NAME = HOST
-"""The name of the core's own backend, which takes everything."""
 
 
 class Backends:

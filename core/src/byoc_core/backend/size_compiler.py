@@ -8,10 +8,10 @@ from typing import Any
 from byoc_core.backend.first_use import FirstUse
 from byoc_core.backend.handle import BackendHandle
 from byoc_core.backend.info import CompileContext
+from byoc_core.backend.own_ops import ops_with
 from byoc_core.backend.registry import Backends, find_registry
 from byoc_core.errors import ArtifactError
 from byoc_core.ir import Function, is_pure, verify
-from byoc_core.ops import default_ops
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.specialised import Recipe, SizesRefused, SpecialisedModule
 from byoc_core.script import parse
@@ -57,8 +57,7 @@ def compiler(registry: Backends | None = None) -> Callable[..., RuntimeModule | 
 
 
 def _prepared(handle: BackendHandle, recipe: Recipe, name: str) -> tuple[Function, CompileContext]:
-    ops = default_ops().extended(handle.ops())
-    module = parse(recipe.text, constants=recipe.constants, ops=ops)
+    module = parse(recipe.text, constants=recipe.constants, ops=ops_with([handle]))
     # A stranger wrote this: what `build` would not hand to a backend, a recipe does not either.
     verify(module)
     where = f"recipe of backend `{recipe.backend}`"

@@ -23,6 +23,7 @@ from byoc_core.transform.specialise import symbols_in
 if TYPE_CHECKING:
     from byoc_core.backend.info import Estimate
     from byoc_core.errors import ByocError
+    from byoc_core.opset.opdef import OpDef
 
 __all__ = ["SpecialisedBackend"]
 
@@ -87,6 +88,10 @@ class SpecialisedBackend(BackendHandle):
     def estimate(self, function: Function, context: CompileContext) -> Estimate | None:
         """Return the backend's estimate."""
         return self._inner.estimate(function, context)
+
+    def ops(self) -> tuple[OpDef, ...]:
+        """Return the backend's own ops."""
+        return self._inner.ops()
 
     def patterns(self) -> tuple[CompositePattern, ...]:
         """Return the patterns, with checks that see integers."""
@@ -243,7 +248,8 @@ def _module_of(functions: Sequence[Function], context: CompileContext) -> IRModu
     store = ConstantStore()
     for value in _constants_of(functions):
         store.adopt(value, context.constant(value))
-    return IRModule({function.name: function for function in functions}, store)
+    module = IRModule({function.name: function for function in functions}, store)
+    return module if context.module is None else replace(module, ops=context.module.ops)
 
 
 def _constants_of(functions: Sequence[Function]) -> Iterator[Constant]:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from byoc_core.ir import FunctionBuilder, IRModule, Value, Var, tensor
-from byoc_core.ops import default_ops
 
 __all__ = ["make_demo_image", "make_demo_model"]
 
@@ -23,7 +22,7 @@ def make_demo_image() -> np.ndarray[Any, np.dtype[np.float32]]:
 def make_demo_model() -> IRModule:
     """Gives a small convolutional classifier with He-scaled weights: 12x12 images, ten classes."""
     generator = np.random.default_rng(_SEED)
-    builder = FunctionBuilder("main", ops=default_ops())
+    builder = FunctionBuilder()
 
     def weights(*shape: int) -> Value:
         scale = np.sqrt(2 / np.prod(shape[1:]))

@@ -22,13 +22,13 @@ def advise_sizes(executable: Executable, backends: Iterable[BackendHandle]) -> s
         backends: the backends that were asked.
     """
     from byoc_core.dims import shape_symbols
-    from byoc_core.offload_shares import HOST, items_of
     from byoc_core.printable import to_printable
+    from byoc_core.reporting.shares import HOST_NAME, items_of
 
     reasons = [
         (reason.get("backend"), reason.get("code"))
         for row in items_of(executable.report_data.get("ops"))
-        if row.get("outcome") == HOST
+        if row.get("outcome") == HOST_NAME
         for reason in items_of(row.get("reasons"))
     ]
     static = [handle.name for handle in backends if not handle.info().dynamic_shapes]

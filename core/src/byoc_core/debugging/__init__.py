@@ -1,8 +1,10 @@
 """Differential debugging: each region on its backend and on the reference kernels, with the same inputs."""
 
 from byoc_core.debugging.arrays import load_arrays, save_arrays
+from byoc_core.debugging.calling import CallOutcome, call_region
 from byoc_core.debugging.checking import check_region
 from byoc_core.debugging.comparing import References, Tolerance, compare_outputs
+from byoc_core.debugging.compiling import CompiledRegion
 from byoc_core.debugging.findings import CODES, Finding, OutputError, RegionCheck
 from byoc_core.debugging.narrowing import Guilt
 from byoc_core.debugging.report import DebugReport, FailingCase, RegionReport
@@ -11,6 +13,8 @@ from byoc_core.debugging.session import debug_model, signature_of
 
 __all__ = [
     "CODES",
+    "CallOutcome",
+    "CompiledRegion",
     "DebugReport",
     "FailingCase",
     "Finding",
@@ -20,6 +24,7 @@ __all__ = [
     "RegionCheck",
     "RegionReport",
     "Tolerance",
+    "call_region",
     "check_region",
     "compare_outputs",
     "debug_model",

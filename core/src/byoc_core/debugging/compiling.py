@@ -60,7 +60,7 @@ def extract_region(module: IRModule, name: str) -> IRModule:
         for value in (*operands, *function.results, *(result for body in bodies for result in body.results)):
             if isinstance(value, Constant):
                 store.adopt(value, module.constants[value.digest])
-    return IRModule(wanted, store)
+    return IRModule(wanted, store, ops=module.ops)
 
 
 def compile_region(module: IRModule, name: str, handle: BackendHandle, options: Mapping[str, object]) -> CompiledRegion:

@@ -147,6 +147,7 @@ class DimExpr:
 
 
 Dim = int | DimExpr
+"""A size: a number, or an expression of symbols."""
 
 
 def symbol(name: str) -> DimExpr:

@@ -18,7 +18,7 @@ from byoc_core.driver.prepare import prepare
 from byoc_core.driver.request import CompileRequest
 from byoc_core.ir import IRModule
 from byoc_core.ops import default_ops
-from byoc_core.opset.opdef import OpRegistry
+from byoc_core.opset.registry import OpRegistry
 
 __all__ = ["Compiler"]
 

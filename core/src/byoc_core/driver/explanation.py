@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from byoc_core.artifact.offload_gate import check_offload
-from byoc_core.artifact.report import render_report
-from byoc_core.artifact.report_page import render_page
 from byoc_core.ir import IRModule
 from byoc_core.ir.printer import print_module
-from byoc_core.offload_shares import apportion
 from byoc_core.partitioning.reporting.comments import comment_ops
+from byoc_core.reporting.gate import check_offload
+from byoc_core.reporting.page import render_page
+from byoc_core.reporting.shares import apportion
+from byoc_core.reporting.text import render_report
 
 __all__ = ["Explanation"]
 

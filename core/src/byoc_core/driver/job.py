@@ -8,6 +8,7 @@ from functools import partial
 
 from byoc_core.backend import BackendHandle
 from byoc_core.backend.contained import ContainedBackend, HookFailure
+from byoc_core.backend.own_ops import with_own_ops
 from byoc_core.backend.registry import HOST_NAME, Backends
 from byoc_core.backend.specialised import SpecialisedBackend
 from byoc_core.driver.observers import Observers
@@ -74,7 +75,8 @@ def open_job(module: IRModule, request: CompileRequest, registry: Backends, obse
     check_option_owners(request.options, [handle.name for handle in handles])
     job = Job(module, request, registry, handles, replace(observers, dump=request.dump))
     contained = handles if request.is_strict else [_contained(handle, job.failures) for handle in handles]
-    return replace(job, backends=tuple(_with_symbolic_sizes(job, contained)))
+    backends = tuple(_with_symbolic_sizes(job, contained))
+    return replace(job, module=with_own_ops(module, backends), backends=backends)
 
 
 def _contained(handle: BackendHandle, failures: list[HookFailure]) -> BackendHandle:

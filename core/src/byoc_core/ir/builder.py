@@ -11,7 +11,10 @@ from byoc_core.errors import IRError
 from byoc_core.ir.constants import Constant, ConstantStore
 from byoc_core.ir.infer import infer_results
 from byoc_core.ir.module import Binding, Function, Location, Value, Var
-from byoc_core.opset.opdef import AttrValue, OpDef, OpRegistry
+from byoc_core.ir.op_registry import default_ops
+from byoc_core.opset.attributes import AttrValue
+from byoc_core.opset.opdef import OpDef
+from byoc_core.opset.registry import OpRegistry
 from byoc_core.opset.types import Type
 
 __all__ = ["FunctionBuilder"]
@@ -24,29 +27,29 @@ class FunctionBuilder:
 
     Example::
 
-        fb = FunctionBuilder("main", ops=default_ops())
+        fb = FunctionBuilder("main")
         x = fb.param("x", tensor(("n", 10)))
         y = fb.emit("nn.relu", x)
         function = fb.finish(y)
-        module = IRModule({"main": function}, fb.constants)
+        module = IRModule({"main": function}, fb.constants, ops=fb.ops)
 
     Args:
         name: the function's name.
-        ops: where op names are looked up.
+        ops: where op names are looked up; the core's own ops by default.
         constants: the store for constants; a new one by default.
         functions: functions that ``call`` may name.
     """
 
     def __init__(
         self,
-        name: str,
+        name: str = "main",
         *,
-        ops: OpRegistry,
+        ops: OpRegistry | None = None,
         constants: ConstantStore | None = None,
         functions: Mapping[str, Function] | None = None,
     ) -> None:
         self.name = name
-        self.ops = ops
+        self.ops = default_ops() if ops is None else ops
         self.constants = ConstantStore() if constants is None else constants
         self.functions = functions
         self._params: list[Var] = []

@@ -8,7 +8,9 @@ from typing import overload
 from byoc_core.errors import IRTypeError, type_name
 from byoc_core.ir.module import Function, Value, Var
 from byoc_core.ir.structural import CALL
-from byoc_core.opset.opdef import AttrValue, OpDef, TypeContext
+from byoc_core.opset.attributes import AttrValue
+from byoc_core.opset.contexts import TypeContext
+from byoc_core.opset.opdef import OpDef
 from byoc_core.opset.types import Type
 
 __all__ = ["infer_results"]

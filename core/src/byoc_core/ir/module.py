@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -9,7 +10,11 @@ from typing import Any
 
 from byoc_core.errors import IRError, near_names
 from byoc_core.ir.constants import Constant, ConstantStore
-from byoc_core.opset.opdef import AttrValue, CostContext, OpDef
+from byoc_core.ir.op_registry import default_ops
+from byoc_core.opset.attributes import AttrValue
+from byoc_core.opset.contexts import OpContext
+from byoc_core.opset.opdef import OpDef
+from byoc_core.opset.registry import OpRegistry
 from byoc_core.opset.types import Type
 
 __all__ = ["DEFAULT_NAME", "Binding", "Function", "IRModule", "Location", "Value", "Var"]
@@ -32,6 +37,7 @@ class Var:
 
 
 Value = Var | Constant
+"""An operand: a parameter or a result of a binding, or a constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +94,19 @@ class Binding:
             raise IRError(f"op `{self.op.name}`", f"has {len(self.results)} results, not one")
         return self.results[0]
 
-    def cost_context(self) -> CostContext:
-        """What the op's cost formulas read."""
-        return CostContext(tuple(o.type for o in self.operands), tuple(r.type for r in self.results), self.attrs)
+    def context(self) -> OpContext:
+        """Return the types and attributes that the op's formulas and rules read."""
+        return OpContext(tuple(o.type for o in self.operands), tuple(r.type for r in self.results), self.attrs)
+
+    def cost_context(self) -> OpContext:
+        """Deprecated since 0.2: use :meth:`context`."""
+        warnings.warn(
+            "`Binding.cost_context` is deprecated since byoc-core 0.2 and will be removed in 0.4: "
+            "use `Binding.context`.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.context()
 
     def __repr__(self) -> str:
         return f"<binding {', '.join(r.name for r in self.results)} = {self.op.name}>"
@@ -172,12 +188,14 @@ class IRModule:
         attrs: after ``RunCodegen`` ``external_mods`` (tuple of runtime modules) and ``external_functions`` (what was
             compiled, by symbol); otherwise plain values.
         name: of the class in script.
+        ops: what op names mean in this module: passes look names up here. The core's own ops by default.
     """
 
     functions: Mapping[str, Function] = field(default_factory=_empty)
     constants: ConstantStore = field(default_factory=ConstantStore)
     attrs: Mapping[str, Any] = field(default_factory=_empty)
     name: str = DEFAULT_NAME
+    ops: OpRegistry = field(default_factory=default_ops, repr=False)
 
     def __post_init__(self) -> None:
         for name, function in self.functions.items():
@@ -194,8 +212,16 @@ class IRModule:
             )
         return self.functions[name]
 
+    def knows(self, op: OpDef) -> bool:
+        """Return whether the module's registry holds this very op under its name.
+
+        A rule that is keyed by a name is about the op that the registry holds under it. Another op of the same name may
+        stand in the module, as an object; no such rule applies to it.
+        """
+        return self.ops.get(op.name) is op
+
     def with_functions(self, functions: Mapping[str, Function]) -> IRModule:
-        """Gives a module of these functions with this one's constants and attributes."""
+        """Gives a module of these functions with this one's constants, attributes and ops."""
         return replace(self, functions=dict(functions))
 
     def with_function(self, function: Function) -> IRModule:
@@ -207,7 +233,7 @@ class IRModule:
         return replace(self, attrs={**self.attrs, **attrs})
 
     def __eq__(self, other: object) -> bool:
-        """Structural equality: the names of module and values, locations and external modules do not count."""
+        """Structural equality: the name and the ops, names of values, locations and external modules do not count."""
         from byoc_core.ir.structural_equality import structurally_equal
 
         return isinstance(other, IRModule) and (self is other or structurally_equal(self, other))

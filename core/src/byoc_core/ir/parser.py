@@ -14,11 +14,14 @@ from byoc_core.errors import IRError, IRTypeError, ScriptError, near_names
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.infer import infer_results
 from byoc_core.ir.module import DEFAULT_NAME, Binding, Function, IRModule, Location, Value, Var
+from byoc_core.ir.op_registry import default_ops
 from byoc_core.ir.printer import OP_ALIASES, SYMBOL_FIRST
 from byoc_core.ir.script_hints import DECORATORS, hint_for, literal_hint, statement_hint
 from byoc_core.ir.script_reader import ScriptReader, script_name
 from byoc_core.ir.structural import CALL
-from byoc_core.opset.opdef import AttrValue, OpDef, OpRegistry
+from byoc_core.opset.attributes import AttrValue
+from byoc_core.opset.opdef import OpDef
+from byoc_core.opset.registry import OpRegistry
 from byoc_core.opset.types import TensorType, Type
 
 __all__ = ["parse_function", "parse_module"]
@@ -34,7 +37,7 @@ _BINDING_KEYWORDS = ("regions", "out_types", "codegen")
 
 def parse_module(
     text: str,
-    ops: OpRegistry,
+    ops: OpRegistry | None = None,
     *,
     constants: Mapping[str, npt.NDArray[np.generic]] | None = None,
     source: str = "<script>",
@@ -44,7 +47,7 @@ def parse_module(
 
     Args:
         text: the script.
-        ops: where op names are looked up.
+        ops: where op names are looked up, and the registry of the module; the core's own ops by default.
         constants: arrays by digest, for constants that the text cites by digest. Arrays of a ``ConstantStore`` are
             shared; those of another mapping are copied and their digests checked.
         source: name of the text in messages and locations.
@@ -54,12 +57,13 @@ def parse_module(
         ScriptError: the text is not script; the message shows the line.
         IRTypeError: an op's operands or attributes do not fit; shows the line.
     """
-    parser = _Parser(text, ops, {} if constants is None else constants, source, first_line)
+    known = default_ops() if ops is None else ops
+    parser = _Parser(text, known, {} if constants is None else constants, source, first_line)
     return parser.guard(parser.module)
 
 
 def parse_function(
-    text: str, ops: OpRegistry, *, constants: Mapping[str, npt.NDArray[np.generic]] | None = None
+    text: str, ops: OpRegistry | None = None, *, constants: Mapping[str, npt.NDArray[np.generic]] | None = None
 ) -> Function:
     """Reads a module's text that holds one function and gives that function.
 
@@ -142,7 +146,7 @@ class _Parser(ScriptReader):
         for name in self._callees_first():
             self._functions[name] = self._function(self._pending[name])
         ordered = {name: self._functions[name] for name in self._pending}
-        return IRModule(ordered, self.store, attrs, self._name)
+        return IRModule(ordered, self.store, attrs, self._name, self._ops)
 
     def _top_level(self, tree: ast.Module) -> list[ast.stmt]:
         body = [s for s in tree.body if not isinstance(s, ast.Import | ast.ImportFrom)]

@@ -19,7 +19,7 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.ir.constants import Constant, ConstantStore
 from byoc_core.ir.module import Binding, Function, IRModule, Value, Var
 from byoc_core.ir.structural import CALL
-from byoc_core.opset.opdef import REQUIRED
+from byoc_core.opset.attributes import REQUIRED
 from byoc_core.opset.types import Type, quoted
 
 __all__ = [

@@ -8,7 +8,8 @@ from byoc_core.dims import Dim, DimExpr, evaluate, solve_symbol, symbols_of
 from byoc_core.errors import IRTypeError
 from byoc_core.ir.module import Binding, Function, Value, Var
 from byoc_core.ir.structural import CALL, CALL_PACKED, IF
-from byoc_core.opset.opdef import AttrValue, Trait
+from byoc_core.opset.attributes import AttrValue
+from byoc_core.opset.opdef import Trait
 from byoc_core.opset.types import TensorType, Type
 
 __all__ = [

@@ -27,7 +27,8 @@ class Snapshot:
 
 
 def _list_parts(module: IRModule) -> list[object]:
-    parts: list[object] = [module.functions, module.constants, module.attrs, *module.attrs.values(), *module.functions]
+    parts: list[object] = [module.functions, module.constants, module.ops, module.attrs]
+    parts += (*module.attrs.values(), *module.functions)
     for function in module.functions.values():
         _add_function(parts, function)
     return parts

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from byoc_core.dims import Dim, DimExpr, substitute
 from byoc_core.ir.module import Binding, Function
-from byoc_core.opset.opdef import REQUIRED, AttrKind, AttrSpec, OpDef, OperandSpec, Trait, TypeContext, no_flops
+from byoc_core.opset.attributes import REQUIRED, AttrKind, AttrSpec
+from byoc_core.opset.contexts import TypeContext, no_flops
+from byoc_core.opset.opdef import OpDef, OperandSpec, Trait
 from byoc_core.opset.types import TensorType, Type
 
 __all__ = [

@@ -10,9 +10,9 @@ from byoc_core.errors import ExecutionError
 from byoc_core.kernels.precision import NDArray
 
 __all__ = [
+    "check_array_shape",
     "element_places",
     "require_range",
-    "require_shape",
     "resolve_coordinates",
     "resolve_indices",
     "row_major",
@@ -46,7 +46,7 @@ def require_range(op: str, values: NDArray, low: int, high: int, problem: str, *
         )
 
 
-def require_shape(op: str, operand: str, found: Sequence[int], expected: Sequence[int]) -> None:
+def check_array_shape(op: str, operand: str, found: Sequence[int], expected: Sequence[int]) -> None:
     """Checks a shape whose symbolic sizes could not be compared while compiling.
 
     Raises:

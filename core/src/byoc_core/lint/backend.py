@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 
 from byoc_core.backend import BackendHandle, CompileContext
+from byoc_core.backend.own_ops import ops_with
 from byoc_core.backend.registry import Backends, find_registry
 from byoc_core.errors import ByocError, HookError
 from byoc_core.ir import OpRegistry
@@ -16,7 +17,6 @@ from byoc_core.lint.instances import find_instances
 from byoc_core.lint.rules import Question, ask_rules, lint_rules
 from byoc_core.lint.shadowing import lint_shadowing
 from byoc_core.lint.structure import has_own_tests, lint_names, lint_structure
-from byoc_core.ops import default_ops
 from byoc_core.pattern import CompositePattern
 
 __all__ = ["lint_backend"]
@@ -69,16 +69,15 @@ def _lint(handle: BackendHandle, *, compile_claims: bool) -> Iterator[Finding]:
 def _find_ops(handle: BackendHandle) -> Generator[Finding, None, OpRegistry]:
     """Gives the core's ops and the backend's own."""
     try:
-        own = handle.ops()
-        for op in own:
+        for op in handle.ops():
             if not op.states_flops:
                 text = "states no FLOPs: reports count one operation for each element, and bounds of errors are wide"
                 hint = "Give `OpDef(flops=...)` a formula; `no_flops` where the op only moves data."
                 yield Finding("unstated-flops", f"hook `byoc_ops`, op `{op.name}`", text, hint=hint)
-        return default_ops().extended(own)
+        return ops_with([handle])
     except ByocError as error:
         yield Finding("bad-ops", "hook `byoc_ops`", str(error))
-        return default_ops()
+        return ops_with([])
 
 
 def _find_patterns(handle: BackendHandle) -> Generator[Finding, None, tuple[CompositePattern, ...]]:

@@ -7,10 +7,10 @@ from typing import cast
 
 from byoc_core.backend import BackendHandle
 from byoc_core.backend.info import is_backend_name
+from byoc_core.backend.own_ops import ops_with
 from byoc_core.dtypes import all_dtypes, is_float
 from byoc_core.errors import ByocError, OptionsError
 from byoc_core.lint.findings import Finding, clause_of
-from byoc_core.ops import default_ops
 
 __all__ = ["lint_declaration"]
 
@@ -29,7 +29,7 @@ def lint_declaration(handle: BackendHandle) -> Iterator[Finding]:
         if dtype not in all_dtypes() or not is_float(dtype):
             text = f"{dtype!r} in `unit_roundoff` is no floating-point dtype"
             yield Finding("bad-info", where, text)
-        elif op and op not in default_ops().extended(handle.ops()):
+        elif op and op not in ops_with([handle]):
             yield Finding("bad-info", where, f"{op!r} in `unit_roundoff` is no op")
         elif not isinstance(stated, int | float) or not 0 < stated < 1:
             text = f"`unit_roundoff` of {key} is {stated!r}, expected a number between 0 and 1"

@@ -12,6 +12,7 @@ from byoc_core.errors import ByocError
 __all__ = ["CODES", "Code", "Finding", "Severity", "clause_of"]
 
 Severity = Literal["error", "warning"]
+"""``"error"`` for a fault of the backend, ``"warning"`` for a doubt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ import numpy as np
 from byoc_core.dims import Dim, symbol
 from byoc_core.dtypes import all_dtypes, to_numpy
 from byoc_core.errors import IRTypeError
-from byoc_core.ir import Binding, Constant, ConstantStore, IRModule, OpRegistry, TensorType, Value, Var
+from byoc_core.ir import Binding, Constant, ConstantStore, IRModule, OpDef, OpRegistry, TensorType, Value, Var
 from byoc_core.lint.selections import Selection, describe, op_name, select, walk
 from byoc_core.lint.synthesis import Draft, Synthesis
-from byoc_core.ops.cases import array_of, infer_case, op_cases
+from byoc_core.ops.cases import array_of, infer_case
 from byoc_core.pattern import FunctionIndex, Match, Pattern, find_matches
 from byoc_core.pattern.language import OpPattern
 
@@ -93,7 +93,7 @@ def _instances_of(
     reading = describe(pattern, selection)
     seen: set[object] = set()
     names = [op_name(node, selection) for node in walk(pattern, selection) if isinstance(node, OpPattern)]
-    for rotation in _rotations(names):
+    for rotation in _rotations([ops[name] for name in names if name in ops]):
         for dtype in _FIRST_DTYPES:
             constants = ConstantStore()
             search = Synthesis(pattern, ops, selection, dtype, rotation, constants)
@@ -112,9 +112,9 @@ def _instances_of(
                 return
 
 
-def _rotations(names: Sequence[str]) -> list[int]:
+def _rotations(ops: Sequence[OpDef]) -> list[int]:
     """Gives the places of cases to begin with, no more than are tried: those whose operands have new ranks first."""
-    cases = max((op_cases().get(name, ()) for name in names), key=len, default=())
+    cases = max((op.canonical_cases for op in ops), key=len, default=())
     ranks = [tuple(len(operand.shape) for operand in case.operands) for case in cases]
     order = sorted(range(len(ranks)), key=lambda place: ranks.index(ranks[place]) != place)
     return sorted(order[:_MAX_ROTATIONS]) or [0]

@@ -24,8 +24,8 @@ from byoc_core.ir import (
 )
 from byoc_core.lint.asking import Answer, ask_hook
 from byoc_core.lint.findings import Finding
-from byoc_core.ops.cases import OpCase, function_of, op_cases
-from byoc_core.opset.opdef import no_flops
+from byoc_core.ops.cases import OpCase, dtypes_of, function_of
+from byoc_core.opset.contexts import no_flops
 from byoc_core.partitioning.claiming.admission import core_refusal
 
 __all__ = ["Question", "ask_rules", "lint_rules"]
@@ -73,10 +73,9 @@ def ask_rules(handle: BackendHandle, context: CompileContext, ops: OpRegistry) -
     Each case comes in its own dtype, with symbolic sizes where the backend takes them, and the first case of each op in
     every dtype that the op takes; all this also with constants in place of all operands but the first.
     """
-    for name, cases in op_cases().items():
-        op = ops[name]
-        for place, case in enumerate(cases):
-            dtypes = case.dtypes(op) if place == 0 else (case.dtype,)
+    for op in ops.values():
+        for place, case in enumerate(op.canonical_cases):
+            dtypes = dtypes_of(case, op) if place == 0 else (case.dtype,)
             for kind, operands, constants in _variants(case, dtypes):
                 question = _ask(handle, context, op, operands, case.attrs, kind, constants)
                 if question is not None:

@@ -11,7 +11,7 @@ from byoc_core.ir import REQUIRED, OpDef, OpRegistry
 from byoc_core.lint.candidates import NothingFitsError, fitting_attrs
 from byoc_core.lint.findings import Finding, clause_of
 from byoc_core.lint.selections import walk
-from byoc_core.ops.cases import new_function, op_cases
+from byoc_core.ops.cases import new_function
 from byoc_core.pattern import CompositePattern, Condition, Pattern, Predicate
 from byoc_core.pattern.conditions import HasDtype, HasRank, HasShape, Where
 from byoc_core.pattern.language import Alternatives, OpPattern
@@ -108,7 +108,7 @@ def _lint_arity(pattern: str, where: str, node: OpPattern, op: OpDef) -> Iterato
 
 
 def _canonical_results(op: OpDef) -> Iterator[Sequence[object]]:
-    for case in op_cases().get(op.name, ()):
+    for case in op.canonical_cases:
         yield new_function(op, case.types(), case.attrs)[0].results
 
 
@@ -116,7 +116,7 @@ def _lint_attributes(pattern: str, node: OpPattern, op: OpDef) -> Iterator[Findi
     if not node.attrs:
         return
     refusal: IRTypeError | None = None
-    bases: list[dict[str, Any]] = [dict(case.attrs) for case in op_cases().get(op.name, ())]
+    bases: list[dict[str, Any]] = [dict(case.attrs) for case in op.canonical_cases]
     if not bases and not any(spec.default is REQUIRED and spec.name not in node.attrs for spec in op.attrs):
         bases = [{}]
     for base in bases:

@@ -18,7 +18,7 @@ from byoc_core.errors import IRTypeError
 from byoc_core.ir import Binding, ConstantStore, Function, OpDef, OpRegistry, TensorType, Value, Var
 from byoc_core.lint.candidates import fitting_attrs, leaf_types, refined, resized, size_changes, with_count
 from byoc_core.lint.selections import Selection, chosen, op_key, op_name, walk
-from byoc_core.ops.cases import OpCase, array_of, infer_case, op_cases
+from byoc_core.ops.cases import OpCase, array_of, infer_case
 from byoc_core.pattern import FunctionIndex, Pattern
 from byoc_core.pattern.conditions import Condition, HoldsArray, Where
 from byoc_core.pattern.language import Alternatives, OpPattern, ValuePattern
@@ -194,7 +194,7 @@ class Synthesis:
         self, op: OpDef, node: OpPattern, hint: TensorType | None
     ) -> Iterator[tuple[OpCase | None, tuple[Pattern, ...], tuple[TensorType, ...]]]:
         """Yields operand patterns, and types to try for them so that the op gives ``hint`` if possible."""
-        cases = op_cases().get(op.name, ())
+        cases = op.canonical_cases
         start = self._rotation % len(cases) if cases else 0
         for case in (*cases[start:], *cases[:start]):
             for patterns in _operand_patterns(node, len(case.operands)):

@@ -1,7 +1,5 @@
 """Lowering: from a module whose ops all have code to a program of the virtual machine, with its memory planned."""
 
 from byoc_core.lower.lower_module import lower
-from byoc_core.lower.view_ops import is_view_op, operand_layouts, result_layouts
-from byoc_core.runtime.plan_storage import Interval, StoragePlan, plan
 
-__all__ = ["Interval", "StoragePlan", "is_view_op", "lower", "operand_layouts", "plan", "result_layouts"]
+__all__ = ["lower"]

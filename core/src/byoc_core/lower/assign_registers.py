@@ -11,7 +11,8 @@ from byoc_core.lower.in_place import places_taken
 from byoc_core.lower.liveness import live_intervals, uses
 from byoc_core.lower.virtual_registers import VirtualRegister, VirtualRegisters
 from byoc_core.runtime.module import CallTraits, TensorSpec
-from byoc_core.runtime.plan_storage import Interval, SymbolicInterval, peak_nbytes, plan, plan_symbolic
+from byoc_core.runtime.plan_storage import Interval, peak_nbytes, plan
+from byoc_core.runtime.symbolic_storage import SymbolicInterval, plan_symbolic
 from byoc_core.vm.instructions import Call, Goto, If, Instruction, Ret
 from byoc_core.vm.program import ALIGNMENT, DynamicTensor, PlannedTensor, RegisterKind, View, VMFunction, nbytes_of
 

@@ -8,13 +8,12 @@ from byoc_core.dims import DimExpr
 from byoc_core.errors import CodegenError
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Value, Var
-from byoc_core.lower.aims import Aim
+from byoc_core.lower.placement_hints import PlacementHint
 from byoc_core.lower.tables import ProgramTables
-from byoc_core.lower.view_ops import operand_layouts
 from byoc_core.lower.virtual_registers import VirtualRegisters
+from byoc_core.opset.layout import Layout
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Instruction
-from byoc_core.vm.layout import Layout
 from byoc_core.vm.program import RegisterKind
 
 __all__ = ["HOW_SIZES_ARE_KNOWN", "Buffers", "shape_of"]
@@ -31,7 +30,7 @@ class Buffers:
         places: the register of each value.
         constants: the register of each constant.
         targets: where a value that is not made yet has to go.
-        aims: where a value that is not made yet goes best.
+        hints: where a value that is not made yet goes best.
         known: symbols whose sizes are known at this point of the code.
         input_symbols: those that are known when the function is called.
     """
@@ -42,7 +41,7 @@ class Buffers:
         self.places: dict[Var, int] = {}
         self.constants: dict[Constant, int] = {}
         self.targets: dict[Var, int] = {}
-        self.aims: dict[Var, Aim] = {}
+        self.hints: dict[Var, PlacementHint] = {}
         self.known: frozenset[str] = frozenset()
         self.input_symbols: frozenset[str] = frozenset()
         self._where = where
@@ -114,12 +113,12 @@ class Buffers:
         Cost: linear in the buffers around it that nobody has needed before.
         """
         path = [var]
-        while not self._is_placed(path[-1]) and path[-1] in self.aims:
-            path.append(self.aims[path[-1]].owner.results[0])
+        while not self._is_placed(path[-1]) and path[-1] in self.hints:
+            path.append(self.hints[path[-1]].owner.results[0])
         for value in reversed(path):
             if self._is_placed(value):
                 continue
-            register = self._inside(self.aims[value]) if value in self.aims else None
+            register = self._inside(self.hints[value]) if value in self.hints else None
             if register is None and value is not var:
                 register = self.allocated(self.type_of(value), f"`{value.name}`")
             if register is not None:
@@ -144,19 +143,19 @@ class Buffers:
         """Gives where the operands of a view op have to lie that makes its result in a register."""
         key = (owner.results[0], register)
         if key not in self._operand_layouts:
-            self._operand_layouts[key] = operand_layouts(owner, self.registers.layout(register))
+            self._operand_layouts[key] = _operand_layouts(owner, self.registers.layout(register))
         return self._operand_layouts[key]
 
     def _is_placed(self, var: Var) -> bool:
         return var in self._reserved or var in self.targets
 
-    def _inside(self, aim: Aim) -> int | None:
+    def _inside(self, hint: PlacementHint) -> int | None:
         """Gives the place of an operand inside its owner's, if the operand can be made there."""
-        result = aim.owner.results[0]
+        result = hint.owner.results[0]
         owner = self._reserved[result] if result in self._reserved else self.targets[result]
-        layout = self.operand_layouts(aim.owner, owner)[aim.index]
+        layout = self.operand_layouts(hint.owner, owner)[hint.index]
         # All that is empty lies in one place, so nobody could tell the operand from the others.
-        if layout is None or layout.is_empty or not (layout.is_compact or aim.may_stride):
+        if layout is None or layout.is_empty or not (layout.is_compact or hint.may_stride):
             return None
         return self.registers.view(self.registers.owner(owner), layout, is_written=True)
 
@@ -164,3 +163,8 @@ class Buffers:
 def shape_of(type_: TensorType) -> tuple[int | DimExpr, ...]:
     """Gives the sizes of a tensor of known rank."""
     return type_.shape or ()
+
+
+def _operand_layouts(owner: Binding, layout: Layout) -> list[Layout | None]:
+    rule = owner.op.view
+    return [None] * len(owner.operands) if rule is None else rule.operand_layouts(owner.context(), layout)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from byoc_core.ir.module import Binding, Function, Value, Var
 from byoc_core.ir.structural import LOOP
-from byoc_core.lower.view_ops import is_view_op
 
 __all__ = ["is_unchanged", "results_in_place"]
 
@@ -52,5 +51,5 @@ def _renamed(binding: Binding) -> Iterator[tuple[Var, Value]]:
     if binding.op is LOOP:
         pairs = zip(binding.results, binding.operands[2:], strict=True)
         yield from (pair for index, pair in enumerate(pairs) if is_unchanged(binding.regions[0], index))
-    elif is_view_op(binding):
+    elif binding.op.view is not None:
         yield from ((result, operand) for result in binding.results for operand in binding.operands[:1])

@@ -16,19 +16,19 @@ from itertools import chain
 from byoc_core.dims import Dim, bound_symbols, shape_symbols, symbols_of
 from byoc_core.errors import CodegenError, ProgramError
 from byoc_core.ir.module import Binding, Function, Value, Var
-from byoc_core.lower.aims import Sharing, aims_of, compact_only
+from byoc_core.ir.structural import CALL, CALL_DPS_PACKED, CALL_PACKED, IF, LOOP
 from byoc_core.lower.assign_registers import assign_registers
 from byoc_core.lower.buffers import HOW_SIZES_ARE_KNOWN, Buffers, shape_of
 from byoc_core.lower.loop_values import is_unchanged, results_in_place
 from byoc_core.lower.lower_views import emit_view_op
+from byoc_core.lower.placement_hints import Sharing, compact_only, placement_hints
 from byoc_core.lower.tables import ProgramTables
-from byoc_core.lower.view_ops import is_view_op
+from byoc_core.opset.layout import is_size, unproved_sizes
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.dataflow import check_dataflow
 from byoc_core.vm.footprints import Footprints, defines_all
 from byoc_core.vm.instructions import Builtin, Call, CallKind, Goto, If, Ret
-from byoc_core.vm.layout import is_size, unproved_sizes
 from byoc_core.vm.program import Program, RegisterKind, VMFunction
 from byoc_core.vm.view_laws import check_memory, check_views
 
@@ -52,7 +52,7 @@ def lower_function(function: Function, tables: ProgramTables, most: Sharing = Sh
         CodegenError: see :func:`byoc_core.lower.lower`.
     """
     plain = _Lowering(function, tables, Sharing.NONE).run()
-    if not any(is_view_op(binding) for binding in function.walk()):
+    if not any(map(_is_view, function.walk())):
         return plain
     shapes = chain((param.shape for param in plain.params), (tensor.shape for tensor in plain.tensors))
     sizes = unproved_sizes(dict.fromkeys(chain.from_iterable(shapes)))
@@ -61,8 +61,12 @@ def lower_function(function: Function, tables: ProgramTables, most: Sharing = Sh
         if is_size(plain.arena_nbytes - found.arena_nbytes, sizes) and _is_provable(found, tables):
             return found
     if not _is_provable(plain, tables):
-        raise _without_code(f"function `{function.name}`", next(filter(is_view_op, function.walk())))
+        raise _without_code(f"function `{function.name}`", next(filter(_is_view, function.walk())))
     return plain
+
+
+def _is_view(binding: Binding) -> bool:
+    return binding.op.view is not None
 
 
 def _is_provable(function: VMFunction, tables: ProgramTables) -> bool:
@@ -154,27 +158,25 @@ class _Lowering:
         def may_own(var: Var) -> bool:
             return not (is_round and var in targets) and self._symbols(var) <= self._buffers.input_symbols
 
-        rigid: set[Value] = set()
-        if any(map(is_view_op, body.bindings)):
-            rigid = compact_only(body, self._tables.traits)
-            aims = aims_of(body, targets, may_own, self._tables.traits, rigid, self._sharing)
-            self._buffers.aims.update(aims)
+        compact: set[Value] = set()
+        if any(map(_is_view, body.bindings)):
+            compact = compact_only(body, self._tables.traits)
+            hints = placement_hints(body, targets, may_own, self._tables.traits, compact, self._sharing)
+            self._buffers.hints.update(hints)
+        emitters = {
+            CALL: self._emit_call,
+            CALL_DPS_PACKED: self._emit_dps,
+            CALL_PACKED: self._emit_packed,
+            IF: self._emit_if,
+            LOOP: self._emit_loop,
+        }
         for binding in body.bindings:
-            match binding.op.name:
-                case "call":
-                    self._emit_call(binding)
-                case "call_dps_packed":
-                    self._emit_dps(binding)
-                case "call_packed":
-                    self._emit_packed(binding)
-                case "if":
-                    self._emit_if(binding)
-                case "loop":
-                    self._emit_loop(binding)
-                case _:
-                    is_done = is_view_op(binding) and emit_view_op(binding, self._buffers, rigid, self._sharing)
-                    if not is_done:
-                        raise _without_code(self._where, binding)
+            if binding.op in emitters:
+                emitters[binding.op](binding)
+            elif binding.op.view is None or not emit_view_op(
+                binding, binding.op.view, self._buffers, compact, self._sharing
+            ):
+                raise _without_code(self._where, binding)
 
     def _operands(self, binding: Binding) -> tuple[int, ...]:
         return tuple(self._buffers.place(operand) for operand in binding.operands)

@@ -5,45 +5,48 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from byoc_core.ir.module import Binding, Value
-from byoc_core.lower.aims import Sharing
 from byoc_core.lower.buffers import Buffers
-from byoc_core.lower.view_ops import is_whole, result_layouts
-from byoc_core.vm.layout import Layout
+from byoc_core.lower.placement_hints import Sharing
+from byoc_core.opset.layout import Layout
+from byoc_core.opset.views import ViewRule
 from byoc_core.vm.program import RegisterKind
 
 __all__ = ["emit_view_op"]
 
 
-def emit_view_op(binding: Binding, buffers: Buffers, rigid: Collection[Value], sharing: Sharing) -> bool:
+def emit_view_op(
+    binding: Binding, rule: ViewRule, buffers: Buffers, compact: Collection[Value], sharing: Sharing
+) -> bool:
     """Gives the results of a view op a place, with copies where they need one of their own.
 
     Args:
         binding: the op.
+        rule: of the op.
         buffers: where its operands are.
-        rigid: values that something takes C-contiguous only.
+        compact: values that something takes C-contiguous only.
         sharing: whether results may be views of the operand.
 
     Returns:
         Whether the machine can do it: not where a size is not provably the declared one, or is known too late.
     """
-    if binding.op.name == "concat":
+    if rule.joins:
         return _emit_concat(binding, buffers)
     source = buffers.place(binding.operands[0])
     layout = buffers.registers.layout(source)
     owner = buffers.registers.owner(source)
     # What has no planned place has no views, but it is one of itself.
     may_share = buffers.registers[owner].kind is RegisterKind.DYNAMIC
-    may_share = may_share or sharing >= (Sharing.WHOLE if is_whole(binding) else Sharing.PARTS)
-    for result, found in zip(binding.results, result_layouts(binding, layout), strict=True):
+    may_share = may_share or sharing >= (Sharing.WHOLE if rule.is_whole else Sharing.PARTS)
+    for result, found in zip(binding.results, rule.result_layouts(binding.context(), layout), strict=True):
         view = None if found is None else buffers.registers.view(owner, found, is_written=False)
-        may_be_it = may_share and found is not None and (found.is_compact or result not in rigid)
+        may_be_it = may_share and found is not None and (found.is_compact or result not in compact)
         if view is not None and may_be_it and not buffers.has_place(result):
             buffers.places[result] = view
             continue
         target = buffers.buffer(result)
         if view is not None:
             buffers.copy(view, target)
-        elif not is_whole(binding) or not _copy_as_operand(binding, buffers, source, target):
+        elif not rule.is_whole or not _copy_as_operand(binding, rule, buffers, source, target):
             return False
     return True
 
@@ -59,7 +62,7 @@ def _emit_concat(binding: Binding, buffers: Buffers) -> bool:
     return True
 
 
-def _copy_as_operand(binding: Binding, buffers: Buffers, source: int, target: int) -> bool:
+def _copy_as_operand(binding: Binding, rule: ViewRule, buffers: Buffers, source: int, target: int) -> bool:
     """Copies the operand where its elements are those of the result, if need be by way of a C-contiguous buffer."""
     part = _part(buffers, target, buffers.operand_layouts(binding, target)[0])
     if part is not None:
@@ -67,7 +70,7 @@ def _copy_as_operand(binding: Binding, buffers: Buffers, source: int, target: in
         return True
     operand = binding.operands[0]
     own = buffers.allocated(buffers.tensor_type(operand.type, "an operand"), "an operand")
-    (layout,) = result_layouts(binding, buffers.registers.layout(own))
+    (layout,) = rule.result_layouts(binding.context(), buffers.registers.layout(own))
     view = None if layout is None else buffers.registers.view(own, layout, is_written=False)
     if view is None:
         return False

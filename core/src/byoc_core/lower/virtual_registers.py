@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from byoc_core.dims import Dim
-from byoc_core.vm.layout import Layout, compact_layout, unproved_sizes
+from byoc_core.opset.layout import Layout, compact_layout, unproved_sizes
 from byoc_core.vm.program import RegisterKind
 
 __all__ = ["VirtualRegister", "VirtualRegisters"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from byoc_core.dims import Dim, broadcast_dim, is_positive
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import IRTypeError
-from byoc_core.opset.opdef import CostContext, TypeContext
+from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.types import TensorType, Type
 
 __all__ = [
@@ -259,16 +259,16 @@ def same_type(kinds: Sequence[str]) -> Callable[[TypeContext], tuple[Type, ...]]
     return infer
 
 
-def flops_per_element(count: int) -> Callable[[CostContext], Dim]:
+def flops_per_element(count: int) -> Callable[[OpContext], Dim]:
     """Gives the cost formula of ops that do ``count`` operations for each element of their result."""
 
-    def flops(context: CostContext) -> Dim:
+    def flops(context: OpContext) -> Dim:
         return context.elements() * count
 
     return flops
 
 
-def gathered_nbytes(context: CostContext) -> Dim:
+def gathered_nbytes(context: OpContext) -> Dim:
     """Gives the bytes of ops that read as much of operand 0 as their result holds, and operand 1 to know where."""
     result, indices = context.results[0], context.operands[1]
     if not isinstance(result, TensorType) or not isinstance(indices, TensorType):

@@ -148,6 +148,7 @@ class ObjectType:
 
 
 Type = TensorType | ObjectType
+"""The type of a value."""
 
 
 def tensor(shape: Iterable[int | str | Dim] | None, dtype: str = "float32") -> TensorType:

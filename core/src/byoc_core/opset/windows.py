@@ -1,4 +1,4 @@
-"""What the type rules of convolution and pooling share: layouts, window attributes, window counts."""
+"""What the ops of convolution and pooling share: layouts, window attributes, window counts, an image for cases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from byoc_core.dims import Dim, ceildiv, dim_min
 from byoc_core.errors import IRTypeError
-from byoc_core.opset.opdef import AttrValue, TypeContext
+from byoc_core.opset.attributes import AttrValue
+from byoc_core.opset.cases import Shape
+from byoc_core.opset.contexts import TypeContext
 
 __all__ = [
     "DATA_LAYOUTS",
@@ -16,6 +18,7 @@ __all__ = [
     "axis_names",
     "canonicalise_windows",
     "count_windows",
+    "example_image",
     "layout_text",
 ]
 
@@ -24,6 +27,8 @@ RANKS = (1, 2, 3)
 
 DATA_LAYOUTS: Mapping[int, tuple[str, str]] = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 """The data layouts by number of spatial axes, the default first."""
+
+_EXAMPLE_SIZES = {"N": 2, "C": 16, "D": 7, "H": 9, "W": 8}
 
 
 def axis_letters(rank: int) -> str:
@@ -44,6 +49,11 @@ def axes_of(layout: str, channels: str) -> tuple[int, ...]:
 def layout_text(layout: str) -> str:
     """Gives a layout as a shape for messages: ``(N, C, H, W)``."""
     return "(" + ", ".join(layout) + ")"
+
+
+def example_image(layout: str) -> Shape:
+    """Return the sizes of a small batch of images in a layout, for canonical cases."""
+    return tuple(_EXAMPLE_SIZES[axis] for axis in layout)
 
 
 def canonicalise_windows(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from byoc_core.backend.own_ops import with_own_ops
 from byoc_core.backend.registry import Backends, find_registry
 from byoc_core.errors import OptionsError, near_names
 from byoc_core.ir import IRModule
@@ -125,7 +126,8 @@ class _Partition(Pass):
         With limits on regions it runs until it finds no new region: what one region gave back may be enough for
         another, together with ops that were taken when it was asked.
         """
-        unique = Sequential([UniqueNames()], verify_input=self.verify_input)(module)
+        known = with_own_ops(module, self.request.backends)
+        unique = Sequential([UniqueNames()], verify_input=self.verify_input)(known)
         constraints = self.constrain(unique)
         before, after = unique, self._carve(unique, constraints, self.request.log)
         may_give_back = has_limits(constraints.options, self.request.backends)

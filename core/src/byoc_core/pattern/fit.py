@@ -15,15 +15,19 @@ __all__ = ["Misfit", "condition_misfit", "kind_misfit", "made_by", "op_misfit", 
 
 
 class Misfit(NamedTuple):
-    """What is wrong.
+    """What is wrong, and how much of the pattern fitted before.
 
     Attributes:
         clause: what stands there and what was expected: "is of rank 2, expected 4".
         part: which part of the op is meant; "" for the value itself.
+        ops: the ops at fault, by the names of their first results.
+        num_matched: how many ops fitted before.
     """
 
     clause: str
     part: str = ""
+    ops: tuple[str, ...] = ()
+    num_matched: int = 0
 
 
 def op_names(pattern: OpPattern) -> str:

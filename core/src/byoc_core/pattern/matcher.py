@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from byoc_core.ir import Binding, Value
+from byoc_core.pattern.fit import Misfit
 from byoc_core.pattern.index import FunctionIndex
 from byoc_core.pattern.language import OpPattern, Pattern, ValuePattern
 from byoc_core.pattern.match import Match
@@ -46,10 +47,10 @@ def find_matches(
     search = Search(plan, index)
     seen: set[Hashable] = set()
     for result in root.results:
-        ways = search.ways(pattern, result)
+        answer = search.solve(pattern, result)
         if search.limit and on_limit is not None:
             on_limit(search.limit)
-        for way in ways:
+        for way in () if isinstance(answer, Misfit) else answer:
             facts = _Facts(way, plan, index)
             match = facts.to_match(root)
             key = (
@@ -100,10 +101,11 @@ class _Facts:
             self._take(current, scope, is_repeated)
             pending.extend(reversed(list(self._parts(current, scope, is_repeated))))
         self._meets = {group: self._meet(values) for group, values in self._shared.items()}
+        self._bindings = {**self.matched, **self._through}
 
     def _take(self, way: Way, scope: _Scope, is_repeated: bool) -> None:
-        pattern, key, group = way.pattern, key_of(way.pattern), None
-        if key in self._plan.shared:
+        pattern, group = way.pattern, None
+        if self._plan.shared and (key := key_of(pattern)) in self._plan.shared:
             result_index = pattern.result_index if isinstance(pattern, OpPattern) else 0
             group = (key, result_index, scope.get(key, 0))
             self._shared.setdefault(group, []).append(way.value)
@@ -151,10 +153,6 @@ class _Facts:
         """Tells whether a leaf, which stands for an input, is made inside (``add(y, y)`` is no bias of ``y``)."""
         leaves = (self._index.producer(self._value(value, group)) for value, group in self._leaves)
         return any(found is not None and id(found[0]) in self._bindings for found in leaves)
-
-    @property
-    def _bindings(self) -> dict[int, Binding]:
-        return {**self.matched, **self._through}
 
     def to_match(self, root: Binding) -> Match:
         """Gives the match with a last op."""

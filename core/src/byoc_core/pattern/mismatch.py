@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from byoc_core.ir import Binding
-from byoc_core.pattern.diagnosis import Diagnosis, Failure, better
-from byoc_core.pattern.fit import op_names
+from byoc_core.pattern.fit import Misfit, op_names
 from byoc_core.pattern.index import FunctionIndex
-from byoc_core.pattern.language import Alternatives, OpPattern, Pattern
+from byoc_core.pattern.language import OpPattern, Pattern
 from byoc_core.pattern.matcher import find_matches
-from byoc_core.pattern.plan import parts_of, plan_of, walk
+from byoc_core.pattern.plan import ends_of, parts_of, plan_of, walk
+from byoc_core.pattern.search import Search, op_ids
 
 __all__ = ["Mismatch", "explain_mismatch"]
 
@@ -40,13 +40,13 @@ class Mismatch:
 
 
 def explain_mismatch(pattern: Pattern, binding: Binding, index: FunctionIndex) -> Mismatch | None:
-    """Tells why a pattern does not fit a binding, be it as its last op or as an inner one.
+    """Return why a pattern does not fit a binding, as its last op or as an inner op.
 
-    Of several failures (of alternatives, of operand orders, of readers, of places in the pattern) it is the one before
-    which most ops fitted; the first of equals.
+    Of several failures (of alternatives, of operand orders, of ways in which operands fit, of readers, of places in the
+    pattern) the result is the failure before which most ops fitted; the first of equals.
 
     Returns:
-        ``None`` where the pattern fits, and where it has no op of the binding's name.
+        ``None`` if the pattern fits, or has no op of the binding's name.
 
     Cost: the pattern's size times the values in its reach, for up to ``MAX_PLACES`` ops that read one another.
     """
@@ -56,14 +56,15 @@ def explain_mismatch(pattern: Pattern, binding: Binding, index: FunctionIndex) -
     climb = _Climb(pattern, binding, index)
     if climb.fits(binding):
         return None
-    best: Failure | None = None
+    best: Mismatch | None = None
     for part in reversed(order):
         if binding.op.name in part.ops:
-            for failure in climb.failures(part, binding):
-                best = better(best, failure)
+            for mismatch in climb.mismatches(part, binding):
+                if best is None or mismatch.num_matched > best.num_matched:
+                    best = mismatch
             if climb.found:
                 return None
-    return None if best is None else Mismatch(best.num_matched, best.part, f"{best.subject} {best.clause}", best.ops)
+    return best
 
 
 class _Climb:
@@ -78,22 +79,22 @@ class _Climb:
         self._pattern = pattern
         self._binding = binding
         self._index = index
-        self._diagnosis = Diagnosis(plan_of(pattern), index)
-        self._roots = set(map(id, _ends(pattern)))
+        self._search = Search(plan_of(pattern), index, records_failures=True)
+        self._roots = set(map(id, ends_of(pattern)))
         self._above: dict[int, list[OpPattern]] = {}
         for whole in walk(pattern):
             if isinstance(whole, OpPattern):
-                for end in dict.fromkeys(end for part in parts_of(whole) for end in _ends(part)):
+                for end in dict.fromkeys(end for part in parts_of(whole) for end in ends_of(part)):
                     self._above.setdefault(id(end), []).append(whole)
         self._seen: set[tuple[int, int]] = set()
 
     def fits(self, root: Binding) -> bool:
-        """Tells whether a match at a root holds the binding."""
+        """Return whether a match at a root holds the binding."""
         matches = find_matches(self._pattern, root, self._index)
         return any(inner is self._binding for match in matches for inner in match.bindings)
 
-    def failures(self, part: OpPattern, binding: Binding) -> Iterator[Failure]:
-        """Yields why the pattern does not fit with an op in the place of a part, readers before what they read."""
+    def mismatches(self, part: OpPattern, binding: Binding) -> Iterator[Mismatch]:
+        """Yield why the pattern does not fit with an op in the place of a part, readers before what they read."""
         pending = [(part, binding)]
         while pending and not self.found and len(self._seen) < MAX_PLACES:
             part, binding = pending.pop()
@@ -101,10 +102,12 @@ class _Climb:
                 continue
             self._seen.add((id(part), id(binding)))
             value = binding.results[part.result_index]
-            num_matched = self._diagnosis.num_ops(part, value)
-            if num_matched is None:
-                yield self._diagnosis.failure(part, value, f"the result of `{binding.op.name}`")
+            answer = self._search.solve(part, value)
+            if isinstance(answer, Misfit):
+                subject = answer.part or f"the result of `{binding.op.name}`"
+                yield Mismatch(answer.num_matched, subject, f"{subject} {answer.clause}", answer.ops)
                 continue
+            num_matched = len(op_ids(answer[:1]))
             if id(part) in self._roots:
                 yield from self._at_root(binding, num_matched)
             readers, returned = self._index.readers(value)
@@ -114,40 +117,24 @@ class _Climb:
                 if not fitting:
                     yield _unread(above, binding, readers[:MAX_READERS], returned, num_matched)
 
-    def _at_root(self, root: Binding, num_matched: int) -> Iterator[Failure]:
-        """Yields why all parts fit at a root, and yet there is no match."""
+    def _at_root(self, root: Binding, num_matched: int) -> Iterator[Mismatch]:
+        """Yield why all parts fit at a root, and yet there is no match."""
         limits: list[str] = []
         if self.fits(root):
             self.found = True
         elif next(find_matches(self._pattern, root, self._index, limits.append), None) is None:
-            part, subject, clause = "the inputs", "an input of the match", "depends on a value that the match makes"
+            part, text = "the inputs", "an input of the match depends on a value that the match makes"
             if limits:
-                part, subject, clause = "the search", "the search", f"met its bound: {limits[0]}"
-            yield Failure(num_matched, part, subject, clause, (root.results[0].name,))
+                part, text = "the search", f"the search met its bound: {limits[0]}"
+            yield Mismatch(num_matched, part, text, (root.results[0].name,))
 
 
 def _unread(
     above: OpPattern, binding: Binding, readers: Sequence[Binding], returned: bool, num_matched: int
-) -> Failure:
+) -> Mismatch:
     names = dict.fromkeys(f"`{reader.op.name}`" for reader in readers)
     found = f"is read by {', '.join(names)}" if names else "is read by nothing"
     if returned:
         found = f"{found} and returned by the function" if names else "is returned by the function"
-    subject, clause = f"`{binding.op.name}`", f"{found}, expected {op_names(above)}"
-    ops = tuple(reader.results[0].name for reader in readers)
-    return Failure(num_matched, f"the reader of {subject}", subject, clause, ops)
-
-
-def _ends(pattern: Pattern) -> Iterator[OpPattern]:
-    """Yields the op patterns at which a pattern can end, in order."""
-    pending: list[Pattern] = [pattern]
-    seen: set[int] = set()
-    while pending:
-        current = pending.pop()
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        if isinstance(current, OpPattern):
-            yield current
-        elif isinstance(current, Alternatives):
-            pending.extend(reversed(current.choices))
+    name, ops = f"`{binding.op.name}`", tuple(reader.results[0].name for reader in readers)
+    return Mismatch(num_matched, f"the reader of {name}", f"{name} {found}, expected {op_names(above)}", ops)

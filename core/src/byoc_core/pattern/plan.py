@@ -10,7 +10,7 @@ from functools import lru_cache
 from byoc_core.errors import PatternError
 from byoc_core.pattern.language import Alternatives, OpPattern, Pattern, ValuePattern
 
-__all__ = ["Plan", "key_of", "parts_of", "plan_of", "root_ops", "walk"]
+__all__ = ["Plan", "ends_of", "key_of", "parts_of", "plan_of", "root_ops", "walk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,20 @@ def walk(pattern: Pattern) -> Iterator[Pattern]:
             pending.extend((part, False) for part in reversed(parts_of(current)))
 
 
+def ends_of(pattern: Pattern) -> Iterator[OpPattern]:
+    """Yield the op patterns at which a pattern can end, in order, each once."""
+    pending, seen = [pattern], set[int]()
+    while pending:
+        current = pending.pop()
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        if isinstance(current, OpPattern):
+            yield current
+        elif isinstance(current, Alternatives):
+            pending.extend(reversed(current.choices))
+
+
 def root_ops(pattern: Pattern) -> frozenset[str]:
     """Gives the names of the ops at which a pattern can end."""
     return plan_of(pattern).root_ops
@@ -101,7 +115,7 @@ def plan_of(pattern: Pattern) -> Plan:
         shared |= used[id(parts_of(whole)[-1])] & outside[id(whole)]
     within = {key: tuple(sorted(keys & shared)) for key, keys in used.items() if not keys.isdisjoint(shared)}
     local = {id(whole): frozenset(within.get(id(parts_of(whole)[-1]), ())) - outside[id(whole)] for whole in repeated}
-    return Plan(pattern, _root_ops(pattern), frozenset(shared), within, local)
+    return Plan(pattern, frozenset().union(*(end.ops for end in ends_of(pattern))), frozenset(shared), within, local)
 
 
 def _check_names(order: Sequence[Pattern]) -> None:
@@ -131,17 +145,3 @@ def _keys_outside(pattern: Pattern, whole: OpPattern) -> frozenset[int]:
             seen[id(current)] = current
             pending.extend(parts_of(current)[: -1 if current is whole else None])
     return frozenset(map(key_of, seen.values()))
-
-
-def _root_ops(pattern: Pattern) -> frozenset[str]:
-    found: set[str] = set()
-    pending, seen = [pattern], {id(pattern)}
-    while pending:
-        current = pending.pop()
-        if isinstance(current, OpPattern):
-            found |= current.ops
-        for choice in current.choices if isinstance(current, Alternatives) else ():
-            if id(choice) not in seen:
-                seen.add(id(choice))
-                pending.append(choice)
-    return frozenset(found)

@@ -1,8 +1,11 @@
-"""The search for the ways in which a pattern fits at a value.
+"""The search for the ways in which a pattern fits at a value, and for the best failure if the pattern does not fit.
 
 Each pair of a part of the pattern and a value is solved once, and equal ways are one: so the cost is that of the pairs,
 whatever their combinations. What a part fits may hang on values that other parts have bound before (one pattern object
 stands for one value); such values are a part of the pair.
+
+The best failure is the misfit before which most ops fitted: of alternatives, of operand orders, and of the ways in
+which the operands before the failing operand fit. The first of equals wins.
 """
 
 from __future__ import annotations
@@ -13,12 +16,12 @@ from typing import NamedTuple
 
 from byoc_core.ir import Binding, Constant, Trait, Value
 from byoc_core.ops.identity import is_identity
-from byoc_core.pattern.fit import condition_misfit, kind_misfit, op_misfit
+from byoc_core.pattern.fit import Misfit, condition_misfit, kind_misfit, made_by, op_misfit, op_names
 from byoc_core.pattern.index import FunctionIndex
-from byoc_core.pattern.language import Alternatives, OpPattern, Pattern, ValuePattern
-from byoc_core.pattern.plan import Plan, key_of
+from byoc_core.pattern.language import OpPattern, Pattern, ValuePattern
+from byoc_core.pattern.plan import Plan, key_of, parts_of
 
-__all__ = ["MAX_STEPS", "MAX_WAYS", "Bound", "Search", "Way", "is_same", "key_of_value"]
+__all__ = ["MAX_STEPS", "MAX_WAYS", "Answer", "Bound", "Search", "Way", "is_same", "key_of_value", "op_ids"]
 
 MAX_WAYS = 256
 """How many ways of one part at one value are looked at, preferred ones first."""
@@ -30,8 +33,11 @@ Bound = Mapping[int, Hashable]
 """What shared patterns stand for: the binding of an op pattern, the value before identities of others, by key."""
 
 _NOTHING: Bound = {}
+_NO_KEYS: frozenset[int] = frozenset()
 
 _TOO_MANY_WAYS = f"a part of the pattern fits in more than {MAX_WAYS} ways, and the others were not looked at"
+
+_OTHER_VALUE = Misfit("is not the value that stands elsewhere for the same part of the pattern")
 
 
 @dataclass(eq=False, slots=True)
@@ -69,94 +75,102 @@ class _Partial(NamedTuple):
     bound: Bound
 
 
-_Ways = list[Way]
-_NO_WAY: _Ways = []
-_Solving = Generator[_Goal, _Ways, _Ways]
+Answer = list[Way] | Misfit
+"""The ways in which a part of a pattern fits at a value, preferred ones first; if there is none, the best failure."""
+
+_Solving = Generator[_Goal, Answer, Answer]
+
+_UNRECORDED = Misfit("does not fit", num_matched=-1)
+"""The failure of every part in a search that records none; every recorded failure is better."""
 
 
 def key_of_value(value: Value) -> Hashable:
-    """Gives what equal values have in common: equal constants are one value."""
+    """Return the key that equal values share: equal constants are one value."""
     return value if isinstance(value, Constant) else id(value)
 
 
 def is_same(left: Value, right: Value) -> bool:
-    """Tells whether two values are one."""
+    """Return whether two values are one."""
     return left is right or (isinstance(left, Constant) and left == right)
 
 
 class Search:
-    """Finds the ways in which a pattern fits, from one root.
+    """Find the ways in which a pattern fits, from one root.
 
     Attributes:
-        num_steps: how many pairs of a part and a value were looked at, and how many ways were put together.
-        limit: the bound that the search met, as a clause; empty where it found all ways.
+        num_steps: the number of pairs of a part and a value that were looked at, and of ways that were put together.
+        limit: the bound that the search met, as a clause; empty if the search found all ways.
     """
 
-    def __init__(self, plan: Plan, index: FunctionIndex) -> None:
+    def __init__(self, plan: Plan, index: FunctionIndex, *, records_failures: bool = False) -> None:
+        """Make a search.
+
+        Args:
+            plan: the pattern, analysed.
+            index: the function.
+            records_failures: whether answers say why a part does not fit. Such a search looks at more pairs: it cannot
+                drop a part at a glance.
+        """
         self.num_steps = 0
         self.limit = ""
         self._plan = plan
         self._index = index
-        self._known: dict[Hashable, _Ways] = {}
+        self._records_failures = records_failures
+        self._known: dict[Hashable, Answer] = {}
         self._ways: dict[Hashable, Way] = {}
 
-    def ways(self, pattern: Pattern, value: Value, bound: Bound = _NOTHING) -> _Ways:
-        """Gives the ways in which a part of the pattern fits at a value, preferred ones first.
-
-        Args:
-            pattern: the part, or the whole.
-            value: where.
-            bound: what shared patterns stand for already.
-        """
+    def solve(self, pattern: Pattern, value: Value) -> Answer:
+        """Return the ways in which a part of the pattern, or the whole pattern, fits at a value."""
         pending: list[tuple[Hashable, _Solving]] = []
-        answer = self._begin(_Goal(pattern, value, bound))
-        while True:
-            if isinstance(answer, tuple):
-                pending.append(answer)
-                found: _Ways | None = None
-            else:
-                found = answer
-            if not pending:
-                return found or _NO_WAY
+        answer = self._begin(_Goal(pattern, value, _NOTHING), pending)
+        while pending:
             if self.num_steps > MAX_STEPS:
                 self.limit = f"the search was given up after {MAX_STEPS} steps"
-                return _NO_WAY
+                return Misfit(f"met its bound: {self.limit}", "the search")
             key, solving = pending[-1]
             try:
-                goal = next(solving) if found is None else solving.send(found)
+                goal = next(solving) if answer is None else solving.send(answer)
             except StopIteration as stop:
                 pending.pop()
                 answer = self._known[key] = stop.value
             else:
-                answer = self._begin(goal)
+                answer = self._begin(goal, pending)
+        return answer or _UNRECORDED
 
-    def _begin(self, goal: _Goal) -> _Ways | tuple[Hashable, _Solving]:
-        """Gives the answer, or where it takes the answers of other goals, its key and what finds it."""
+    def _begin(self, goal: _Goal, pending: list[tuple[Hashable, _Solving]]) -> Answer | None:
+        """Return the answer; if it takes the answers of other goals, return ``None`` and add what solves the goal."""
         pattern, value, bound = goal
         self.num_steps += 1
-        if isinstance(pattern, OpPattern) and not self._may_fit(pattern, value):
-            return _NO_WAY
+        if isinstance(pattern, OpPattern) and not self._records_failures and not self._may_fit(pattern, value):
+            return _UNRECORDED
         key: Hashable = (id(pattern), key_of_value(value))
         if (within := self._plan.within.get(id(pattern))) is not None:
             key = (key, *map(bound.get, within))
-        known = self._known.get(key)
-        if known is not None:
-            return known
+        answer = self._known.get(key)
+        if answer is not None:
+            return answer
         if within is not None and key_of(pattern) in bound:
-            known = self._again(pattern, value, bound[key_of(pattern)])
+            answer = self._again(pattern, value, bound[key_of(pattern)])
+            is_sought_behind = isinstance(pattern, OpPattern)
         elif isinstance(pattern, OpPattern):
-            return key, self._solve_op(pattern, value, bound)
-        elif isinstance(pattern, Alternatives):
-            return key, self._solve_alternatives(pattern, value, bound)
+            pending.append((key, self._solve_op(pattern, goal)))
+            return None
+        elif isinstance(pattern, ValuePattern):
+            answer = self._leaf(pattern, value)
+            is_sought_behind = pattern.kind != "any"
         else:
-            known = self._leaf(pattern, value) if isinstance(pattern, ValuePattern) else _NO_WAY
-        self._known[key] = known
-        return known
+            pending.append((key, self._solve_alternatives(goal)))
+            return None
+        if is_sought_behind and isinstance(answer, Misfit) and (identity := self._index.identity(value)) is not None:
+            pending.append((key, self._solve_behind(goal, identity)))
+            return None
+        self._known[key] = answer
+        return answer
 
     def _may_fit(self, pattern: OpPattern, value: Value) -> bool:
-        """Tells, at a glance, whether an op may make a value or what an identity makes it of.
+        """Return whether an op of the pattern may make a value, or the operand of an identity that makes it.
 
-        Most values fall here, which is what makes patterns that nearly never fit cheap.
+        Most values fail this glance, so a pattern that nearly never fits is cheap.
         """
         found = self._index.producer(value)
         if found is None:
@@ -180,115 +194,112 @@ class Search:
                     return False
         return True
 
-    def _leaf(self, pattern: ValuePattern, value: Value) -> _Ways:
-        """Gives the way in which a value fits as it is, or before identities."""
-        through: list[tuple[Value, Binding]] = []
-        while kind_misfit(pattern, value, self._index) is not None:
-            identity = self._index.identity(value)
-            if identity is None:
-                return []
-            through.append((value, identity))
-            value = identity.operands[0]
-        if condition_misfit(pattern, value, self._index) is not None:
-            return []
-        return [self._behind(self._way(pattern, value), through)]
+    def _leaf(self, pattern: ValuePattern, value: Value) -> Answer:
+        """Return the way in which a value fits as it is."""
+        misfit = kind_misfit(pattern, value, self._index) or condition_misfit(pattern, value, self._index)
+        return [self._way(pattern, value)] if misfit is None else self._failure(misfit, value)
 
-    def _again(self, pattern: Pattern, value: Value, target: Hashable) -> _Ways:
-        """Gives the way in which a value is the one that the pattern stands for already, identities apart."""
-        if not isinstance(pattern, OpPattern):
-            same = key_of_value(self._index.source(value)) == target
-            return [self._way(pattern, value)] if same else []
-        through: list[tuple[Value, Binding]] = []
-        while (found := self._index.producer(value)) is None or id(found[0]) != target:
-            identity = self._index.identity(value)
-            if identity is None:
-                return []
-            through.append((value, identity))
-            value = identity.operands[0]
-        fits = found[1] == pattern.result_index and condition_misfit(pattern, value, self._index) is None
-        return [self._behind(self._way(pattern, value), through)] if fits else []
+    def _again(self, pattern: Pattern, value: Value, target: Hashable) -> Answer:
+        """Return the way in which a value is what the pattern stands for already."""
+        if isinstance(pattern, OpPattern):
+            binding, result_index = self._index.producer(value) or (None, 0)
+            is_target = id(binding) == target and result_index == pattern.result_index
+            fits = is_target and condition_misfit(pattern, value, self._index) is None
+        else:
+            fits = key_of_value(self._index.source(value)) == target
+        return [self._way(pattern, value)] if fits else self._failure(_OTHER_VALUE, value)
 
-    def _solve_alternatives(self, pattern: Alternatives, value: Value, bound: Bound) -> _Solving:
+    def _solve_alternatives(self, goal: _Goal) -> _Solving:
+        pattern, value, bound = goal
+        misfit = condition_misfit(pattern, value, self._index)
+        if misfit is not None:
+            return self._failure(misfit, value)
+        failure = _UNRECORDED
         found: dict[Way, None] = {}
-        is_plain = pattern.name is None and key_of(pattern) not in self._plan.shared
-        if condition_misfit(pattern, value, self._index) is None:
-            for choice in pattern.choices:
-                for way in (yield _Goal(choice, value, bound)):
+        is_plain = pattern.name is None and not self._is_shared(pattern)
+        for choice in parts_of(pattern):
+            answer = yield _Goal(choice, value, bound)
+            if isinstance(answer, Misfit):
+                failure = _better(failure, answer)
+            else:
+                for way in answer:
                     self._keep(found, way if is_plain else self._way(pattern, value, None, (way,), way.bound))
-        return list(found)
+        return list(found) or failure
 
-    def _solve_op(self, pattern: OpPattern, value: Value, bound: Bound) -> _Solving:
-        """Finds the ways of the op that makes the value; if there is none, of what an identity reads."""
+    def _solve_op(self, pattern: OpPattern, goal: _Goal) -> _Solving:
+        """Find the ways of the op that makes the value; if there is none, of the operand of an identity."""
+        _, value, bound = goal
         found: dict[Way, None] = {}
+        failure = _UNRECORDED
         binding, result_index = self._index.producer(value) or (None, 0)
-        if binding is not None and binding.op.name in pattern.ops:
+        is_named = binding is not None and binding.op.name in pattern.ops
+        if binding is not None and is_named:
             misfit = op_misfit(pattern, binding, result_index) or condition_misfit(pattern, value, self._index)
-            partials = (yield from self._solve_operands(pattern, binding, bound)) if misfit is None else []
-            for partial in partials:
-                self._keep(found, self._way(pattern, value, binding, partial.parts, partial.bound))
+            if misfit is None:
+                partials, failure = yield from self._solve_operands(pattern, binding, bound)
+                for partial in partials:
+                    self._keep(found, self._way(pattern, value, binding, partial.parts, partial.bound))
+            else:
+                failure = self._failure(misfit, value)
         identity = None if found else self._index.identity(value)
         if identity is not None:
-            for way in (yield _Goal(pattern, identity.operands[0], bound)):
-                found[self._behind(way, [(value, identity)])] = None
-        return list(found)
+            return (yield from self._solve_behind(goal, identity, failure))
+        if not is_named:
+            failure = self._failure(Misfit(f"{made_by(value, self._index)}, expected {op_names(pattern)}"), value)
+        return list(found) or failure
+
+    def _solve_behind(self, goal: _Goal, identity: Binding, failure: Misfit = _UNRECORDED) -> _Solving:
+        """Find the ways in which a part that does not fit at an identity's result fits at the identity's operand."""
+        pattern, value, bound = goal
+        answer = yield _Goal(pattern, identity.operands[0], bound)
+        if isinstance(answer, Misfit):
+            return _better(failure, answer)
+        return [self._interned(Way(way.pattern, value, identity, True, (way,), way.bound)) for way in answer]
 
     def _solve_operands(
         self, pattern: OpPattern, binding: Binding, bound: Bound
-    ) -> Generator[_Goal, _Ways, Sequence[_Partial]]:
-        start = _Partial((), bound, _NOTHING)
-        operands = binding.operands
-        if pattern.reads is not None:
-            found: list[_Partial] = []
-            for operand in {key_of_value(operand): operand for operand in operands}.values():
-                found += yield from self._grow([start], pattern.reads, operand)
-            return found
-        if pattern.operands is None:
-            return [start]
-        partials = yield from self._solve_in_order([start], pattern.operands, operands)
-        if pattern.rest is not None:
-            local = self._plan.local[id(pattern)]
-            for operand in operands[len(pattern.operands) :]:
-                partials = yield from self._grow(partials, pattern.rest.pattern, operand, local)
-        elif len(operands) == 2 and binding.op.has_trait(Trait.COMMUTATIVE) and not is_same(*operands):
-            swapped = yield from self._solve_in_order([start], pattern.operands, operands[::-1])
-            partials = [*partials, *swapped]
-        return partials
+    ) -> Generator[_Goal, Answer, tuple[Sequence[_Partial], Misfit]]:
+        """Find the ways of all operands, in each order that may fit, and the best failure of an operand."""
+        found: list[_Partial] = []
+        failure = _UNRECORDED
+        local = self._plan.local.get(id(pattern), _NO_KEYS)
+        for parts, positions in _orders(pattern, binding):
+            partials = [_Partial((), bound, _NOTHING)]
+            for part, position in zip(parts, positions, strict=True):
+                grown: list[_Partial] = []
+                for partial in partials:
+                    answer = yield _Goal(part, binding.operands[position], _without(partial.seen, local))
+                    if isinstance(answer, Misfit):
+                        if self._records_failures:
+                            failure = _better(failure, _at_operand(answer, binding, position, partial.parts))
+                        continue
+                    room = MAX_WAYS - len(grown)
+                    for way in answer[:room]:
+                        self.num_steps += 1
+                        grown.append(_extended(partial, way, local))
+                    if len(answer) > room:
+                        self.limit = self.limit or _TOO_MANY_WAYS
+                        break
+                partials = grown
+            found += partials
+        return found, failure
 
-    def _solve_in_order(
-        self, partials: Sequence[_Partial], patterns: Sequence[Pattern], operands: Sequence[Value]
-    ) -> Generator[_Goal, _Ways, Sequence[_Partial]]:
-        for pattern, operand in zip(patterns, operands, strict=False):  # operands beyond are repeated ones
-            partials = yield from self._grow(partials, pattern, operand)
-        return partials
-
-    def _grow(
-        self, partials: Sequence[_Partial], pattern: Pattern, operand: Value, local: frozenset[int] = frozenset()
-    ) -> Generator[_Goal, _Ways, Sequence[_Partial]]:
-        """Adds one operand to ways of the ones before; what is local to it is bound anew and forgotten after."""
-        grown: list[_Partial] = []
-        for parts, seen, bound in partials:
-            for way in (yield _Goal(pattern, operand, _without(seen, local))):
-                if len(grown) == MAX_WAYS:
-                    self.limit = self.limit or _TOO_MANY_WAYS
-                    return grown
-                self.num_steps += 1
-                new = _without(way.bound, local)
-                merged = (seen, bound) if not new else ({**seen, **new}, {**bound, **new})
-                grown.append(_Partial((*parts, way), *merged))
-        return grown
+    def _failure(self, misfit: Misfit, value: Value) -> Misfit:
+        """Return the misfit with the op that makes the value as the op at fault, if the search records failures."""
+        if not self._records_failures:
+            return _UNRECORDED
+        found = self._index.producer(value)
+        return misfit if found is None else misfit._replace(ops=(found[0].results[0].name,))
 
     def _keep(self, found: dict[Way, None], way: Way) -> None:
-        """Adds a way to those found, unless they are as many as are looked at."""
+        """Add a way to the ways found, unless there are ``MAX_WAYS`` already."""
         if len(found) < MAX_WAYS or way in found:
             found[way] = None
         else:
             self.limit = self.limit or _TOO_MANY_WAYS
 
-    def _behind(self, way: Way, through: Sequence[tuple[Value, Binding]]) -> Way:
-        """Gives the way with the identities that were looked through to it, the last one first."""
-        for value, identity in reversed(through):
-            way = self._interned(Way(way.pattern, value, identity, True, (way,), way.bound))
-        return way
+    def _is_shared(self, pattern: Pattern) -> bool:
+        return bool(self._plan.shared) and key_of(pattern) in self._plan.shared
 
     def _way(
         self,
@@ -298,35 +309,79 @@ class Search:
         parts: tuple[Way, ...] = (),
         bound: Bound = _NOTHING,
     ) -> Way:
-        """Gives a way, with what its own pattern stands for where that is shared."""
-        key = key_of(pattern)
-        if key in self._plan.shared:
+        """Return a way, with the binding of its own pattern if that pattern is shared."""
+        if self._is_shared(pattern):
             own: Hashable
             if isinstance(pattern, OpPattern):
                 found = self._index.producer(value)
                 own = None if found is None else id(found[0])
             else:
                 own = key_of_value(self._index.source(value))
-            bound = {**bound, key: own}
+            bound = {**bound, key_of(pattern): own}
         return self._interned(Way(pattern, value, binding, False, parts, bound))
 
     def _interned(self, way: Way) -> Way:
-        """Gives the one way that says the same: equal captures, ops, leaves and shared values."""
+        """Return the one way that says the same: equal captures, ops, leaves and shared values."""
         pattern, parts = way.pattern, tuple(map(id, way.parts))
         is_listed = isinstance(pattern, OpPattern) and (pattern.rest is not None or pattern.reads is not None)
-        is_own = is_listed or key_of(pattern) in self._plan.shared
+        if not is_listed and len(parts) > 1:
+            parts = tuple(sorted(parts))  # the order in which a commutative op's operands fit is nothing
         key = (
-            id(pattern) if is_own else pattern.name,
+            id(pattern) if is_listed or self._is_shared(pattern) else pattern.name,
             isinstance(pattern, ValuePattern),
             key_of_value(way.value),
             id(way.binding),
             way.is_through,
-            parts
-            if is_listed
-            else tuple(sorted(parts)),  # the order in which a commutative op's operands fit is nothing
+            parts,
         )
         return self._ways.setdefault(key, way)
 
 
 def _without(bound: Bound, keys: frozenset[int]) -> Bound:
     return {key: value for key, value in bound.items() if key not in keys} if keys and bound else bound
+
+
+def _extended(partial: _Partial, way: Way, local: frozenset[int]) -> _Partial:
+    """Return the ways of operands with the way of one more; what ``local`` keys stand for holds in its operand only."""
+    parts, seen, bound = partial
+    new = _without(way.bound, local)
+    return _Partial((*parts, way), {**seen, **new}, {**bound, **new}) if new else _Partial((*parts, way), seen, bound)
+
+
+def _orders(pattern: OpPattern, binding: Binding) -> list[tuple[Sequence[Pattern], Sequence[int]]]:
+    """Return the orders of operands that are tried: the patterns of operands, and the operands' positions."""
+    parts, count = pattern.operands, len(binding.operands)
+    if pattern.reads is not None:
+        return [((pattern.reads,), (position,)) for position in range(count)]
+    if parts is None:
+        return [((), ())]
+    if pattern.rest is not None:
+        parts = (*parts, *[pattern.rest.pattern] * (count - len(parts)))
+    elif count == 2 and binding.op.has_trait(Trait.COMMUTATIVE) and not is_same(*binding.operands):
+        return [(parts, (0, 1)), (parts, (1, 0))]
+    return [(parts, range(count))]
+
+
+def _at_operand(misfit: Misfit, binding: Binding, position: int, before: Sequence[Way]) -> Misfit:
+    """Return the misfit of an operand as a misfit of the op, with the ops that fitted before it."""
+    return misfit._replace(
+        part=misfit.part or f"operand {position} of `{binding.op.name}`",
+        num_matched=misfit.num_matched + len({id(binding), *op_ids(before)}),
+    )
+
+
+def op_ids(ways: Sequence[Way]) -> set[int]:
+    """Return the ids of the bindings that ways match, identities apart."""
+    found: set[int] = set()
+    pending = list(ways)
+    while pending:
+        way = pending.pop()
+        if way.binding is not None and not way.is_through:
+            found.add(id(way.binding))
+        pending.extend(way.parts)
+    return found
+
+
+def _better(first: Misfit, second: Misfit) -> Misfit:
+    """Return the misfit before which more ops fitted; the first of equals."""
+    return second if second.num_matched > first.num_matched else first

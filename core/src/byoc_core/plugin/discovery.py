@@ -17,7 +17,11 @@ from byoc_core.version import __version__
 __all__ = ["BACKENDS_GROUP", "CORE_DISTRIBUTION", "RUNTIMES_GROUP", "discover", "make_catalog"]
 
 BACKENDS_GROUP = "byoc.backends"
+"""The group of entry points that name backends."""
+
 RUNTIMES_GROUP = "byoc.runtimes"
+"""The group of entry points that name runtimes."""
+
 CORE_DISTRIBUTION = "byoc-core"
 
 

@@ -15,7 +15,7 @@ from byoc_core.plugin.discovery import make_catalog
 from byoc_core.plugin.metadata import Snapshot, read_metadata
 from byoc_core.plugin.settings import PluginSettings
 
-__all__ = ["Installation", "installation", "installed", "snapshot", "using"]
+__all__ = ["Installation", "installation", "installed", "using"]
 
 _R = TypeVar("_R")
 
@@ -78,11 +78,6 @@ def using(other: Installation) -> Iterator[None]:
         yield
     finally:
         _HANDED_IN.reset(token)
-
-
-def snapshot() -> Snapshot:
-    """Return metadata and environment variables as they were when the installation was looked at."""
-    return installation().snapshot
 
 
 def installed(group: str) -> Catalog:

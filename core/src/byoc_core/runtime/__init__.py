@@ -3,6 +3,10 @@
 What a runtime plugin needs is here: :class:`RuntimeModule` and :class:`PackedFunction`, the hooks
 (:mod:`byoc_core.runtime.hooks`), and the run halves of the authoring kits (:class:`GraphModule` with
 :class:`GraphEngine`, :class:`CSourceModule`). Names are imported when they are first used.
+
+At the top of the package are calls: modules, signatures, arguments, hooks, the registry, and the plugins that the
+core's entry points name. Below it are :mod:`~byoc_core.runtime.graph` and :mod:`~byoc_core.runtime.csource`, the run
+halves of the two kits, and :mod:`~byoc_core.runtime.threads`.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from byoc_core.runtime.arguments import argument_places, bind_symbols
     from byoc_core.runtime.csource import CSourceModule
     from byoc_core.runtime.graph import (
         BuiltFunction,
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
         load_graph,
         save_graph,
     )
-    from byoc_core.runtime.graph_document import (
+    from byoc_core.runtime.graph.document import (
         GraphConstant,
         GraphDocument,
         GraphFunction,
@@ -44,8 +49,9 @@ if TYPE_CHECKING:
         Signature,
         TensorSpec,
     )
-    from byoc_core.runtime.registry import runtimes
+    from byoc_core.runtime.registry import RuntimeHandle, runtimes
     from byoc_core.runtime.status import Status
+    from byoc_core.runtime.workspaces import caller_nbytes
 
 __all__ = [
     "BuiltFunction",
@@ -67,14 +73,18 @@ __all__ = [
     "ReferenceFunction",
     "ReferenceNode",
     "RequestPool",
+    "RuntimeHandle",
     "RuntimeInfo",
     "RuntimeModule",
     "Signature",
     "Status",
     "TensorSpec",
+    "argument_places",
     "attrs_at",
     "bind_sizes",
+    "bind_symbols",
     "call_symbols",
+    "caller_nbytes",
     "check_graph",
     "hookimpl",
     "load_graph",
@@ -83,6 +93,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "workspaces": ("caller_nbytes",),
+    "arguments": ("argument_places", "bind_symbols"),
     "csource": ("CSourceModule",),
     "graph": (
         "BuiltFunction",
@@ -100,10 +112,10 @@ _HOMES = {
         "load_graph",
         "save_graph",
     ),
-    "graph_document": ("GraphConstant", "GraphDocument", "GraphFunction", "GraphNode", "GraphTensor"),
+    "graph.document": ("GraphConstant", "GraphDocument", "GraphFunction", "GraphNode", "GraphTensor"),
     "hooks": ("LoadContext", "RuntimeInfo", "hookimpl"),
     "module": ("CallTraits", "NDArray", "NativeEntry", "PackedFunction", "RuntimeModule", "Signature", "TensorSpec"),
-    "registry": ("runtimes",),
+    "registry": ("RuntimeHandle", "runtimes"),
     "status": ("Status",),
 }
 

@@ -7,7 +7,7 @@ import sys
 
 from byoc_core.errors import InternalError, UntrustedCodeError
 from byoc_core.runtime.csource import CSourceModule
-from byoc_core.runtime.csource_payload import FORMATS, decode, encode
+from byoc_core.runtime.csource.payload import FORMATS, decode, encode
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.status import Status

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from types import ModuleType
 
-__all__ = ["SWITCH", "extension", "extension_status"]
+__all__ = ["SWITCH", "extension_status"]
 
 SWITCH = "BYOC_NATIVE"
 """The environment variable that switches the extension off with the value ``0``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from byoc_core.runtime.graph import GraphModule, check_graph, load_graph, save_graph
-from byoc_core.runtime.graph_encoding import NEWEST_GRAPH_VERSION
+from byoc_core.runtime.graph.encoding import NEWEST_GRAPH_VERSION
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.status import Status

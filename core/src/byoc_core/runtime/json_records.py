@@ -26,7 +26,7 @@ __all__ = [
     "DTYPE",
     "SIZE",
     "MisfitError",
-    "Optional",
+    "OptionalField",
     "Reader",
     "any_json",
     "flag",
@@ -84,7 +84,7 @@ def parse_json(data: bytes) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Optional(Generic[T]):
+class OptionalField(Generic[T]):
     """Reads a field that may be missing; the record then has its default, and where that is ``None`` writes none."""
 
     read: Reader[T]
@@ -103,7 +103,7 @@ def record(make: Callable[..., T], /, **fields: Reader[Any]) -> Reader[T]:
         content = {}
         for name, read_field in fields.items():
             if name not in value:
-                if isinstance(read_field, Optional):
+                if isinstance(read_field, OptionalField):
                     continue
                 raise MisfitError("The field is required").inside(name)
             try:

@@ -17,6 +17,7 @@ from byoc_core.errors import CallError, near_names
 __all__ = ["CallTraits", "NDArray", "NativeEntry", "PackedFunction", "RuntimeModule", "Signature", "TensorSpec"]
 
 NDArray = npt.NDArray[Any]
+"""An array of any dtype and rank."""
 
 
 @dataclass(frozen=True, slots=True)

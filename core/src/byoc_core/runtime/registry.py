@@ -7,15 +7,17 @@ from types import MappingProxyType
 from typing import Any
 
 from byoc_core.errors import ByocError, HookError, PluginError, RuntimeNotFoundError, near_names, type_name
-from byoc_core.plugin import RUNTIMES_GROUP, Catalog, PluginRecord, describe_absence, describe_claim, installation
+from byoc_core.plugin import RUNTIMES_GROUP, Catalog, PluginRecord, describe_absence
+from byoc_core.plugin.absence import describe_claim
 from byoc_core.plugin.handle import PluginHandle
+from byoc_core.plugin.installation import installation
 from byoc_core.runtime import hooks
 from byoc_core.runtime.delegating import DelegatingModule
-from byoc_core.runtime.fork_guard import UnforkedModule
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo
 from byoc_core.runtime.module import RuntimeModule
 from byoc_core.runtime.serial import SerialModule
 from byoc_core.runtime.status import Status, ask_status
+from byoc_core.runtime.threads.fork_guard import UnforkedModule
 
 __all__ = ["RuntimeHandle", "Runtimes", "runtimes"]
 

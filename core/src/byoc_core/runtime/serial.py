@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from byoc_core.runtime.delegating import DelegatingModule
-from byoc_core.runtime.fork_lock import ForkLock
 from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule
+from byoc_core.runtime.threads.fork_lock import ForkLock
 
 __all__ = ["SerialModule"]
 

@@ -18,7 +18,6 @@ from typing import Any
 from byoc_core.errors import ByocError, CallError, ExecutionError
 from byoc_core.printable import to_printable
 from byoc_core.runtime.arguments import bind_symbols
-from byoc_core.runtime.fork_lock import ForkLock
 from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule, Signature
 from byoc_core.runtime.sets_of_sizes import (
     Sizes,
@@ -29,6 +28,7 @@ from byoc_core.runtime.sets_of_sizes import (
     sizes_text,
     specialised_signature,
 )
+from byoc_core.runtime.threads.fork_lock import ForkLock
 
 __all__ = [
     "MAX_FIRST_USES",

@@ -16,7 +16,7 @@ from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
 from byoc_core.runtime.json_records import (
     DTYPE,
     MisfitError,
-    Optional,
+    OptionalField,
     any_json,
     integer,
     list_of,
@@ -95,8 +95,8 @@ _read_payload = record(
             payload=text(),
         )
     ),
-    recipe=Optional(record(_Recipe, options=any_json, text=text(), constants=list_of(_DIGEST))),
-    host=Optional(record(_Host, runtime=_NAME, format=integer(1), payload=text())),
+    recipe=OptionalField(record(_Recipe, options=any_json, text=text(), constants=list_of(_DIGEST))),
+    host=OptionalField(record(_Host, runtime=_NAME, format=integer(1), payload=text())),
 )
 
 

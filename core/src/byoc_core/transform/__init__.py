@@ -1,4 +1,4 @@
-"""Passes that any compilation needs, and the reference interpreter."""
+"""Passes that any compilation needs, the rewriter for passes of backends, and the reference interpreter."""
 
 from byoc_core.absent_names import absent_name
 from byoc_core.transform.bind_params import BindParams
@@ -14,11 +14,15 @@ from byoc_core.transform.fold_pad import FoldPad
 from byoc_core.transform.fold_scales import FoldScales
 from byoc_core.transform.fold_shapes import FoldShapes
 from byoc_core.transform.infer_types import InferTypes
+from byoc_core.transform.inline_calls import InlineCalls
 from byoc_core.transform.move_transposes import MoveTransposes
 from byoc_core.transform.pass_ import Pass, PassRun, Sequential, pass_name
 from byoc_core.transform.recognise_composites import RecogniseComposites
-from byoc_core.transform.rewrite import inline_composites
+from byoc_core.transform.rewrite import clone_function, inline_composites, remap
+from byoc_core.transform.rewrite_pass import RewritePass, pattern_rewrite
+from byoc_core.transform.rewriter import RewriteGraph, Rule, Rules, rewrite_module
 from byoc_core.transform.simplify import Simplify
+from byoc_core.transform.tensors import dtype_of, rank_of, shape_of
 from byoc_core.transform.trace_sizes import SizeKind, SizeOrigin, SizeTrace, trace_sizes
 from byoc_core.transform.unique_names import UniqueNames
 
@@ -33,23 +37,35 @@ __all__ = [
     "FoldScales",
     "FoldShapes",
     "InferTypes",
+    "InlineCalls",
     "MoveTransposes",
     "Pass",
     "PassRun",
     "RecogniseComposites",
     "RemoveDeadCode",
     "RemoveUnusedFunctions",
+    "RewriteGraph",
+    "RewritePass",
+    "Rule",
+    "Rules",
     "Sequential",
     "Simplify",
     "SizeKind",
     "SizeOrigin",
     "SizeTrace",
     "UniqueNames",
+    "clone_function",
     "default_passes",
+    "dtype_of",
     "evaluate_binding",
     "evaluate_function",
     "inline_composites",
     "pass_name",
+    "pattern_rewrite",
+    "rank_of",
+    "remap",
+    "rewrite_module",
+    "shape_of",
     "trace_sizes",
 ]
 

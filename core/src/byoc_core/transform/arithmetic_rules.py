@@ -11,14 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from byoc_core.dtypes import dtype_info, is_float, to_numpy
-from byoc_core.ir import Binding, Constant, TensorType, Trait, Value
-from byoc_core.ops import default_ops
+from byoc_core.ir import Binding, Constant, TensorType, Value
 from byoc_core.transform.common_subexpressions import may_swap
 from byoc_core.transform.evaluate import evaluate_binding
 from byoc_core.transform.rewriter import RewriteGraph, Rule
 from byoc_core.transform.tensors import dtype_of, has_type_of_result, smallest_normal
 
-__all__ = ["Exactness", "arithmetic_rules"]
+__all__ = ["Exactness", "arithmetic_rules", "swap_constant"]
 
 Rewritten = Sequence[Value] | None
 
@@ -33,11 +32,8 @@ class Exactness:
 
 
 def arithmetic_rules(keep: Exactness) -> Mapping[str, tuple[Rule, ...]]:
-    """Gives the rules by op, the neutral elements before the rest."""
+    """Return the rules by op, the neutral elements before the rest; :func:`swap_constant` stands before them."""
     rules: dict[str, list[Rule]] = {}
-    for name, op in default_ops().items():
-        if op.has_trait(Trait.COMMUTATIVE):
-            rules[name] = [_swap_constant]
     for table in (_exact_rules(keep), _inexact_rules(keep)):
         for name, more in table.items():
             rules.setdefault(name, []).extend(more)
@@ -132,7 +128,8 @@ def _filled_with(number: float) -> Rule:
     return lambda binding, graph: _filled(graph, binding, number)
 
 
-def _swap_constant(binding: Binding, graph: RewriteGraph) -> Rewritten:
+def swap_constant(binding: Binding, graph: RewriteGraph) -> Rewritten:
+    """Move a constant to the right of a commutative op."""
     left, right = binding.operands
     if not isinstance(left, Constant) or isinstance(right, Constant) or not may_swap(binding):
         return None

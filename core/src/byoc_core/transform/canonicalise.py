@@ -8,13 +8,13 @@ from functools import cache
 
 from byoc_core.dims import product
 from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Binding, IRModule, Trait, Value
-from byoc_core.ops import default_ops
-from byoc_core.ops.identity import is_identity, permutation_of
-from byoc_core.transform.arithmetic_rules import Exactness, arithmetic_rules
+from byoc_core.errors import IRTypeError
+from byoc_core.ir import Binding, IRModule, OpRegistry, Trait, Value
+from byoc_core.ops.identity import is_identity
+from byoc_core.transform.arithmetic_rules import Exactness, arithmetic_rules, swap_constant
 from byoc_core.transform.pass_ import Pass
-from byoc_core.transform.rewriter import RewriteGraph, Rule, Rules, rewrite_module
-from byoc_core.transform.tensors import dtype_of, shape_of
+from byoc_core.transform.rewriter import RewriteGraph, Rules, rewrite_module
+from byoc_core.transform.tensors import dtype_of, permutation_of, shape_of
 
 __all__ = ["Canonicalise"]
 
@@ -58,7 +58,7 @@ class Canonicalise(Pass):
     def __call__(self, module: IRModule) -> IRModule:
         """Gives the module in canonical form. Cost: linear."""
         keep = Exactness(self.keep_signed_zeros, self.keep_special_values, self.keep_rounding)
-        return rewrite_module(module, _rules(keep))
+        return rewrite_module(module, _rules(keep, module.ops))
 
 
 def _without_identity(binding: Binding, graph: RewriteGraph) -> Rewritten:
@@ -80,7 +80,7 @@ def _join_permutations(binding: Binding, graph: RewriteGraph) -> Rewritten:
 
 def _join_reshapes(binding: Binding, graph: RewriteGraph) -> Rewritten:
     """``reshape(reshape(x))``, unless the inner one also checks, when run, that sizes agree."""
-    inner = graph.maker(binding.operands[0], *_reshapes())
+    inner = graph.maker(binding.operands[0], Trait.RESHAPING)
     target = shape_of(binding.results[0])
     if inner is None or len(inner.operands) != 1 or len(binding.operands) != 1:
         return None
@@ -105,7 +105,10 @@ def _without_broadcasts(binding: Binding, graph: RewriteGraph) -> Rewritten:
         others = (*binding.operands[:index], *binding.operands[index + 1 :])
         if inner is not None and _only_repeats(inner) and any(shape_of(other) == whole for other in others):
             operands = (*binding.operands[:index], inner.operands[0], *binding.operands[index + 1 :])
-            return (graph.emit(binding.op.name, operands, binding.attrs),)
+            try:
+                return (graph.emit(binding.op, operands, binding.attrs),)
+            except IRTypeError:  # an op may want its operands of one shape
+                return None
     return None
 
 
@@ -172,30 +175,33 @@ def _holds_all_of(wide: str, narrow: str) -> bool:
     return to.kind == "int" and to.bits > of.bits
 
 
-@cache
-def _reshapes() -> tuple[str, ...]:
-    return tuple(name for name, op in default_ops().items() if op.has_trait(Trait.RESHAPING))
-
-
-@cache
-def _rules(keep: Exactness) -> Rules:
-    rules: dict[str, tuple[Rule, ...]] = dict(arithmetic_rules(keep))
-    for name, views in _view_rules().items():
-        rules[name] = (*rules.get(name, ()), *views)
-    for name, op in default_ops().items():
-        if op.has_trait(Trait.ELEMENTWISE):
-            rules[name] = (*rules.get(name, ()), _without_broadcasts)
+def _rules(keep: Exactness, ops: OpRegistry) -> Rules:
+    """Return the rules by op: those for its name, and around them those for its traits."""
+    named = _named_rules(keep)
+    rules = dict(named)
+    for name, op in ops.items():
+        before = (swap_constant,) if Trait.COMMUTATIVE in op.traits else ()
+        after = (_without_identity, _join_reshapes) if Trait.RESHAPING in op.traits else ()
+        last = (_without_broadcasts,) if Trait.ELEMENTWISE in op.traits else ()
+        if before or after or last:
+            rules[name] = (*before, *named.get(name, ()), *after, *last)
     return rules
 
 
-def _view_rules() -> dict[str, tuple[Rule, ...]]:
-    return {
-        **dict.fromkeys(_reshapes(), (_without_identity, _join_reshapes)),
-        "cast": (_without_identity, _join_casts),
-        "permute_dims": (_without_identity, _join_permutations),
-        "broadcast_to": (_without_identity, _join_broadcasts),
-        "strided_slice": (_without_identity,),
-        "nn.pad": (_without_identity, _join_pads),
-        "concat": (_without_identity, _without_empty_parts),
-        "split": (_without_identity,),
-    }
+@cache
+def _named_rules(keep: Exactness) -> Rules:
+    rules = dict(arithmetic_rules(keep))
+    for name, views in _VIEW_RULES.items():
+        rules[name] = (*rules.get(name, ()), *views)
+    return rules
+
+
+_VIEW_RULES: Rules = {
+    "cast": (_without_identity, _join_casts),
+    "permute_dims": (_without_identity, _join_permutations),
+    "broadcast_to": (_without_identity, _join_broadcasts),
+    "strided_slice": (_without_identity,),
+    "nn.pad": (_without_identity, _join_pads),
+    "concat": (_without_identity, _without_empty_parts),
+    "split": (_without_identity,),
+}

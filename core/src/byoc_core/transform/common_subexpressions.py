@@ -26,8 +26,6 @@ from byoc_core.transform.rewriter import is_open
 
 __all__ = ["EliminateCommonSubexpressions", "may_swap"]
 
-_EXTREMA = ("maximum", "minimum")
-
 
 @dataclass(frozen=True)
 class EliminateCommonSubexpressions(Pass):
@@ -49,13 +47,14 @@ class EliminateCommonSubexpressions(Pass):
 def may_swap(binding: Binding) -> bool:
     """Tells whether the two operands of a binding may change places without changing any bit of the result.
 
-    They may if the op is commutative, save for ``maximum`` and ``minimum`` of floats, which may give either of two
-    zeros of different sign.
+    They may if the op is commutative, save for ops of floats with :attr:`Trait.EITHER_ZERO`: of two zeros of different
+    sign these ops may return either.
     """
     if len(binding.operands) != 2 or not binding.op.has_trait(Trait.COMMUTATIVE):
         return False
     type_ = binding.operands[0].type
-    return not (binding.op.name in _EXTREMA and isinstance(type_, TensorType) and is_float(type_.dtype))
+    chooses_zero = binding.op.has_trait(Trait.EITHER_ZERO)
+    return not (chooses_zero and isinstance(type_, TensorType) and is_float(type_.dtype))
 
 
 def _merge(function: Function, functions: Mapping[str, Function], purity: dict[str, bool]) -> Function:

@@ -71,7 +71,7 @@ def fold_into_product(
     if weight is None or weight.ndim < 2 or axis % rank != channel_axis or not graph.may_add(weight.nbytes):
         return None
     with np.errstate(all="ignore"):
-        factor = _spread(scale, product, weight.ndim, out_axis)
+        factor = _shape_factors(scale, product, weight.ndim, out_axis)
         new_weight = (_wide(weight) * factor).astype(weight.dtype)
         new_bias = ((_wide(bias) - mean) * scale + shift).astype(weight.dtype)
     if not (is_sound(new_weight, weight, factor) and np.isfinite(_wide(new_bias)).all()):
@@ -109,7 +109,7 @@ def _axes(product: Binding, rank: int) -> tuple[int, int]:
     return rank - 1, 0 if product.op.name == "nn.dense" else last
 
 
-def _spread(scale: Array, product: Binding, rank: int, out_axis: int) -> Array:
+def _shape_factors(scale: Array, product: Binding, rank: int, out_axis: int) -> Array:
     """Gives the factors of the output channels as an array that broadcasts to the weights.
 
     A transposed convolution holds its output channels group by group: ``C // groups`` input channels (axis ``I``) of

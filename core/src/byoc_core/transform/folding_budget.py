@@ -12,7 +12,6 @@ from math import prod
 
 from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Type, Value
 from byoc_core.ir.sizes import is_data_dependent
-from byoc_core.opset.opdef import CostContext
 
 __all__ = ["FoldingBudget", "declared_nbytes", "distinct_nbytes", "folding_cost", "selection_nbytes"]
 
@@ -21,7 +20,6 @@ _COST_PER_BYTE = 16  # each constant may be read and written several times
 _COST_PER_RETAINED_BYTE = 8
 _ITERATION_COST = 1 << 12  # a round of a Python loop takes as long as some thousand elements
 _POSITION_NBYTES = 8
-_RECURRENCES = ("nn.rnn", "nn.gru", "nn.lstm")
 
 
 class FoldingBudget:
@@ -95,17 +93,13 @@ def folding_cost(binding: Binding) -> int | None:
     The cost is the bytes that the kernel reads and writes, its FLOPs, the elements that padding adds, and what the
     rounds of its Python loops take. ``None`` where a size is not known.
     """
-    context = CostContext(
-        tuple(operand.type for operand in binding.operands),
-        tuple(result.type for result in binding.results),
-        binding.attrs,
-    )
+    context = binding.context()
     parts = [binding.op.flops(context), *(_nbytes(value) for value in (*binding.operands, *binding.results))]
     known = [part for part in parts if isinstance(part, int)]
     if len(known) < len(parts):
         return None
     selected = sum(map(selection_nbytes, context.operands)) if is_data_dependent(binding) else 0
-    return sum(known) + selected + _padded_elements(binding) + _ITERATION_COST * _num_rounds(binding)
+    return sum(known) + selected + _padded_elements(binding) + _ITERATION_COST * binding.op.rounds(context)
 
 
 def selection_nbytes(type_: Type) -> int:
@@ -128,19 +122,6 @@ def _padded_elements(binding: Binding) -> int:
         return 0
     elements = sum(prod(_shape(value)) for value in (binding.operands[0], binding.results[0]))
     return elements * prod(1 + max(width, 0) for width in widths)
-
-
-def _num_rounds(binding: Binding) -> int:
-    """Return the rounds of a kernel's loop in Python: taps of a window, channels beside a channel, steps in time."""
-    attrs = binding.attrs
-    if "pool_size" in attrs:
-        return prod(_ints(attrs["pool_size"]))
-    if "kernel_layout" in attrs:
-        pairs = zip(str(attrs["kernel_layout"]), _shape(binding.operands[1]), strict=False)
-        return prod((*_ints((attrs["groups"],)), *(size for letter, size in pairs if letter not in "OI")))
-    if binding.op.name == "nn.lrn":
-        return sum(_ints((attrs["size"],)))
-    return prod(_shape(binding.operands[0])[:1]) if binding.op.name in _RECURRENCES else 1
 
 
 def _ints(value: object) -> tuple[int, ...]:

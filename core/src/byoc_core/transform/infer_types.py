@@ -24,7 +24,7 @@ from byoc_core.ir import (
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import remap
 
-__all__ = ["InferTypes", "retype"]
+__all__ = ["InferTypes", "region_inputs", "retype", "substituted", "substituted_type"]
 
 
 @dataclass(frozen=True)
@@ -104,11 +104,8 @@ class _Retyper:
         results = tuple(remap(result, mapping) for result in function.results)
         return replace(function, params=params, bindings=bindings, results=results)
 
-    def _type(self, type_: Type) -> Type:
-        return type_.substitute(self._sizes) if isinstance(type_, TensorType) else type_
-
     def _param(self, param: Var, mapping: dict[int, Value]) -> Var:
-        type_ = self._type(param.type)
+        type_ = substituted_type(param.type, self._sizes)
         if type_ == param.type:
             return param
         mapping[id(param)] = fresh = Var(param.name, type_)
@@ -116,16 +113,15 @@ class _Retyper:
 
     def _binding(self, binding: Binding, mapping: dict[int, Value]) -> Binding:
         operands = tuple(remap(operand, mapping) for operand in binding.operands)
-        attrs = binding.op.normalise_attrs({key: self._attr(value) for key, value in binding.attrs.items()})
-        regions = tuple(
-            self._region(region, self._region_inputs(binding, operands, region)) for region in binding.regions
-        )
+        given = {key: substituted(value, self._sizes) for key, value in binding.attrs.items()}
+        attrs = binding.op.normalise_attrs(given)
+        regions = tuple(self._region(region, region_inputs(binding, operands, region)) for region in binding.regions)
         types = infer_results(
             binding.op,
             operands,
             attrs,
             regions=regions,
-            declared=tuple(self._type(result.type) for result in binding.results),
+            declared=tuple(substituted_type(result.type, self._sizes) for result in binding.results),
             functions=self._functions,
         )
         results = tuple(
@@ -135,16 +131,6 @@ class _Retyper:
         mapping.update((id(old), new) for old, new in zip(binding.results, results, strict=True))
         return replace(binding, operands=operands, attrs=attrs, regions=regions, results=results)
 
-    def _region_inputs(self, binding: Binding, operands: tuple[Value, ...], region: Function) -> tuple[Type, ...]:
-        types = tuple(operand.type for operand in operands)
-        if binding.op is COMPOSITE:
-            return types
-        if binding.op is IF:
-            return types[1:]
-        if binding.op is LOOP:
-            return (region.params[0].type, *types[2:])
-        return tuple(param.type for param in region.params)
-
     def _region(self, region: Function, types: tuple[Type, ...]) -> Function:
         mapping: dict[int, Value] = {}
         params = []
@@ -153,9 +139,28 @@ class _Retyper:
             mapping[id(param)] = params[-1]
         return self.function(replace(region, params=tuple(params)), mapping)
 
-    def _attr(self, value: AttrValue) -> AttrValue:
-        if isinstance(value, DimExpr):
-            return substitute(value, self._sizes)
-        if isinstance(value, tuple):
-            return tuple(self._attr(item) for item in value)
-        return value
+
+def region_inputs(binding: Binding, operands: Sequence[Value], region: Function) -> tuple[Type, ...]:
+    """Return the types of a region's parameters that follow from the operands of the op that holds the region."""
+    types = tuple(operand.type for operand in operands)
+    if binding.op is COMPOSITE:
+        return types
+    if binding.op is IF:
+        return types[1:]
+    if binding.op is LOOP:
+        return (region.params[0].type, *types[2:])
+    return tuple(param.type for param in region.params)
+
+
+def substituted_type(type_: Type, sizes: Mapping[str, Dim]) -> Type:
+    """Return a type with symbols replaced by sizes."""
+    return type_.substitute(sizes) if isinstance(type_, TensorType) else type_
+
+
+def substituted(value: AttrValue, sizes: Mapping[str, Dim]) -> AttrValue:
+    """Return an attribute with symbols replaced by sizes."""
+    if isinstance(value, DimExpr):
+        return substitute(value, sizes)
+    if isinstance(value, tuple):
+        return tuple(substituted(item, sizes) for item in value)
+    return value

@@ -9,14 +9,24 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from byoc_core.dims import Dim, is_nonnegative
-from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, TensorType, Value, Var, infer_results
-from byoc_core.ops import default_ops
+from byoc_core.ir import (
+    Binding,
+    Constant,
+    Function,
+    IRModule,
+    OpDef,
+    TensorType,
+    Value,
+    Var,
+    infer_results,
+)
+from byoc_core.opset.permutation import Order, Permutable, inverse
 from byoc_core.pattern import FunctionIndex
 from byoc_core.transform.pass_ import Pass
-from byoc_core.transform.permuted_ops import Order, Permutable, as_permutable, inverse, store
+from byoc_core.transform.permuted_ops import as_permutable, store
 from byoc_core.transform.rewrite import map_functions, map_regions, remap, with_bindings
-from byoc_core.transform.rewriter import RewriteGraph, Rules, is_open, is_own, rewrite_module
-from byoc_core.transform.tensors import rank_of, shape_of
+from byoc_core.transform.rewriter import RewriteGraph, Rules, is_open, rewrite_module
+from byoc_core.transform.tensors import permutation_of, rank_of, shape_of
 
 __all__ = ["MoveTransposes"]
 
@@ -48,25 +58,18 @@ class MoveTransposes(Pass):
         module = module if self.keep_bits else rewrite_module(module, _PRODUCTS)
 
         def move(function: Function) -> Function:
-            return self._move(function, module.constants) if is_open(function) else function
+            return self._move(function, module) if is_open(function) else function
 
-        return map_functions(module, move)
+        return map_functions(module, move) if _TRANSPOSE in module.ops else module
 
-    def _move(self, function: Function, store_: ConstantStore) -> Function:
-        inner = tuple(map_regions(function.bindings, lambda region: self._move(region, store_)))
+    def _move(self, function: Function, module: IRModule) -> Function:
+        inner = tuple(map_regions(function.bindings, lambda region: self._move(region, module)))
         before, after = None, with_bindings(function, inner)
         while after is not before:
             before = after
-            groups = _accepted(_find_groups(after, exact=self.keep_bits))
-            after = _Writer(after, groups, store_).run() if groups else after
+            groups = _accepted(_find_groups(after, module, exact=self.keep_bits))
+            after = _Writer(after, groups, module).run() if groups else after
         return after
-
-
-def _order_of(binding: Binding) -> Order:
-    rank = rank_of(binding.results[0]) or 0
-    axes = binding.attrs["axes"]
-    given = axes if isinstance(axes, tuple) else tuple(reversed(range(rank)))
-    return tuple(axis % rank for axis in given if isinstance(axis, int))
 
 
 def _nbytes(value: Value) -> Dim | None:
@@ -77,8 +80,11 @@ def _is_all_ones(value: Value) -> bool:
     return set(shape_of(value) or ()) == {1}
 
 
-def _is_transpose(binding: Binding) -> bool:
-    return binding.op.name == "permute_dims" and binding.codegen is None and is_own(binding.op)
+_TRANSPOSE = "permute_dims"
+
+
+def _is_transpose(binding: Binding, op: OpDef) -> bool:
+    return binding.op is op and binding.codegen is None
 
 
 @dataclass(eq=False)
@@ -86,6 +92,7 @@ class _Group:
     """Ops that feed one another, and the order in which they may compute."""
 
     index: FunctionIndex
+    op: OpDef  # of transposes
     members: list[tuple[Binding, Permutable]]
     order: Order = ()
     transposes: set[int] = field(default_factory=set)
@@ -99,12 +106,12 @@ class _Group:
         for binding, permutable in self.members:
             for position in permutable.operands:
                 made = self.index.producer(binding.operands[position])
-                if made is not None and _is_transpose(made[0]):
-                    found[_order_of(made[0])] += 1
+                if made is not None and _is_transpose(made[0], self.op):
+                    found[permutation_of(made[0])] += 1
             for result in binding.results if not permutable.dropped else ():
                 for user in self.index.users(result):
-                    if id(user) not in self._inside and _is_transpose(user):
-                        found[inverse(_order_of(user))] += 1
+                    if id(user) not in self._inside and _is_transpose(user, self.op):
+                        found[inverse(permutation_of(user))] += 1
         return [order for order, _ in found.most_common(2) if len(order) == self.members[0][1].rank]
 
     def measured(self, order: Order) -> _Group:
@@ -135,14 +142,15 @@ class _Group:
         """Gives the transposes that make what members read, or read what members make."""
         makers = [made[0] for value in read if (made := self.index.producer(value)) is not None]
         users = [user for binding, _ in self.members for r in binding.results for user in self.index.users(r)]
-        found = {id(binding): binding for binding in (*makers, *users) if _is_transpose(binding)}
+        found = {id(binding): binding for binding in (*makers, *users) if _is_transpose(binding, self.op)}
         self.transposes.update(found)
         return list(found.values())
 
     def _measure_read(self, value: Value, stored: Mapping[int, Order]) -> None:
         """Counts the transpose of an operand that is not stored in the order and is not made by a transpose."""
         made = self.index.producer(value)
-        is_free = isinstance(value, Constant) or _is_all_ones(value) or (made is not None and _is_transpose(made[0]))
+        is_transposed = made is not None and _is_transpose(made[0], self.op)
+        is_free = isinstance(value, Constant) or _is_all_ones(value) or is_transposed
         if not is_free and stored.get(id(value)) != self.order:
             self._add(value, 1)
 
@@ -153,7 +161,7 @@ class _Group:
 
     def _measure_transpose(self, binding: Binding, stored: Mapping[int, Order], read: Mapping[int, Value]) -> None:
         """Counts what a transpose becomes: one for readers in the program, one for readers in the order, or nothing."""
-        (value,), own = binding.results, _order_of(binding)
+        (value,), own = binding.results, permutation_of(binding)
         unchanged = tuple(range(len(own)))
         axes = _composed(stored.get(id(binding.operands[0]), unchanged), own)
         is_read = id(value) in read and not _is_all_ones(value)
@@ -168,7 +176,7 @@ class _Group:
             self.index.is_result(value)
             or id(value) in self._unchanged
             or any(
-                id(user) not in self._inside and (by_transposes or not _is_transpose(user))
+                id(user) not in self._inside and (by_transposes or not _is_transpose(user, self.op))
                 for user in self.index.users(value)
             )
         )
@@ -198,12 +206,12 @@ def _composed(first: Order, second: Order) -> Order:
     return tuple(first[axis] for axis in second)
 
 
-def _find_groups(function: Function, *, exact: bool) -> list[_Group]:
+def _find_groups(function: Function, module: IRModule, *, exact: bool) -> list[_Group]:
     """Gives the groups of permutable ops that have a transpose at their border."""
-    index = FunctionIndex(function)
+    index, op = FunctionIndex(function), module.ops[_TRANSPOSE]
     members: dict[int, tuple[Binding, Permutable]] = {}
     for binding in function.bindings:
-        if binding.codegen is None and not binding.regions and is_own(binding.op):
+        if binding.codegen is None and not binding.regions and module.knows(binding.op):
             permutable = as_permutable(binding, exact=exact)
             if permutable is not None and permutable.operands:
                 members[id(binding)] = (binding, permutable)
@@ -221,14 +229,14 @@ def _find_groups(function: Function, *, exact: bool) -> list[_Group]:
             if made is None:
                 continue
             source, _ = made
-            if _is_transpose(source):  # readers of one transpose change together, for it to go
+            if _is_transpose(source, op):  # readers of one transpose change together, for it to go
                 shared = first_reader.setdefault(id(source), key)
                 parents[find(key)] = find(shared)
             elif id(source) in members and not members[id(source)][1].dropped:
                 parents[find(key)] = find(id(source))
     groups: dict[int, _Group] = {}
     for key, member in members.items():
-        groups.setdefault(find(key), _Group(index, [])).members.append(member)
+        groups.setdefault(find(key), _Group(index, op, [])).members.append(member)
     return list(groups.values())
 
 
@@ -249,9 +257,10 @@ def _accepted(groups: Iterable[_Group]) -> list[_Group]:
 class _Writer:
     """Writes a function again with some groups computing in their orders."""
 
-    def __init__(self, function: Function, groups: Sequence[_Group], constants: ConstantStore) -> None:
+    def __init__(self, function: Function, groups: Sequence[_Group], module: IRModule) -> None:
         self._function = function
-        self._constants = constants
+        self._constants = module.constants
+        self._op = module.ops[_TRANSPOSE]
         self._index = groups[0].index
         self._groups = {id(binding): (group.order, kind) for group in groups for binding, kind in group.members}
         self._mapping: dict[int, Value] = {}
@@ -263,14 +272,14 @@ class _Writer:
         for binding in self._function.bindings:
             if id(binding) in self._groups:
                 self._write_member(binding, *self._groups[id(binding)])
-            elif _is_transpose(binding) and id(binding.operands[0]) in self._program:
+            elif _is_transpose(binding, self._op) and id(binding.operands[0]) in self._program:
                 self._write_transpose(binding)
             else:
                 operands = tuple(map(self._in_program, binding.operands))
                 same = all(map(operator.is_, operands, binding.operands))
                 self._written.append(binding if same else replace(binding, operands=operands))
         results = tuple(map(self._in_program, self._function.results))
-        bindings = _without_unread_transposes(self._written, results)
+        bindings = _without_unread_transposes(self._written, results, self._op)
         return replace(self._function, bindings=bindings, results=results)
 
     def _write_member(self, binding: Binding, order: Order, kind: Permutable) -> None:
@@ -289,7 +298,7 @@ class _Writer:
     def _write_transpose(self, binding: Binding) -> None:
         """Writes a transpose of what is stored in an order already."""
         stored, order = self._program[id(binding.operands[0])]
-        axes = _composed(order, _order_of(binding))
+        axes = _composed(order, permutation_of(binding))
         self._mapping[id(binding.results[0])] = self._transposed(stored, axes, binding.results[0].name)
 
     def _in_program(self, value: Value) -> Value:
@@ -319,9 +328,9 @@ class _Writer:
     def _source(self, value: Value) -> tuple[Value, Order]:
         """Gives what a value is a transpose of, with the axes; the transpose that makes it is looked through."""
         made = self._index.producer(value)
-        if id(value) not in self._program and made is not None and _is_transpose(made[0]):
+        if id(value) not in self._program and made is not None and _is_transpose(made[0], self._op):
             source, axes = self._source_in_program(made[0].operands[0])
-            return source, _composed(axes, _order_of(made[0]))
+            return source, _composed(axes, permutation_of(made[0]))
         return self._source_in_program(value)
 
     def _source_in_program(self, value: Value) -> tuple[Value, Order]:
@@ -332,10 +341,9 @@ class _Writer:
     def _transposed(self, value: Value, axes: Order, name: str) -> Value:
         if axes == tuple(range(len(axes))):
             return value
-        op = default_ops().find("permute_dims")
-        attrs = op.normalise_attrs({"axes": axes})
-        result = Var(name, infer_results(op, (value,), attrs)[0])
-        self._written.append(Binding((result,), op, (value,), attrs))
+        attrs = self._op.normalise_attrs({"axes": axes})
+        result = Var(name, infer_results(self._op, (value,), attrs)[0])
+        self._written.append(Binding((result,), self._op, (value,), attrs))
         return result
 
 
@@ -343,11 +351,11 @@ def _name(value: Value) -> str:
     return value.name if isinstance(value, Var) else ""
 
 
-def _without_unread_transposes(bindings: Sequence[Binding], results: Iterable[Value]) -> tuple[Binding, ...]:
+def _without_unread_transposes(bindings: Sequence[Binding], results: Iterable[Value], op: OpDef) -> tuple[Binding, ...]:
     read = {id(value) for value in results}
     kept = []
     for binding in reversed(bindings):
-        if not _is_transpose(binding) or id(binding.results[0]) in read:
+        if not _is_transpose(binding, op) or id(binding.results[0]) in read:
             read.update(map(id, binding.operands))
             kept.append(binding)
     return tuple(reversed(kept))
@@ -356,7 +364,7 @@ def _without_unread_transposes(bindings: Sequence[Binding], results: Iterable[Va
 def _swapped(value: Value, graph: RewriteGraph) -> Value | None:
     """Gives the matrix whose transpose a value is, if nothing else reads that."""
     made = graph.maker(value, "permute_dims")
-    if made is None or graph.num_uses(value) != 1 or _order_of(made) != (1, 0):
+    if made is None or graph.num_uses(value) != 1 or permutation_of(made) != (1, 0):
         return None
     return made.operands[0]
 

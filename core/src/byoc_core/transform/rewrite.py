@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from byoc_core.ir import COMPOSITE, Binding, Constant, Function, IRModule, Value, Var
+from byoc_core.ir import COMPOSITE, Binding, Function, IRModule, Value
+from byoc_core.ir.cloning import clone_bindings, clone_function, remap
 
 __all__ = [
     "clone_bindings",
@@ -17,37 +18,6 @@ __all__ = [
     "remap",
     "with_bindings",
 ]
-
-
-def remap(value: Value, mapping: MutableMapping[int, Value]) -> Value:
-    """Gives what stands for a value; the value itself where nothing does."""
-    return value if isinstance(value, Constant) else mapping.get(id(value), value)
-
-
-def clone_bindings(bindings: Iterable[Binding], mapping: MutableMapping[int, Value]) -> list[Binding]:
-    """Copies bindings with fresh results.
-
-    Args:
-        bindings: in SSA order.
-        mapping: what stands for each outer value, by ``id``; the copies' results are added to it.
-    """
-    copies = []
-    for binding in bindings:
-        operands = tuple(remap(operand, mapping) for operand in binding.operands)
-        results = tuple(Var(result.name, result.type) for result in binding.results)
-        mapping.update((id(old), new) for old, new in zip(binding.results, results, strict=True))
-        regions = tuple(clone_function(region) for region in binding.regions)
-        copies.append(replace(binding, operands=operands, results=results, regions=regions))
-    return copies
-
-
-def clone_function(function: Function) -> Function:
-    """Copies a function: equal structure, no value shared."""
-    params = tuple(Var(param.name, param.type) for param in function.params)
-    mapping: dict[int, Value] = {id(old): new for old, new in zip(function.params, params, strict=True)}
-    bindings = clone_bindings(function.bindings, mapping)
-    results = tuple(remap(result, mapping) for result in function.results)
-    return replace(function, params=params, bindings=tuple(bindings), results=results)
 
 
 def inline_composites(function: Function, is_wanted: Callable[[Binding], bool] = lambda _: True) -> Function:

@@ -4,8 +4,12 @@ A rule is a function ``rule(binding, graph)``: it gives the values that replace 
 it needs, it emits into the graph; patterns become rules by :func:`pattern_rule`.
 
 Functions are walked in order, so that a rule sees operands that are rewritten already, and what a rule emits is
-rewritten in turn before the walk goes on. Functions annotated for a backend, ops that a backend has claimed, bodies of
-composites and ops that are not byoc's own (whatever their names) are left alone.
+rewritten in turn before the walk goes on. Functions annotated for a backend, ops that a backend has claimed and bodies
+of composites are left alone.
+
+Names mean what the module's registry (:attr:`IRModule.ops`) says: a rule for the op named N applies to the op that the
+registry holds under N, be it the core's or a plugin's, and ``emit`` finds N there. Another op that happens to be called
+N is left alone, and no pattern matches it.
 """
 
 from __future__ import annotations
@@ -18,14 +22,13 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from byoc_core.ir import Binding, Constant, Function, IRModule, OpDef, Value, Var, infer_results, is_pure
+from byoc_core.ir import Binding, Constant, Function, IRModule, OpDef, Trait, Value, Var, infer_results, is_pure
 from byoc_core.ir.sizes import learnt_symbols
-from byoc_core.ops import default_ops
 from byoc_core.pattern import FunctionIndex, Match, Pattern, find_matches
 from byoc_core.transform.folding_budget import declared_nbytes
 from byoc_core.transform.rewrite import map_functions, map_regions, with_bindings
 
-__all__ = ["RewriteGraph", "Rule", "Rules", "is_open", "is_own", "pattern_rule", "rewrite_module"]
+__all__ = ["RewriteGraph", "Rule", "Rules", "is_open", "pattern_rule", "rewrite_module"]
 
 
 _BASE_NBYTES = 1 << 26
@@ -48,12 +51,21 @@ class RewriteGraph(FunctionIndex):
             self.uses.update(map(id, binding.operands))
         self.uses.update(map(id, function.results))
 
-    def maker(self, value: Value, *ops: str) -> Binding | None:
-        """Gives the binding that makes a value, if it is one of these ops of byoc's own and no backend claims it."""
+    def maker(self, value: Value, *ops: str | Trait) -> Binding | None:
+        """Return the binding that makes a value, if its op has one of these names or traits and no backend claims it.
+
+        Ops that the module's registry does not hold have no name here.
+        """
         found = self.producer(value)
-        if found is None or found[0].codegen is not None or found[0].op.name not in ops:
+        if found is None or found[0].codegen is not None:
             return None
-        return found[0] if is_own(found[0].op) else None
+        op = found[0].op
+        is_wanted = op.name in ops or not op.traits.isdisjoint(ops)
+        return found[0] if is_wanted and self._module.knows(op) else None
+
+    def knows(self, *ops: OpDef) -> bool:
+        """Return whether the module's registry holds these very ops under their names."""
+        return all(map(self._module.knows, ops))
 
     def num_uses(self, value: Value) -> int:
         """Gives how often a value is read: as an operand, and as a result of the function."""
@@ -92,24 +104,41 @@ class RewriteGraph(FunctionIndex):
         *,
         name: str | None = None,
     ) -> Var:
-        """Adds an op of one result to what replaces the root.
+        """Add an op of one result to what replaces the root.
 
         Args:
-            op: one of the core's ops by its name, or the ``OpDef`` of any op: a plugin's, say.
+            op: an op of the module's registry by its name, or the ``OpDef`` of any op.
             operands: what it reads.
             attrs: its attributes.
             name: name hint of its result; the root's by default.
 
         Raises:
-            IRTypeError: operands or attributes do not fit the op.
+            IRTypeError: the registry has no such op, or operands or attributes do not fit the op.
+            IRError: the op has several results.
         """
-        opdef = default_ops().find(op) if isinstance(op, str) else op
+        return self.bind(op, operands, attrs, name=name).result
+
+    def bind(
+        self,
+        op: str | OpDef,
+        operands: Sequence[Value],
+        attrs: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+    ) -> Binding:
+        """Add an op to what replaces the root, and return its binding; like :meth:`emit`, with any number of results.
+
+        Results are named after those of the root, in order; further ones after the last.
+        """
+        opdef = self._module.ops.find(op) if isinstance(op, str) else op
         normal = opdef.normalise_attrs(attrs or {})
-        (type_,) = infer_results(opdef, operands, normal)
-        hint, location = ("", None) if self._root is None else (self._root.results[0].name, self._root.location)
-        result = Var(name or hint, type_)
-        self._drafts.append(Binding((result,), opdef, tuple(operands), normal, location=location))
-        return result
+        types = infer_results(opdef, operands, normal)
+        hints, location = [""], None
+        if self._root is not None:
+            hints, location = [result.name for result in self._root.results], self._root.location
+        results = tuple(Var(name or hints[min(k, len(hints) - 1)], type_) for k, type_ in enumerate(types))
+        self._drafts.append(Binding(results, opdef, tuple(operands), normal, location=location))
+        return self._drafts[-1]
 
     def draft(self, rule: Rule, root: Binding) -> tuple[Sequence[Value] | None, list[Binding]]:
         """Asks a rule about a binding: gives its answer, and what it emitted."""
@@ -124,18 +153,19 @@ Rules = Mapping[str, Sequence[Rule]]
 """Rules by the name of the op that they look at; the first that fits is taken."""
 
 
-def pattern_rule(pattern: Pattern, build: Callable[[Match, RewriteGraph], Value | None]) -> Rule:
-    """Gives the rule that replaces what a pattern matches by what ``build`` makes of the match.
+def pattern_rule(pattern: Pattern, build: Callable[[Match, RewriteGraph], Value | Sequence[Value] | None]) -> Rule:
+    """Return the rule that replaces what a pattern matches by what ``build`` makes of the match.
 
-    Matches that something outside reads from the middle of are not taken.
+    That is the value of the only result, or a value for each. Matches that something outside reads from the middle of
+    are not taken.
     """
 
     def rule(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
         for match in find_matches(pattern, binding, graph):
-            is_whole = graph.is_private(match) and all(is_own(inner.op) for inner in match.bindings)
-            value = build(match, graph) if is_whole else None
-            if value is not None:
-                return (value,)
+            is_whole = graph.is_private(match) and graph.knows(*(inner.op for inner in match.bindings))
+            found = build(match, graph) if is_whole else None
+            if found is not None:
+                return (found,) if isinstance(found, Var | Constant) else found
         return None
 
     return rule
@@ -165,11 +195,6 @@ def _rewrite(function: Function, module: IRModule, rules: Rules) -> Function:
     while after is not before:
         before, after = after, _Walk(after, module, rules).run()
     return after
-
-
-def is_own(op: OpDef) -> bool:
-    """Tells whether an op is byoc's own, whatever it is called."""
-    return default_ops().get(op.name) is op
 
 
 class _Walk:
@@ -212,7 +237,7 @@ class _Walk:
 
     def _apply(self, binding: Binding) -> list[Binding] | None:
         """Gives what replaces a binding, after rewiring its readers; ``None`` where no rule fits."""
-        if binding.codegen is not None or binding.op.name not in self._rules or not is_own(binding.op):
+        if binding.codegen is not None or binding.op.name not in self._rules or not self._graph.knows(binding.op):
             return None
         types = [result.type for result in binding.results]
         for rule in self._rules[binding.op.name]:

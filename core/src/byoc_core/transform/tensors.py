@@ -10,7 +10,7 @@ from byoc_core.dims import Dim
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Binding, TensorType, Value
 
-__all__ = ["dtype_of", "has_type_of_result", "rank_of", "shape_of", "smallest_normal"]
+__all__ = ["dtype_of", "has_type_of_result", "permutation_of", "rank_of", "shape_of", "smallest_normal"]
 
 
 def shape_of(value: Value) -> tuple[Dim, ...] | None:
@@ -31,6 +31,14 @@ def dtype_of(value: Value) -> str:
 def has_type_of_result(value: Value, binding: Binding) -> bool:
     """Tells whether a value has the type of the result, with a known shape: then nothing is broadcast or cut."""
     return shape_of(value) is not None and value.type == binding.results[0].type
+
+
+def permutation_of(binding: Binding) -> tuple[int, ...]:
+    """Return the axes of a ``permute_dims`` of known rank, counted from the front."""
+    rank = rank_of(binding.results[0]) or 0
+    axes = binding.attrs["axes"]
+    given = axes if isinstance(axes, tuple) else tuple(reversed(range(rank)))
+    return tuple(axis % rank for axis in given if isinstance(axis, int))
 
 
 def smallest_normal(dtype: str) -> float:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from byoc_core.ir import COMPOSITE, Binding, Function, IRModule, Value, Var
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_functions, remap
 
-__all__ = ["UniqueNames", "defined_values"]
+__all__ = ["NamePool", "UniqueNames", "defined_values"]
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,37 @@ def defined_values(function: Function) -> Iterator[Var]:
         yield from binding.results
 
 
+class NamePool:
+    """Names that are taken.
+
+    Args:
+        taken: the first of them.
+    """
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+        self._next: dict[str, int] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._taken
+
+    def fresh(self, wish: str) -> str:
+        """Take a name and return it: the wish, or the wish with a number behind it if it is taken.
+
+        Cost: constant on average.
+        """
+        name, number = wish, self._next.get(wish, 1)
+        while name in self._taken:
+            name = f"{wish}_{number}"
+            number += 1
+        self._next[wish] = number
+        self._taken.add(name)
+        return name
+
+
 class _Renamer:
     def __init__(self) -> None:
-        self._taken: set[str] = set()
-        self._next: dict[str, int] = {}
+        self._names = NamePool()
 
     def function(self, function: Function) -> Function:
         mapping: dict[int, Value] = {}
@@ -58,11 +85,5 @@ class _Renamer:
         return replace(binding, operands=operands, regions=regions, results=results)
 
     def _fresh(self, var: Var, mapping: dict[int, Value]) -> Var:
-        name, number = var.name, self._next.get(var.name, 1)
-        while name in self._taken:
-            name = f"{var.name}_{number}"
-            number += 1
-        self._next[var.name] = number
-        self._taken.add(name)
-        mapping[id(var)] = fresh = Var(name, var.type)
+        mapping[id(var)] = fresh = Var(self._names.fresh(var.name), var.type)
         return fresh

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from byoc_core.runtime.fork_lock import ForkLock
+from byoc_core.runtime.threads.fork_lock import ForkLock
 
 __all__ = ["BoundCall"]
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from itertools import product as pairs_of
 
 from byoc_core.dims import Dim, exact_div, product
-from byoc_core.vm.layout import Layout, compact_layout, is_size, typical, unproved_sizes
+from byoc_core.opset.layout import Layout, compact_layout, is_size, typical, unproved_sizes
 
 __all__ = ["parts_of"]
 

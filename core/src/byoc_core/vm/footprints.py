@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from byoc_core.dims import product
+from byoc_core.opset.layout import Layout, compact_layout
 from byoc_core.vm.boxes import parts_of
 from byoc_core.vm.instructions import Call
-from byoc_core.vm.layout import Layout, compact_layout
 from byoc_core.vm.program import Program, Register, RegisterKind, VMFunction
 
 __all__ = ["Footprints", "defines_all"]

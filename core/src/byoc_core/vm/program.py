@@ -24,9 +24,9 @@ from enum import Enum
 
 from byoc_core.dims import Dim, bound_symbols, exact_div, product
 from byoc_core.dtypes import dtype_info
+from byoc_core.opset.layout import Layout, is_compact, row_major
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm.instructions import Call, CallKind, Instruction
-from byoc_core.vm.layout import Layout, is_compact, row_major
 
 __all__ = [
     "ALIGNMENT",

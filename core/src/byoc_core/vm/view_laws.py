@@ -8,9 +8,9 @@ from itertools import chain
 from byoc_core.dims import Dim, exact_div, product, shape_symbols
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import ProgramError
+from byoc_core.opset.layout import Layout, unproved_sizes
 from byoc_core.vm.footprints import Footprints
 from byoc_core.vm.instructions import Builtin, Call, CallKind
-from byoc_core.vm.layout import Layout, unproved_sizes
 from byoc_core.vm.program import Program, RegisterKind, VMFunction
 
 __all__ = ["check_memory", "check_views", "is_strided", "shared_places"]

@@ -11,8 +11,8 @@ from typing import Any
 
 from byoc_core.dims import DimExpr, parse_dim
 from byoc_core.errors import ByocError
-from byoc_core.kernels import KERNELS
-from byoc_core.runtime.graph_encoding import decode_document
+from byoc_core.opset.families import KERNELS
+from byoc_core.runtime.graph.encoding import decode_document
 
 from core.tests.artifact.fuzzing.members import Members, program_of, with_program
 from core.tests.artifact.fuzzing.retyping import retyped

@@ -7,8 +7,8 @@ from typing import Any
 
 from byoc_core.dims import parse_dim
 from byoc_core.errors import ByocError
+from byoc_core.opset.contexts import TypeContext
 from byoc_core.opset.families import find_op
-from byoc_core.opset.opdef import TypeContext
 from byoc_core.opset.types import TensorType
 
 __all__ = ["retyped"]

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from byoc_core import kernels
 from byoc_core.artifact import loading
 from byoc_core.errors import IRTypeError
-from byoc_core.runtime import graph_encoding
+from byoc_core.opset.families import convolution_kernels, pooling_kernels
+from byoc_core.runtime.graph import encoding as graph_encoding
 from numpy.lib.stride_tricks import as_strided
 
 __all__ = ["SABOTAGES"]
@@ -35,7 +35,7 @@ def _num_windows(size: int, window: int, stride: int, dilation: int, begin: int,
 def windows_out_of_bounds() -> None:
     """Let kernels address memory by whatever attributes a document has."""
     _put(graph_encoding, check_document_types=lambda *_: None)
-    for module in (kernels.pooling, kernels.convolution):
+    for module in (pooling_kernels, convolution_kernels):
         _put(module, window_view=_window_view, num_windows=_num_windows)
 
 

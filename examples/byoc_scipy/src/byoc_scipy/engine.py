@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from byoc_core.runtime.graph import KernelEngine
-from byoc_core.runtime.graph_document import GraphFunction, GraphNode, GraphTensor
+from byoc_core.runtime.graph.document import GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import NDArray
 from scipy.linalg.blas import get_blas_funcs
 from scipy.special import erf, expit, ndtr, softmax

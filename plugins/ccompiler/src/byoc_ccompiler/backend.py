@@ -15,8 +15,7 @@ from byoc_core.backend.hooks import (
     hookimpl,
 )
 from byoc_core.errors import OptionsError, ToolchainError
-from byoc_core.ir import Binding, Function
-from byoc_core.ir.sizes import cited_symbols, given_symbols, type_symbols
+from byoc_core.ir import Binding, Function, cited_symbols, given_symbols, type_symbols
 from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
 from byoc_core.pattern import CompositePattern
 

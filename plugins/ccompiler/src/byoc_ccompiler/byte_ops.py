@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from byoc_core.ir import AttrKind, AttrSpec, OpDef, OperandSpec, OpRegistry, TensorType, Type, TypeContext
+from byoc_core.ir import AttrKind, AttrSpec, OpDef, OperandSpec, TensorType, Type, TypeContext
 from byoc_core.ops import default_ops
 
-__all__ = ["BYTE_CONVOLUTION", "BYTE_PRODUCT", "region_ops"]
+__all__ = ["BYTE_CONVOLUTION", "BYTE_PRODUCT"]
 
-_CONVOLUTION = default_ops().find("nn.conv2d")
+_CONVOLUTION = default_ops()["nn.conv2d"]
 _OPERANDS = (OperandSpec("x"), OperandSpec("weight"))
 _ZERO_POINT = AttrSpec(
     "zero_point", AttrKind.INT, 0, doc="What is subtracted from ``x``, and stands beyond its borders."
@@ -46,8 +46,3 @@ BYTE_CONVOLUTION = OpDef(
     "``weight`` OIHW, of int8; one group.",
 )
 """A convolution with a constant filter."""
-
-
-def region_ops() -> OpRegistry:
-    """Gives the ops that regions consist of when kernels are written for them."""
-    return default_ops().extended((BYTE_PRODUCT, BYTE_CONVOLUTION))

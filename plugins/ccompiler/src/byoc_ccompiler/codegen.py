@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from byoc_core.authoring.csource import CSourceCodegen, FunctionScope
-from byoc_core.authoring.csource_parallel import PARALLEL_HEADER
-from byoc_core.authoring.csource_types import c_dim, c_type
+from byoc_core.authoring.csource import PARALLEL_HEADER, CSourceCodegen, FunctionScope, c_dim, c_type
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 from byoc_core.native.toolchain import BuildOptions
+from byoc_core.runtime.symbolic_storage import SymbolicInterval
 
 from byoc_ccompiler.chains import form_chains
 from byoc_ccompiler.grouping import form_groups
@@ -29,7 +28,7 @@ from byoc_ccompiler.registry import FAMILIES
 from byoc_ccompiler.size_checks import require_results
 from byoc_ccompiler.steps import dtype_of, flatten, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit, vector_preamble
-from byoc_ccompiler.workspace import ALIGNMENT, Request, plan
+from byoc_ccompiler.workspace import ALIGNMENT, plan
 
 __all__ = ["FusedCodegen"]
 
@@ -39,7 +38,7 @@ class _Buffer(NamedTuple):
 
     name: str
     ctype: str
-    request: Request
+    interval: SymbolicInterval
 
 
 class FusedCodegen(CSourceCodegen):
@@ -121,8 +120,9 @@ class FusedCodegen(CSourceCodegen):
                 scope.bind(base, scope.buffer(base))
                 continue
             name = scope.names.unique(f"{base.name}_data")
-            request = Request(_nbytes(product(shape_of(base)), dtype_of(base)), index, last_read[base])
-            buffers.append(_Buffer(name, c_type(dtype_of(base)), request))
+            dtype = dtype_of(base)
+            interval = SymbolicInterval(_nbytes(product(shape_of(base)), dtype), index, last_read[base])
+            buffers.append(_Buffer(name, c_type(dtype), interval))
             scope.bind(base, name)
         scratch: list[list[str]] = []
         for index, kernel in enumerate(kernels):
@@ -130,11 +130,12 @@ class FusedCodegen(CSourceCodegen):
             if kernel.scratch != 0:
                 dtype = kernel.scratch_dtype
                 name = f"scratch_{index}"
-                buffers.append(_Buffer(name, c_type(dtype), Request(_nbytes(kernel.scratch, dtype), index, index)))
+                interval = SymbolicInterval(_nbytes(kernel.scratch, dtype), index, index)
+                buffers.append(_Buffer(name, c_type(dtype), interval))
                 scratch[-1].append(name)
-        buffers.sort(key=lambda buffer: buffer.request.first)
+        buffers.sort(key=lambda buffer: buffer.interval.start)
         if buffers:
-            offsets, total = plan([buffer.request for buffer in buffers])
+            offsets, total = plan([buffer.interval for buffer in buffers])
             block = scope.workspace(ALIGNMENT if total == 0 else total)
             for buffer, offset in zip(buffers, offsets, strict=True):
                 place = block if offset == 0 else f"({block} + {c_dim(offset)})"

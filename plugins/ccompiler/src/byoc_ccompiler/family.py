@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from byoc_core.backend.info import Rejection
+from byoc_core.backend.hooks import Rejection
 from byoc_core.ir import Binding
 
 from byoc_ccompiler.steps import Step

@@ -114,7 +114,11 @@ class _Former:
         if shape == group.space:
             # An anchor computes what is made of its own sums, not whatever happens to have the same shape.
             related = not group.anchored or any(operand in group.results for operand in step.operands)
-            return related and _reads_rows_rightly(group, step, range(len(shape))) and not _is_spread(group, step)
+            return (
+                related
+                and _reads_rows_rightly(group, step, range(len(shape)))
+                and not _reads_whole_reduction(group, step)
+            )
         if group.reduced is None or not any(operand in group.row_axes for operand in step.operands):
             return False
         if any(operand in group.results and operand not in group.row_axes for operand in step.operands):
@@ -154,7 +158,7 @@ def _reads_rows_rightly(group: Group, step: Step, axes: Sequence[int]) -> bool:
     )
 
 
-def _is_spread(group: Group, step: Step) -> bool:
+def _reads_whole_reduction(group: Group, step: Step) -> bool:
     """Tells whether a step wants the result of a reduction of a whole large tensor at each of its elements."""
     space, reduced = group.space or (), group.reduced or frozenset()
     if not any(operand in group.row_axes for operand in step.operands):

@@ -7,12 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
-from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
-from byoc_core.authoring.csource_types import C_LIBRARY_NAMES, NameTable, c_literal, c_type
+from byoc_core.authoring.csource import (
+    C_LIBRARY_NAMES,
+    END_ITEM,
+    FIRST_ITEM,
+    FunctionScope,
+    NameTable,
+    ParallelLoop,
+    c_literal,
+    c_type,
+    tensor_type,
+)
+from byoc_core.authoring.layouts import compact_layout
 from byoc_core.dims import Dim
 from byoc_core.ir import Binding, Constant, Value, Var
-from byoc_core.vm import compact_layout
 
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.steps import Step, dtype_of, shape_of

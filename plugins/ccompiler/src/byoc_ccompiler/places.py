@@ -9,12 +9,17 @@ elements are copied, by a kernel of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from byoc_core.ir import Binding, TensorType, Value, Var
-from byoc_core.lower import is_view_op, operand_layouts, result_layouts
-from byoc_core.ops import default_ops
-from byoc_core.vm import Layout, compact_layout
+from byoc_core.authoring.layouts import (
+    Layout,
+    compact_layout,
+    is_view_op,
+    joins_operands,
+    operand_layouts,
+    result_layouts,
+)
+from byoc_core.ir import FunctionBuilder, TensorType, Value, Var
 
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Group
@@ -111,7 +116,7 @@ class _Planner:
         """Has the operands of a view op made in its result, where that is bound to lie somewhere."""
         if len(step.binding.results) > 1:
             return
-        if step.op != "concat" and step.result not in self._results and step.result not in self._of:
+        if not joins_operands(step.binding) and step.result not in self._results and step.result not in self._of:
             return
         for operand, place in self._parts(step):
             if place is not None and self._can_be_placed(operand, place):
@@ -126,7 +131,7 @@ class _Planner:
             is_written = access <= self._write_access(group, step, index)
         else:
             # A view op makes it by copies, unless its own operands can be placed in turn.
-            is_written = step.op == "concat" or operand_layouts(step.binding, place.layout)[0] is not None
+            is_written = joins_operands(step.binding) or operand_layouts(step.binding, place.layout)[0] is not None
         return is_written and self._can_be_read(value, access)
 
     def _can_be_read(self, value: Value, access: Access) -> bool:
@@ -184,16 +189,16 @@ class _Planner:
 
 def _is_view(group: Group) -> bool:
     step = group.steps[0]
-    if len(group.steps) > 1 or not is_view_op(step.binding) or step.op == "broadcast_to":
+    if len(group.steps) > 1 or not is_view_op(step.binding):
         return False
-    if step.op == "concat":
+    if joins_operands(step.binding):
         return None not in operand_layouts(step.binding, compact_layout(shape_of(step.result)))
-    return None not in result_layouts(step.binding, compact_layout(shape_of(step.operands[0])))
+    layouts = result_layouts(step.binding, compact_layout(shape_of(step.operands[0])))
+    return all(layout is not None and layout.is_injective() for layout in layouts)
 
 
 def _copy(source: Value, target: Var) -> Group:
     """Gives the kernel that copies a tensor, each side lying as it may."""
-    copy = default_ops().find("permute_dims")
-    axes = copy.normalise_attrs({"axes": tuple(range(len(shape_of(source))))})
-    step = Step(Binding((target,), copy, (source,), axes), (source,))
+    copy = FunctionBuilder("copy").bind("permute_dims", (source,), {"axes": tuple(range(len(shape_of(source))))})
+    step = Step(replace(copy, results=(target,)), (source,))
     return Group([step], None, results={target})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from byoc_core.backend.info import Rejection
+from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim
 from byoc_core.ir import Binding, TensorType
 

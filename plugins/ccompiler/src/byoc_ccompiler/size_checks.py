@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.dims import Dim
-from byoc_core.opset.windows import axis_letters
+from byoc_core.ops import axis_letters
 
 from byoc_ccompiler.steps import Step, shape_of
 

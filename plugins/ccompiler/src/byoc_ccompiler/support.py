@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource_scalars import SCALAR_OPS
-from byoc_core.authoring.csource_types import C_TYPES, COMPUTED_DTYPES
-from byoc_core.backend.info import Rejection
+from byoc_core.authoring.csource import C_TYPES, COMPUTED_DTYPES, SCALAR_OPS
+from byoc_core.backend.hooks import Rejection
 from byoc_core.ir import Binding, TensorType
 
 from byoc_ccompiler.declined import DECLINED

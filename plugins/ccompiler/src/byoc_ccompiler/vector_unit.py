@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from byoc_core.authoring.csource_types import c_suffix, c_type
+from byoc_core.authoring.csource import c_suffix, c_type
 from byoc_core.dtypes import dtype_info
 
 __all__ = ["VectorUnit", "multiply_add_ps", "vector_preamble"]

@@ -24,7 +24,7 @@ from byoc_core.dims import bound_symbols
 from byoc_core.errors import ArtifactError, IRTypeError
 from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType, Value, Var
 from byoc_core.partitioning import BACKEND_MACHINE
-from byoc_core.runtime.graph_document import GraphConstant, GraphDocument, GraphFunction, GraphNode, GraphTensor
+from byoc_core.runtime.graph.document import GraphConstant, GraphDocument, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.runtime.threads import num_threads
 from byoc_core.transform import FoldScales, RecogniseComposites
@@ -111,7 +111,7 @@ def byoc_estimate(function: Function, context: CompileContext) -> Estimate | Non
         return None
     plans = _plans(_graph_of(binding), context.constants, _options(context).precision)
     times = 1.0 if isinstance(plans, str) else max(map(slowdown, plans))
-    costs = binding.cost_context()
+    costs = binding.context()
     flops, nbytes = binding.op.flops(costs), binding.op.nbytes(costs)
     if times == 1 or not isinstance(flops, int) or not isinstance(nbytes, int):
         return None

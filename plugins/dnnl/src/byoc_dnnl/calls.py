@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from byoc_core.runtime.graph_document import GraphAttr, GraphFunction, GraphTensor
+from byoc_core.runtime.graph.document import GraphAttr, GraphFunction, GraphTensor
 
 from byoc_dnnl.capi import MAX_INT, MAX_NDIMS
 

@@ -26,7 +26,7 @@ _KERNEL_NS = 0.4
 _SLOW = (("nn.conv", "gemm", 2.0), ("concat", "simple", 1.5))
 """What oneDNN has no good implementation for, by the beginning of the title and a part of the name, with how many times
 as long that takes: convolutions beside those that are no general products of matrices, concatenation beside functions
-of as many elements (medians; ``docs/adr/0042``)."""
+of as many elements (medians; ``docs/notes/convolutional-networks.md``)."""
 
 
 def slowdown(plan: Plan) -> float:

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import ArtifactError, ExecutionError, IRTypeError
-from byoc_core.runtime.fork_lock import ForkLock
-from byoc_core.runtime.graph import BuiltFunction, GraphEngine, GraphModule
-from byoc_core.runtime.graph_document import GraphDocument, GraphFunction, GraphNode, GraphTensor, print_document
-from byoc_core.runtime.graph_types import check_function_types
+from byoc_core.runtime.graph import BuiltFunction, GraphEngine, GraphModule, check_function_types
+from byoc_core.runtime.graph.document import GraphDocument, GraphFunction, GraphNode, GraphTensor, print_document
 from byoc_core.runtime.module import NativeEntry, NDArray, Signature
-from byoc_core.runtime.threads import num_threads
+from byoc_core.runtime.threads import ForkLock, num_threads
 
 from byoc_dnnl.cost import is_small
 from byoc_dnnl.handles import Engine

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from byoc_core.runtime.fork_lock import ForkLock
+from byoc_core.runtime.threads import ForkLock
 
 from byoc_dnnl.handles import Primitive, PrimitiveDesc
 

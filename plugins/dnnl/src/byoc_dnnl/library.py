@@ -21,7 +21,7 @@ from importlib import metadata
 from pathlib import Path
 
 from byoc_core.errors import PluginError
-from byoc_core.runtime.status import Status
+from byoc_core.runtime.hooks import Status
 from byoc_core.runtime.threads import use_openmp
 
 from byoc_dnnl.capi import CPU_ENGINE, Api, CpuRuntime, Isa

@@ -9,13 +9,13 @@ from math import prod
 
 import numpy as np
 from byoc_core.dtypes import to_numpy
-from byoc_core.kernels import KERNELS
 from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.plan_storage import Interval, StoragePlan, plan_once
 
 from byoc_dnnl.capi import Argument
 from byoc_dnnl.derived import Derivation
 from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
+from byoc_dnnl.reference import numpy_kernel
 
 __all__ = ["AnyStep", "Buffer", "Check", "Kernel", "Kind", "Packing", "Place", "Plan", "Step"]
 
@@ -212,10 +212,10 @@ class Kernel:
     def compute(self, elements: NDArray) -> NDArray:
         """Computes it by numpy's kernel, of its elements in their order in memory."""
         if not self.columns:
-            return np.asarray(KERNELS[self.op](elements, **({"alpha": 1.0} if self.op == "nn.elu" else {})))
+            return np.asarray(numpy_kernel(self.op)(elements, **({"alpha": 1.0} if self.op == "nn.elu" else {})))
         rows = elements.reshape(-1, self.columns).astype(to_numpy(self.dtype), copy=False)
         attrs = {"zero_unseen": True} if self.zero_unseen else {}
-        return np.asarray(KERNELS[self.op](rows, axis=1, **attrs)).astype(np.float32, copy=False).reshape(-1)
+        return np.asarray(numpy_kernel(self.op)(rows, axis=1, **attrs)).astype(np.float32, copy=False).reshape(-1)
 
     def __str__(self) -> str:
         return f"{self.op}  {self.implementation}  {self.source}, {self.target}"

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from byoc_core.errors import ArtifactError
-from byoc_core.runtime.graph_document import GraphFunction, GraphTensor
+from byoc_core.opset import LARGEST
+from byoc_core.runtime.graph.document import GraphFunction, GraphTensor
 from byoc_core.runtime.module import NDArray
 
 from byoc_dnnl.calls import Call, calls_of, exceeds, sizes_of
@@ -26,7 +27,7 @@ from byoc_dnnl.known import Flattened, Quantised
 from byoc_dnnl.plan import AnyStep, Buffer, Check, Kernel, Kind, Packing, Place, Plan, Step
 from byoc_dnnl.precision import PASSING, READING_NARROW, Precision, lacks
 from byoc_dnnl.primitives import Workshop
-from byoc_dnnl.ranges import LARGEST, Need, Ranges
+from byoc_dnnl.ranges import Need, Ranges
 from byoc_dnnl.ranges_constants import ConstantRanges
 
 __all__ = ["Planner"]

@@ -13,23 +13,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from byoc_core.opset import LARGEST
+
 from byoc_dnnl.ranges_constants import ConstantRanges
+from byoc_dnnl.value_facts import CHECK_LIMITS, bound_of
 
 if TYPE_CHECKING:
-    from byoc_core.runtime.graph_document import GraphFunction
+    from byoc_core.runtime.graph.document import GraphFunction
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.precision import Precision
 
-__all__ = ["CHECK_LIMITS", "LARGEST", "OUTGROWN", "Need", "Ranges"]
-
-LARGEST = 2.0**127
-"""The largest bound that is one: half of what float32 holds, so that nothing that is rounded on the way overflows."""
-
-CHECK_LIMITS = (2.0**40, 2.0**20)
-"""What checks let pass: far more than networks compute with, so that a region is hardly ever computed anew for size
-alone, and far enough below 2**127 for ten layers or so that make their operands a few hundred times as large. The
-second one is for what the first one does not prove."""
+__all__ = ["OUTGROWN", "Need", "Ranges"]
 
 _MARGINS: Mapping[Precision, float] = {"float32": 1.0, "bfloat16": 1 + 2.0**-6}
 """By how much larger a result may be, where operands and results are rounded to nine bits; rules see to float32."""
@@ -83,15 +78,13 @@ class Ranges:
         return self._bounds[id_]
 
     def _computed(self, id_: int) -> float:
-        from byoc_dnnl.lowerings.bounds import Facts, bound_of  # rules read nodes as lowerings do, which import this
-
         call, found = self._calls.get(id_), math.inf
         if call is not None and (
             call.op == "dequantize" or all(tensor.dtype == "float32" for tensor in (*call.operands, call.result))
         ):
             digests = [self._digests.get(operand) for operand in call.inputs]
-            facts = Facts(call, lambda operand: self.bound(call.inputs[operand]), digests, self._constants)
-            found = bound_of(facts) * self._margin + _SMALLEST
+            found = bound_of(call, lambda operand: self.bound(call.inputs[operand]), digests, self._constants)
+            found = found * self._margin + _SMALLEST
             if not found <= LARGEST:
                 found = OUTGROWN if found < math.inf else math.inf
         return min(found, self._checked.get(id_, math.inf))

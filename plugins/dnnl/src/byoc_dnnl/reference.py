@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from byoc_core.runtime.graph import ReferenceFunction
+from collections.abc import Callable
+
+from byoc_core.runtime.graph import ReferenceFunction, core_kernel
 from byoc_core.runtime.module import NDArray
 
-__all__ = ["Reference"]
+__all__ = ["Reference", "numpy_kernel"]
+
+
+def numpy_kernel(op: str) -> Callable[..., NDArray]:
+    """Return numpy's kernel of an op of the core."""
+    kernel = core_kernel(op)
+    assert kernel is not None, op
+    return kernel
 
 
 class Reference(ReferenceFunction):

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import cast
 
 from byoc_core.errors import ArtifactError
-from byoc_core.runtime.graph import check_graph, save_graph
-from byoc_core.runtime.graph_encoding import GRAPH_VERSION, decode_document
-from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
+from byoc_core.runtime.graph import GRAPH_VERSION, check_graph, decode_document, save_graph
+from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, Status, hookimpl
 from byoc_core.runtime.module import RuntimeModule
-from byoc_core.runtime.status import Status
 
 from byoc_dnnl.engine import DnnlEngine, DnnlModule, open_engine
 from byoc_dnnl.library import library_status

@@ -11,9 +11,9 @@ from types import MappingProxyType
 import numpy as np
 from byoc_core.dims import DimExpr, evaluate
 from byoc_core.errors import ArtifactError, CallError, IRTypeError
-from byoc_core.runtime.arguments import argument_places, bind_symbols
-from byoc_core.runtime.graph_document import GraphAttr, GraphFunction, GraphNode, GraphTensor, attr_symbols
-from byoc_core.runtime.graph_types import check_function_types
+from byoc_core.runtime import argument_places, bind_symbols
+from byoc_core.runtime.graph import check_function_types
+from byoc_core.runtime.graph.document import GraphAttr, GraphFunction, GraphNode, GraphTensor, attr_symbols
 from byoc_core.runtime.module import TensorSpec
 
 __all__ = ["Shapes", "at_sizes", "print_call", "sample_forms", "solve_sizes", "static_shapes", "symbols_in"]

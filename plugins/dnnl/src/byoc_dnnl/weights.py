@@ -6,8 +6,8 @@ import weakref
 from functools import cache
 
 import numpy as np
-from byoc_core.runtime.fork_lock import ForkLock
 from byoc_core.runtime.module import NDArray
+from byoc_core.runtime.threads import ForkLock
 
 from byoc_dnnl.arrays import address_of, aligned, aligned_in_large_pages, give_back_pages
 from byoc_dnnl.capi import Argument, Query

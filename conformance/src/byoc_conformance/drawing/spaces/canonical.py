@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from byoc_core.ir import AttrKind, OpDef
-from byoc_core.ops.cases import OpCase, op_cases
+from byoc_core.ops.cases import OpCase
 
 from byoc_conformance.drawing.pairwise import Levels
 from byoc_conformance.drawing.spaces.space import Space, has_indices, schema_levels
@@ -27,7 +27,7 @@ _INTEGERS = (0, 1, 2, -1)
 
 def canonical(op: OpDef) -> Space:
     """Return the space of the canonical cases of an op, those without elements left out."""
-    cases = [case for case in op_cases()[op.name] if all(math.prod(operand.shape) for operand in case.operands)]
+    cases = [case for case in op.canonical_cases if all(math.prod(operand.shape) for operand in case.operands)]
     levels = {name: (_OWN, *found) for name, found in schema_levels(op).items()}
     whole = {spec.name: (_OWN, *_INTEGERS) for spec in op.attrs if spec.kind in {AttrKind.INT, AttrKind.DIM}}
 

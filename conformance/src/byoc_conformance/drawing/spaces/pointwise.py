@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from byoc_core.dtypes import all_dtypes
 from byoc_core.ir import OpDef
-from byoc_core.ops.cases.case import OpCase, OperandCase, case
+from byoc_core.ops.cases import OpCase, OperandCase, case
 
 from byoc_conformance.drawing.pairwise import Levels
 from byoc_conformance.drawing.spaces.space import Space, schema_levels

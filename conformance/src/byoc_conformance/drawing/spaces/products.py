@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byoc_core.ir import OpDef
-from byoc_core.ops.cases.case import OpCase, case, integers
+from byoc_core.ops.cases import OpCase, case, integers
 
 from byoc_conformance.drawing.pairwise import Levels
 from byoc_conformance.drawing.spaces.space import Space, schema_levels

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from byoc_core.ir import OpDef
-from byoc_core.ops.cases.case import OpCase, case
+from byoc_core.ops.cases import OpCase, case
 
 from byoc_conformance.drawing.pairwise import Levels
 from byoc_conformance.drawing.spaces.space import Space, schema_levels

@@ -6,7 +6,7 @@ import contextlib
 
 from byoc_core.errors import PluginError
 from byoc_core.plugin import PluginRecord
-from byoc_core.runtime.registry import RuntimeHandle, runtimes
+from byoc_core.runtime import RuntimeHandle, runtimes
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 

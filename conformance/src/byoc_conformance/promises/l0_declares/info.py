@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from byoc_core.backend import BackendInfo
 from byoc_core.backend import hooks as backend_hooks
-from byoc_core.plugin.markers import PROJECT_NAME
+from byoc_core.backend.hooks import BackendInfo
 from byoc_core.runtime import hooks as runtime_hooks
+from byoc_core.runtime import runtimes
 from byoc_core.runtime.hooks import RuntimeInfo
-from byoc_core.runtime.registry import runtimes
 from pydantic import BaseModel
 
 from byoc_conformance.outcome import FailedError
@@ -76,7 +75,7 @@ def _check_hook_names(subject: Subject, case: str) -> None:
         is_imported = str(getattr(function, "__module__", "")).partition(".")[0] == "byoc_core"
         if name in _HOOKS or is_imported or not callable(function):
             continue
-        marks = getattr(function, f"{PROJECT_NAME}_impl", None) or {}
+        marks = getattr(function, f"{backend_hooks.hookimpl.project_name}_impl", None) or {}
         if not marks.get("specname") and not marks.get("optionalhook"):
             raise FailedError(
                 f"it has a function `{name}`, which is no hook and is never called; "

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from byoc_core.runtime.status import Status
+from byoc_core.runtime.hooks import Status
 
 from byoc_conformance.outcome import FailedError
 from byoc_conformance.promise import Level, Promise

@@ -15,8 +15,8 @@ from byoc_core.dtypes import all_dtypes
 from byoc_core.errors import IRTypeError
 from byoc_core.ir import ConstantStore, Function, IRModule, OpDef, TensorType, Trait, Value, Var, print_function
 from byoc_core.lint import find_instances
-from byoc_core.ops.cases import OpCase, function_of, new_function, op_cases
-from byoc_core.transform.rewrite import clone_function
+from byoc_core.ops.cases import OpCase, dtypes_of, function_of, new_function
+from byoc_core.transform import clone_function
 
 from byoc_conformance.outcome import NotCoveredError
 from byoc_conformance.subject import Attempt, Subject
@@ -91,8 +91,8 @@ def case_functions(op: OpDef, constants: ConstantStore, *, limit: int | None = N
         constants: gets those that the functions read.
         limit: how many cases, of those in the order from the most common to the rarest.
     """
-    for place, case in enumerate(op_cases()[op.name][:limit]):
-        for dtype in case.dtypes(op) if place == 0 else (case.dtype,):
+    for place, case in enumerate(op.canonical_cases[:limit]):
+        for dtype in dtypes_of(case, op) if place == 0 else (case.dtype,):
             yield CaseFunction(op.name, dtype, "static", new_function(op, case.types(dtype), case.attrs)[0], case)
         if place < _VARIED_CASES:
             yield from _variants(op, case, constants)
@@ -139,8 +139,11 @@ def pattern_functions(subject: Subject, constants: ConstantStore) -> Iterator[Ca
 
 
 def own_op_functions(subject: Subject) -> Iterator[CaseFunction]:
-    """Yields functions for those of the subject's own ops whose operands can be guessed: one, or several alike."""
+    """Yield functions of the subject's own ops: canonical cases, or guesses for one operand or several alike."""
     for op in subject.handle.ops():
+        if op.canonical_cases:
+            yield from (item for item in case_functions(op, ConstantStore(), limit=1) if item.kind == "static")
+            continue
         if len(op.operands) != 1 and not op.has_trait(Trait.ELEMENTWISE):
             continue
         for shape, dtype in itertools.product(_OWN_OP_SHAPES, all_dtypes()):
@@ -160,7 +163,7 @@ def attempt_of(subject: Subject, items: Iterable[CaseFunction], constants: Const
 def all_cases(subject: Subject) -> Asked:
     """Gives the attempt at all canonical cases of all ops, and all instances of patterns."""
     constants = ConstantStore()
-    items = [item for name in op_cases() for item in case_functions(subject.ops[name], constants)]
+    items = [item for op in subject.ops_with_cases for item in case_functions(op, constants)]
     return attempt_of(subject, [*items, *pattern_functions(subject, constants)], constants)
 
 
@@ -168,7 +171,7 @@ def all_cases(subject: Subject) -> Asked:
 def all_dtypes_once(subject: Subject) -> Asked:
     """Gives the attempt at the most common case of each op, in all dtypes that it takes."""
     constants = ConstantStore()
-    items = (item for name in op_cases() for item in case_functions(subject.ops[name], constants, limit=1))
+    items = (item for op in subject.ops_with_cases for item in case_functions(op, constants, limit=1))
     return attempt_of(subject, [item for item in items if item.kind == "static"], constants)
 
 
@@ -177,9 +180,9 @@ def variants_in_all_dtypes(subject: Subject) -> Asked:
     """Gives the attempt at the most common case of each op with constants and with symbols, in all dtypes."""
     constants = ConstantStore()
     items: list[CaseFunction] = []
-    for name in op_cases():
-        op, case = subject.ops[name], op_cases()[name][0]
-        for dtype in case.dtypes(op):
+    for op in subject.ops_with_cases:
+        case = op.canonical_cases[0]
+        for dtype in dtypes_of(case, op):
             items += _variants(op, replace(case, dtype=dtype), constants)
     return attempt_of(subject, items, constants)
 
@@ -189,8 +192,8 @@ def sample(subject: Subject) -> Asked:
     """Gives the attempt at some cases of all ops, and some instances of all patterns."""
     constants = ConstantStore()
     items: list[CaseFunction] = []
-    for name in op_cases():
-        found = case_functions(subject.ops[name], constants, limit=_SAMPLED_CASES)
+    for op in subject.ops_with_cases:
+        found = case_functions(op, constants, limit=_SAMPLED_CASES)
         first = {(item.kind, id(item.case)): item for item in reversed(list(found))}
         items += reversed(first.values())
     for _, instances in itertools.groupby(pattern_functions(subject, constants), lambda item: item.subject):

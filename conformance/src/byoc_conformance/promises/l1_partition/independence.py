@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from byoc_core.ir import Binding, Function, IRModule, Trait, Value, Var, print_module
-from byoc_core.transform.rewrite import remap
+from byoc_core.transform import remap
 
 from byoc_conformance.fresh_process import run_in_fresh_process
 from byoc_conformance.outcome import FailedError, NotCoveredError

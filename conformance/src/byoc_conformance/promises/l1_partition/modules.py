@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from byoc_core.backend import CompileContext
+from byoc_core.backend.hooks import CompileContext
 from byoc_core.errors import ByocError
-from byoc_core.ir import Function, TensorType, Value, digest_of, print_function, print_module
-from byoc_core.ir.printer import EXTERNAL_MODULES
+from byoc_core.ir import EXTERNAL_MODULES, Function, TensorType, Value, digest_of, print_function, print_module
+from byoc_core.runtime import runtimes
 from byoc_core.runtime.module import RuntimeModule, TensorSpec
-from byoc_core.runtime.registry import runtimes
 
 from byoc_conformance.outcome import FailedError, NotCoveredError
 from byoc_conformance.promise import Level, Promise

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from byoc_core.ir import ConstantStore, Function, IRModule, TensorType, Trait, print_function, print_module, verify
-from byoc_core.ops.cases import array_of, op_cases
+from byoc_core.ops.cases import array_of
 from byoc_core.transform import evaluate_function
 
 from byoc_conformance.outcome import FailedError, NotCoveredError
@@ -28,7 +28,7 @@ __all__ = ["PROMISES", "inputs_of", "is_evaluated"]
 def _check_prepare(subject: Subject, case: str) -> None:
     subject.require_tools()
     constants = ConstantStore()
-    found = [item for name in op_cases() for item in case_functions(subject.ops[name], constants, limit=1)]
+    found = [item for op in subject.ops_with_cases for item in case_functions(op, constants, limit=1)]
     found += pattern_functions(subject, constants)
     items = {f"case_{number}": item for number, item in enumerate(found) if is_evaluated(item)}
     module = IRModule({name: replace(item.function, name=name) for name, item in items.items()}, constants)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,11 +11,11 @@ from byoc_core import VirtualMachine
 from byoc_core.debugging.rounding import Rule, rule_of
 from byoc_core.errors import ByocError
 from byoc_core.ir import ConstantStore, IRModule, Trait
-from byoc_core.ops.cases import op_cases
 from byoc_core.transform import evaluate_function
 
+from byoc_conformance.core_ops import core_op_names
 from byoc_conformance.drawing import Trial, canonical_trials, draw_operands, drawn_trials, generator_of, near_trials
-from byoc_conformance.outcome import Cell, DeclinedError, FailedError, Outcome, Status
+from byoc_conformance.outcome import Cell, DeclinedError, FailedError, NotCoveredError, Outcome, Status
 from byoc_conformance.promise import Level, Promise
 from byoc_conformance.subject import Attempt, Subject, call_unchanging
 from byoc_conformance.wrapped_calls import guarded_machine
@@ -56,6 +57,21 @@ def _compute_op(subject: Subject, case: str) -> Outcome:
     if problems:
         return Outcome(Status.FAILED, _joined(problems), cells)
     return Outcome(Status.PASSED, f"{len(texts)} of {len(trials)} cases are claimed, and right", cells)
+
+
+def _compute_own_ops(subject: Subject, _: str) -> Outcome:
+    own = [op.name for op in subject.handle.ops() if op.canonical_cases]
+    if not own:
+        raise NotCoveredError("it brings no ops with canonical cases")
+    outcomes = {}
+    for name in own:
+        with contextlib.suppress(DeclinedError):
+            outcomes[name] = _compute_op(subject, name)
+    if not outcomes:
+        raise DeclinedError(f"it claims none of the ops that it brings: {', '.join(own)}")
+    status = Status.FAILED if any(found.status is Status.FAILED for found in outcomes.values()) else Status.PASSED
+    text = "\n".join(f"{name}: {found.text}" for name, found in outcomes.items())
+    return Outcome(status, text, tuple(cell for found in outcomes.values() for cell in found.cells))
 
 
 def _claimed(attempt: Attempt, trials: Mapping[str, Trial]) -> dict[str, Trial]:
@@ -140,7 +156,7 @@ def _regimes(trial: Trial) -> Sequence[str]:
     is_by_element = Trait.ELEMENTWISE in trial.op.traits or rule_of(binding) is Rule.MOVEMENT
     regimes = _BY_ELEMENT if is_by_element else _ORDINARY if trial.op.name in _SKIPS else _EVERYWHERE
     kind, _, number = trial.name.partition("_")
-    is_other_dtype = trial.dtype != op_cases()[trial.op.name][0].dtype
+    is_other_dtype = trial.dtype != trial.op.canonical_cases[0].dtype
     if (kind == "case" and int(number) == 0) or is_other_dtype or trial.op.name in _WITH_TIES:
         return regimes
     *others, wild = regimes[1:]
@@ -173,7 +189,14 @@ PROMISES = (
         "computes an op that it claims within the bounds of its arithmetic: in every dtype and regime of values, "
         "with all pairs of attributes, in sizes that change from call to call",
         _compute_op,
-        cases=lambda: tuple(op_cases()),
+        cases=core_op_names,
+        deadline=240.0,
+    ),
+    Promise(
+        Level.L2,
+        "own-ops",
+        "computes the ops that it brings within the bounds that the ops state, in cases like their canonical ones",
+        _compute_own_ops,
         deadline=240.0,
     ),
 )

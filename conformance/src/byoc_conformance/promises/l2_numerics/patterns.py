@@ -11,8 +11,7 @@ from byoc_core.dims import evaluate, symbols_of
 from byoc_core.errors import ByocError
 from byoc_core.ir import COMPOSITE, ConstantStore, Function, IRModule, TensorType
 from byoc_core.lint import find_instances
-from byoc_core.transform import evaluate_function
-from byoc_core.transform.rewrite import clone_function
+from byoc_core.transform import clone_function, evaluate_function
 
 from byoc_conformance.drawing import POSITIVE_OPERANDS, draw_array, generator_of, to_positive
 from byoc_conformance.outcome import FailedError, NotCoveredError, Outcome

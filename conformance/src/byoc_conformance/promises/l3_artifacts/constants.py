@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from byoc_core.digest import digest_of
 from byoc_core.errors import ArtifactError, ByocError
-from byoc_core.ir import ConstantStore, IRModule, TensorType, Var
-from byoc_core.ops.cases import function_of, op_cases
+from byoc_core.ir import ConstantStore, IRModule, TensorType, Var, digest_of
+from byoc_core.ops.cases import function_of
 from byoc_core.runtime.module import RuntimeModule
 
 from byoc_conformance.examples import Array
@@ -99,7 +98,7 @@ def _with_large_constants(subject: Subject, op_name: str, factor: int) -> IRModu
     """Gives the first case of an op with all sizes but 1 larger by a factor, and constants behind the first operand."""
     op = subject.ops[op_name]
     name = f"{op_name.replace('.', '_')}_times_{factor}"
-    for case in op_cases()[op_name]:
+    for case in op.canonical_cases:
         types = [
             TensorType(tuple(size * factor if size > 1 else 1 for size in operand.shape), operand.dtype or case.dtype)
             for operand in case.operands

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import byoc_core
-from byoc_core.ir.printer import print_module
+from byoc_core.ir import print_module
 
 from byoc_conformance.examples import Array, compile_examples
 from byoc_conformance.fresh_process import compile_side, run_in_fresh_process

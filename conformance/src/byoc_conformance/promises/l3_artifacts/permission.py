@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import json
 import tempfile
+import zipfile
 from pathlib import Path
 
 import byoc_core
 from byoc_core.artifact.archive import write_archive
-from byoc_core.artifact.saving import make_members
 from byoc_core.errors import ArtifactError, ByocError
 from byoc_core.runtime.hooks import LoadContext
 
@@ -54,11 +54,12 @@ def newer_format(subject: Subject, case: str) -> None:
     """A payload of a format that is not among ``RuntimeInfo.formats`` is refused, and the error names both."""
     executable = compile_examples(subject).executable
     reload(subject, executable)
-    members = make_members(executable)
+    with zipfile.ZipFile(io.BytesIO(executable.to_bytes())) as saved_artifact:
+        members = {name: saved_artifact.read(name) for name in saved_artifact.namelist()}
     for saved in save_examples(subject):
         formats = saved.runtime.info().formats
         newer = max(formats) + 1
-        manifest = json.loads(bytes(members["manifest.json"]))
+        manifest = json.loads(members["manifest.json"])
         for entry in manifest["runtimes"]:
             if entry["type_key"] == saved.runtime.type_key:
                 entry["payload_format"] = newer

@@ -18,7 +18,7 @@ def _main() -> None:
     import byoc_core
     import numpy as np
     from byoc_core.dtypes import to_numpy
-    from byoc_core.runtime.registry import runtimes
+    from byoc_core.runtime import runtimes
 
     reply: dict[str, Any] = {"results": {}}
     try:

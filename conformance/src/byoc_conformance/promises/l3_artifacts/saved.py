@@ -11,9 +11,9 @@ from pathlib import Path
 import byoc_core
 from byoc_core.errors import ByocError, HookError, PluginError
 from byoc_core.ir import IRModule
+from byoc_core.runtime import RuntimeHandle, runtimes
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.module import RuntimeModule
-from byoc_core.runtime.registry import RuntimeHandle, runtimes
 
 from byoc_conformance.examples import Array, Example, compile_examples, find_examples
 from byoc_conformance.outcome import DeclinedError, NotCoveredError

@@ -59,8 +59,8 @@ def _main() -> None:
 
     import numpy as np
     from byoc_core.dtypes import to_numpy
+    from byoc_core.runtime import runtimes
     from byoc_core.runtime.hooks import LoadContext
-    from byoc_core.runtime.registry import runtimes
 
     failure = ""
     try:

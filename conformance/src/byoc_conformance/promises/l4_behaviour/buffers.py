@@ -7,9 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from byoc_core.debugging import Finding
-from byoc_core.debugging.calling import call_region
-from byoc_core.debugging.compiling import CompiledRegion
+from byoc_core.debugging import CompiledRegion, Finding, call_region
 
 from byoc_conformance.examples import Array, Example, compile_examples
 from byoc_conformance.outcome import FailedError, NotCoveredError

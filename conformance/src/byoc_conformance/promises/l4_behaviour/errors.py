@@ -8,7 +8,7 @@ import numpy as np
 from byoc_core import VirtualMachine
 from byoc_core.errors import ByocError, CallError
 from byoc_core.ir import IRModule
-from byoc_core.ops.cases import new_function, op_cases
+from byoc_core.ops.cases import new_function
 
 from byoc_conformance.examples import Array, Example
 from byoc_conformance.outcome import DeclinedError, FailedError, NotCoveredError
@@ -99,7 +99,7 @@ def _indexing(subject: Subject) -> tuple[VirtualMachine, tuple[Example, ...]]:
     """Gives functions of which the data may ask for what there is not."""
     examples = []
     for op in _INDEXED:
-        case = op_cases()[op][0]
+        case = subject.ops[op].canonical_cases[0]
         name = f"outside_{op}"
         function, _ = new_function(subject.ops[op], case.types(), case.attrs, name)
         inputs = case.arrays(np.random.default_rng(subject.spec.seed))

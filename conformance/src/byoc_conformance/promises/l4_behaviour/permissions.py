@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from byoc_core import VirtualMachine
-from byoc_core.runtime import CallTraits
-from byoc_core.runtime.workspaces import caller_nbytes
+from byoc_core.runtime import CallTraits, caller_nbytes
 
 from byoc_conformance.examples import Array, Example, compile_examples
 from byoc_conformance.outcome import FailedError, NotCoveredError

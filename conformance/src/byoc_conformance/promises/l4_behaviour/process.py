@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from byoc_core.runtime.registry import runtimes
+from byoc_core.runtime import runtimes
 
 from byoc_conformance.examples import Example, compile_examples
 from byoc_conformance.fresh_process import run_in_fresh_process

@@ -10,8 +10,7 @@ from functools import cache
 from byoc_core import VirtualMachine
 from byoc_core.errors import ByocError
 from byoc_core.ir import ConstantStore, Function, IRModule
-from byoc_core.ops.cases import OpCase, array_of, new_function
-from byoc_core.ops.cases.case import case
+from byoc_core.ops.cases import OpCase, array_of, case, new_function
 
 from byoc_conformance.drawing import generator_of
 from byoc_conformance.examples import Array

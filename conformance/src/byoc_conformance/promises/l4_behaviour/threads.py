@@ -32,14 +32,14 @@ __all__ = ["PROMISES"]
 
 _NUM_THREADS = 4
 _ROUNDS = 25
-_MAX_OTHERS = 12
+_MAX_DIVERGENT = 12
 """Of one example: how many calls are looked at closely."""
 _SWITCH_SECONDS = 1e-6
 """After how long another thread may go on, so that they meet in more places."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Other:
+class _DivergentCall:
     """A call whose results had other bits than those of the same call alone.
 
     Attributes:
@@ -58,7 +58,7 @@ class _Other:
 
 
 @cache
-def _others(subject: Subject) -> tuple[_Other, ...]:
+def _divergent_calls(subject: Subject) -> tuple[_DivergentCall, ...]:
     """Gives the calls that went another way among threads than alone: the first of a module, and many more."""
     examples = require_examples(subject)
     fresh = compile_own(subject, examples)[0].vm
@@ -66,7 +66,7 @@ def _others(subject: Subject) -> tuple[_Other, ...]:
     alone, kept = compile_own(subject, [*examples, *wide])
     jobs = [(e, [other_inputs(e, steps) for steps in range(_NUM_THREADS)]) for e in kept]
     known = {e: [run(alone.vm, e, copies(inputs)) for inputs in given] for e, given in jobs}
-    found: list[_Other] = []
+    found: list[_DivergentCall] = []
     for example, given in jobs:
         if example in examples:  # the module has not run yet
             found += _race(fresh, example, given, known[example], 1)
@@ -76,9 +76,9 @@ def _others(subject: Subject) -> tuple[_Other, ...]:
 
 def _race(
     machine: VirtualMachine, example: Example, given: Sequence[Sequence[Array]], known: Sequence[Results], rounds: int
-) -> list[_Other]:
+) -> list[_DivergentCall]:
     """Calls an example from several threads, each with inputs of its own, and gives what differs."""
-    found: list[_Other] = []
+    found: list[_DivergentCall] = []
     start = threading.Barrier(len(given))
 
     def work(inputs: Sequence[Array], wanted: Results) -> None:
@@ -87,10 +87,10 @@ def _race(
             try:
                 results = run(machine, example, copies(inputs))
             except Exception as error:  # noqa: BLE001 - the plugin border: whatever a backend's code raises is its fault
-                found.append(_Other(example, inputs, (), wanted, f"{type(error).__name__}: {error}"))
+                found.append(_DivergentCall(example, inputs, (), wanted, f"{type(error).__name__}: {error}"))
                 continue
-            if not same_bytes(results, wanted) and len(found) < _MAX_OTHERS:
-                found.append(_Other(example, inputs, results, wanted))
+            if not same_bytes(results, wanted) and len(found) < _MAX_DIVERGENT:
+                found.append(_DivergentCall(example, inputs, results, wanted))
 
     with _frequent_switches():
         threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in zip(given, known, strict=True)]
@@ -112,10 +112,10 @@ def _frequent_switches() -> Iterator[None]:
 
 
 def _re_entrant(subject: Subject, case: str) -> None:
-    for other in _others(subject):
-        text = other.error or difference(subject, other.example, other.inputs, other.found, other.known)
+    for call in _divergent_calls(subject):
+        text = call.error or difference(subject, call.example, call.inputs, call.found, call.known)
         if text:
-            raise FailedError(f"{other.example.name}, called by {_NUM_THREADS} threads at once: {text}")
+            raise FailedError(f"{call.example.name}, called by {_NUM_THREADS} threads at once: {text}")
 
 
 def _deterministic(subject: Subject, case: str) -> None:
@@ -123,9 +123,9 @@ def _deterministic(subject: Subject, case: str) -> None:
         raise DeclinedError("declares that it is not deterministic")
     texts = [text for code, text in watched_calls(subject) if code == "not-deterministic"]
     texts += [
-        f"{other.example.name}: other bits where {_NUM_THREADS} threads call it"
-        for other in _others(subject)
-        if not other.error and not difference(subject, other.example, other.inputs, other.found, other.known)
+        f"{call.example.name}: other bits where {_NUM_THREADS} threads call it"
+        for call in _divergent_calls(subject)
+        if not call.error and not difference(subject, call.example, call.inputs, call.found, call.known)
     ]
     if texts:
         raise FailedError(texts[0])

@@ -90,7 +90,7 @@ def _shuffles_its_patterns(names: dict[str, Any]) -> None:
 
 
 def _sets_the_environment(names: dict[str, Any]) -> None:
-    from byoc_core.runtime.status import Status
+    from byoc_core.runtime.hooks import Status
 
     @_hook
     def byoc_compile_status() -> Status:
@@ -101,7 +101,7 @@ def _sets_the_environment(names: dict[str, Any]) -> None:
 
 
 def _knows_no_remedy(names: dict[str, Any]) -> None:
-    from byoc_core.runtime.status import Status
+    from byoc_core.runtime.hooks import Status
 
     @_hook
     def byoc_runtime_status() -> Status:

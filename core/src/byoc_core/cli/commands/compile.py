@@ -40,15 +40,15 @@ def compile_model(
     Native code in the artifact is recorded as trusted for you: others must pass --allow-native to run it.
     """
     from byoc_core.artifact import inspect
-    from byoc_core.artifact.offload_gate import check_offload
-    from byoc_core.artifact.report import render_report
     from byoc_core.cli.console import open_console, show_bytes
     from byoc_core.cli.inputs import parse_sizes
     from byoc_core.cli.selection import build_model, check_artifact_output, parse_share
     from byoc_core.cli.size_advice import advise_sizes
     from byoc_core.driver import Compiler
     from byoc_core.native.build_cache import cache_directory
-    from byoc_core.offload_shares import apportion
+    from byoc_core.reporting.gate import check_offload
+    from byoc_core.reporting.shares import apportion
+    from byoc_core.reporting.text import render_report
 
     check_artifact_output(output, model)
     required = parse_share(require_offload)

@@ -17,13 +17,13 @@ def run_demo(backend: BackendOption = None, strict: StrictOption = False) -> Non
     """
     import numpy as np
 
-    from byoc_core.artifact.report import percent
     from byoc_core.cli.console import new_table, open_console, show_stages
     from byoc_core.cli.demo_model import make_demo_image, make_demo_model
     from byoc_core.cli.outputs import new_summary
     from byoc_core.cli.request import choose_backends
     from byoc_core.driver import build
     from byoc_core.errors import ExecutionError
+    from byoc_core.reporting.text import percent
     from byoc_core.vm import VirtualMachine
 
     chosen = choose_backends(backend)

@@ -159,8 +159,8 @@ def _find_num_threads() -> Finding:
 
 
 def _find_openmp() -> Finding:
-    from byoc_core.runtime.openmp import OPENMP_NAME, SPIN_COUNT
     from byoc_core.runtime.threads import use_openmp
+    from byoc_core.runtime.threads.openmp import OPENMP_NAME, SPIN_COUNT
 
     library = use_openmp()
     if library is None:
@@ -172,7 +172,8 @@ def _find_openmp() -> Finding:
 
 def _find_settings() -> Iterator[Finding]:
     from byoc_core.errors import near_names
-    from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP, PluginSettings, installed
+    from byoc_core.plugin import BACKENDS_GROUP, RUNTIMES_GROUP, installed
+    from byoc_core.plugin.settings import PluginSettings
 
     for variable in _VARIABLES:
         if os.environ.get(variable):

@@ -56,8 +56,8 @@ def explain_offload(
 
     An artifact tells what was decided when it was compiled; a model is compiled now, and no artifact is written.
     """
-    from byoc_core.artifact.offload_gate import check_offload
     from byoc_core.cli.selection import check_output, parse_share
+    from byoc_core.reporting.gate import check_offload
 
     required = parse_share(require_offload)
     if page is not None:
@@ -84,7 +84,7 @@ def _read(
     from byoc_core.artifact import inspect
     from byoc_core.cli.inputs import parse_sizes
     from byoc_core.cli.selection import explain_model, is_artifact, refuse_flags
-    from byoc_core.offload_shares import apportion
+    from byoc_core.reporting.shares import apportion
 
     sizes = parse_sizes(dim)
     if is_artifact(model):
@@ -107,8 +107,8 @@ def _read(
 
 
 def _write_page(page: Path, report: Mapping[str, Any], title: str) -> None:
-    from byoc_core.artifact.report_page import render_page
     from byoc_core.file_replacement import replace_file
+    from byoc_core.reporting.page import render_page
 
     with replace_file(page) as file:
         file.write(render_page(report, title).encode())
@@ -125,8 +125,8 @@ def _print_json(report: Mapping[str, Any], *, only_host: bool) -> None:
 
 
 def _print_tables(report: Mapping[str, Any], *, only_host: bool, list_all: bool) -> None:
-    from byoc_core.artifact.report import counting, render_report
     from byoc_core.cli.console import open_console
+    from byoc_core.reporting.text import counting, render_report
 
     console = open_console()
     console.print(render_report(report, console.width), soft_wrap=True)
@@ -143,7 +143,7 @@ def _print_tables(report: Mapping[str, Any], *, only_host: bool, list_all: bool)
 
 
 def _rows(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    from byoc_core.offload_shares import items_of
+    from byoc_core.reporting.shares import items_of
 
     return items_of(report.get("ops"))
 
@@ -174,7 +174,7 @@ def _new_table(rows: Sequence[Mapping[str, Any]], title: str, report: Mapping[st
 
 
 def _cells(row: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, str]:
-    from byoc_core.artifact.report import flops_count, percent
+    from byoc_core.reporting.text import flops_count, percent
 
     flops, outcome = flops_count(row.get("flops"), report), str(row.get("outcome", ""))
     return {
@@ -191,9 +191,9 @@ def _cells(row: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, str]:
 
 def _why(row: Mapping[str, Any]) -> str:
     """Gives why an op stays on the host or is no backend's, else which backends before did not take it."""
-    from byoc_core.offload_shares import HOST, VIEW, decisive_reasons, items_of
+    from byoc_core.reporting.shares import HOST_NAME, VIEW, decisive_reasons, items_of
 
-    if row.get("outcome") in (HOST, VIEW):
+    if row.get("outcome") in (HOST_NAME, VIEW):
         return str(row.get("text") or row.get("code") or "")
     others = decisive_reasons(
         [item for item in items_of(row.get("reasons")) if item.get("backend") != row.get("outcome")]
@@ -203,7 +203,7 @@ def _why(row: Mapping[str, Any]) -> str:
 
 def _new_size_table(report: Mapping[str, Any]) -> Any:
     from byoc_core.cli.console import new_table
-    from byoc_core.offload_shares import items_of
+    from byoc_core.reporting.shares import items_of
 
     columns = ("size", "kind", "function", "where")
     table = new_table("Dynamic sizes", *columns)

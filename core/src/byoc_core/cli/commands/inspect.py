@@ -10,7 +10,7 @@ import typer
 
 from byoc_core.dims import Dim, symbols_of
 from byoc_core.errors import OptionsError, near_names
-from byoc_core.offload_shares import apportion, counted_sizes
+from byoc_core.reporting.shares import apportion, counted_sizes
 
 if TYPE_CHECKING:
     from byoc_core.artifact import InspectResult
@@ -34,11 +34,11 @@ def inspect_artifact(
 ) -> None:
     """Shows what is in an artifact, and what it needs. Runs nothing of it."""
     from byoc_core.artifact import inspect
-    from byoc_core.artifact.report import render_report
     from byoc_core.cli.console import new_table, open_console
     from byoc_core.cli.inputs import parse_sizes
     from byoc_core.cli.signatures import add_signature, new_signature_table
-    from byoc_core.plugin import describe_claim
+    from byoc_core.plugin.absence import describe_claim
+    from byoc_core.reporting.text import render_report
 
     given = parse_sizes(dim)
     made = inspect(file)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from byoc_core.ir.module import IRModule
-    from byoc_core.opset.opdef import OpRegistry
+    from byoc_core.opset.registry import OpRegistry
 
 __all__ = ["from_onnx"]
 
@@ -29,7 +29,7 @@ def from_onnx(
 
     Args:
         model: a file, a file's bytes, or a loaded model. External data is read only from beside a model file.
-        ops: where op names are looked up; byoc's own ops by default.
+        ops: where op names are looked up, and the registry of the module; byoc's own ops by default.
         max_nodes: the most nodes that calls of functions, unrolled loops and sequences may stand for, the ops that
             they become included; by default 100,000 and 16 for each node in the file.
 
@@ -59,8 +59,7 @@ def from_onnx(
         raise FrontendError(
             "ONNX front end", "needs the package `onnx`", hint="pip install 'byoc-core[onnx]'."
         ) from error
-    from byoc_core.ops import default_ops
 
     if max_nodes is not None and max_nodes < 1:
         raise OptionsError("max_nodes", "is not positive", got=max_nodes)
-    return import_model(load_model(model), default_ops() if ops is None else ops, max_nodes)
+    return import_model(load_model(model), ops, max_nodes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,10 @@ from byoc_core.frontend.onnx.declared_types import read_input_type, size_names
 from byoc_core.frontend.onnx.function_bodies import instantiate, standard_body
 from byoc_core.frontend.onnx.graph_order import order_nodes
 from byoc_core.frontend.onnx.import_bounds import ImportBounds
-from byoc_core.frontend.onnx.loading import LoadedModel, find_opset, function_key
-from byoc_core.frontend.onnx.node_context import Imported, NodeContext
-from byoc_core.frontend.onnx.ops import NODE_IMPORTERS, SHAPE_IMPORTERS
+from byoc_core.frontend.onnx.loading import LoadedModel, find_opset, function_key, onnx_name
+from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
+from byoc_core.frontend.onnx.ops import SHAPE_IMPORTERS, node_importers
+from byoc_core.frontend.onnx.ops.spelled import OnnxName
 from byoc_core.frontend.onnx.regions import Region
 from byoc_core.frontend.onnx.sequence_value import SequenceValue
 from byoc_core.frontend.onnx.shape_value import ShapeValue
@@ -25,12 +26,12 @@ from byoc_core.frontend.onnx.weights import to_array
 from byoc_core.ir.builder import FunctionBuilder
 from byoc_core.ir.constants import Constant, ConstantStore
 from byoc_core.ir.module import IRModule, Value, Var
-from byoc_core.opset.opdef import OpRegistry
+from byoc_core.opset.registry import OpRegistry
 
 __all__ = ["GraphImporter", "import_model"]
 
 
-def import_model(model: LoadedModel, ops: OpRegistry, max_nodes: int | None = None) -> IRModule:
+def import_model(model: LoadedModel, ops: OpRegistry | None, max_nodes: int | None = None) -> IRModule:
     """Gives a loaded model as an IR module with the function ``main``.
 
     Raises:
@@ -39,9 +40,11 @@ def import_model(model: LoadedModel, ops: OpRegistry, max_nodes: int | None = No
             more than ``max_nodes`` nodes.
     """
     bounds = ImportBounds(model.source, model.num_nodes, max_nodes)
-    check_ops(model, bounds)
     region = Region("main", ops, ConstantStore())
-    return GraphImporter(model, region, SymbolTable(size_names(model.graph)), bounds).import_main()
+    importers = node_importers(region.builder.ops)
+    check_ops(model, bounds, importers)
+    symbols = SymbolTable(size_names(model.graph))
+    return GraphImporter(model, region, symbols, bounds, importers).import_main()
 
 
 class GraphImporter:
@@ -55,6 +58,7 @@ class GraphImporter:
         region: the function that the graph's nodes become part of.
         symbols: the symbols of the model.
         bounds: what is left of the bounds of the import.
+        importers: of nodes, by domain and operator.
         opset: the version of the operator set; the model's by default.
         where: the graph's place in the model, for messages.
         path: what locations of its nodes begin with.
@@ -71,6 +75,7 @@ class GraphImporter:
         repeats: how often the nodes are imported.
         symbols: the symbols of the model.
         bounds: what is left of the bounds of the import.
+        importers: of nodes, by domain and operator.
     """
 
     def __init__(
@@ -79,6 +84,7 @@ class GraphImporter:
         region: Region,
         symbols: SymbolTable,
         bounds: ImportBounds,
+        importers: Mapping[OnnxName, NodeImporter],
         *,
         opset: int | None = None,
         where: str | None = None,
@@ -95,6 +101,7 @@ class GraphImporter:
         self.repeats = repeats
         self.symbols = symbols
         self.bounds = bounds
+        self.importers = importers
         self._outer = outer
         self._imported: dict[str, Imported] = {}
         self._initializers: dict[str, onnx.TensorProto] = {}
@@ -117,7 +124,7 @@ class GraphImporter:
         main = self.builder.finish(
             *results, input_names=tuple(value.name for value in inputs), output_names=tuple(names)
         )
-        return IRModule({"main": main}, self.builder.constants)
+        return IRModule({"main": main}, self.builder.constants, ops=self.builder.ops)
 
     def import_nested(self, graph: onnx.GraphProto, inputs: Sequence[Imported]) -> list[Imported]:
         """Imports a graph for given inputs and gives what its outputs stand for.
@@ -151,6 +158,7 @@ class GraphImporter:
             self.region if region is None else region,
             self.symbols,
             self.bounds,
+            self.importers,
             opset=self.opset,
             where=self.where if where is None else where,
             path=self.path if path is None else path,
@@ -255,10 +263,12 @@ class GraphImporter:
     def _results(self, node: NodeContext, proto: onnx.NodeProto) -> Sequence[Imported]:
         function = self.model.functions.get(function_key(proto))
         if function is None:
-            _check_arity(node, proto)
-            importer = NODE_IMPORTERS.get(proto.op_type)
+            name = onnx_name(proto)
+            if not name[0]:
+                _check_arity(node, proto)
+            importer = self.importers.get(name)
             if importer is not None:
-                return self._import_as_shape(node) or importer(node)
+                return (None if name[0] else self._import_as_shape(node)) or importer(node)
             function = standard_body(node, proto)
         return self._call(node, proto, function)
 
@@ -270,6 +280,7 @@ class GraphImporter:
             self.region,
             self.symbols,
             self.bounds,
+            self.importers,
             opset=find_opset(function, node.label, nodes=function.node),
             where=node.label,
             path=f"{node.path}/",

@@ -14,10 +14,10 @@ from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx.graph_order import subgraphs
 from byoc_core.frontend.onnx.import_bounds import check_nesting
 
-__all__ = ["STANDARD_DOMAINS", "FunctionKey", "LoadedModel", "find_opset", "function_key", "load_model"]
+__all__ = ["FunctionKey", "LoadedModel", "find_opset", "function_key", "load_model", "onnx_name"]
 
 _OLDEST_OPSET = 7
-STANDARD_DOMAINS = ("", "ai.onnx")
+_STANDARD_DOMAINS = ("", "ai.onnx")
 """The two names of the standard operator set's domain."""
 
 FunctionKey = tuple[str, str, str]
@@ -86,8 +86,13 @@ def function_key(node: onnx.NodeProto) -> FunctionKey:
     return _standardised(node.domain), node.op_type, node.overload
 
 
+def onnx_name(node: onnx.NodeProto) -> tuple[str, str]:
+    """Return domain and operator of a node; the standard domain is empty."""
+    return _standardised(node.domain), node.op_type
+
+
 def _standardised(domain: str) -> str:
-    return "" if domain in STANDARD_DOMAINS else domain
+    return "" if domain in _STANDARD_DOMAINS else domain
 
 
 def _read(path: Path) -> bytes:
@@ -117,10 +122,10 @@ def find_opset(proto: onnx.ModelProto | onnx.FunctionProto, source: str, *, node
     Raises:
         FrontendError: it does not say, says it twice, or says one that is not imported.
     """
-    versions = {int(entry.version) for entry in proto.opset_import if entry.domain in STANDARD_DOMAINS}
+    versions = {int(entry.version) for entry in proto.opset_import if entry.domain in _STANDARD_DOMAINS}
     newest = onnx.defs.onnx_opset_version()
     if not versions:
-        if nodes and all(node.domain not in STANDARD_DOMAINS for node in nodes):
+        if nodes and all(node.domain not in _STANDARD_DOMAINS for node in nodes):
             return newest
         raise FrontendError(source, "does not say which version of the ONNX operator set it uses")
     if len(versions) > 1:

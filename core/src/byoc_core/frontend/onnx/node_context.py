@@ -20,7 +20,7 @@ from byoc_core.frontend.onnx.sequence_value import SequenceValue
 from byoc_core.frontend.onnx.shape_value import MAX_ELEMENTS, ShapeValue
 from byoc_core.ir.constants import Constant
 from byoc_core.ir.module import Binding, Function, Location, Value, Var
-from byoc_core.opset.opdef import Trait
+from byoc_core.opset.opdef import OpDef, Trait
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.transform.evaluate import evaluate_binding
 from byoc_core.transform.folding_budget import folding_cost
@@ -51,6 +51,14 @@ class NodeContext(NodeAttributes):
         self._location = Location(Path(graph.model.source).name, self.path)
 
     # What the node is
+
+    def find_op(self, name: str) -> OpDef:
+        """Return the op of that name in the registry that the model is imported with.
+
+        Raises:
+            IRTypeError: the registry has none.
+        """
+        return self._graph.builder.ops.find(name)
 
     @property
     def op_type(self) -> str:

@@ -8,7 +8,7 @@ from byoc_core.frontend.onnx.symbols import NameTable
 from byoc_core.ir.builder import FunctionBuilder
 from byoc_core.ir.constants import ConstantStore
 from byoc_core.ir.module import Function, Value, Var
-from byoc_core.opset.opdef import OpRegistry
+from byoc_core.opset.registry import OpRegistry
 from byoc_core.opset.types import Type
 
 __all__ = ["Region"]
@@ -19,7 +19,7 @@ class Region:
 
     Args:
         name: the function's name.
-        ops: where op names are looked up.
+        ops: where op names are looked up; the core's own ops by default.
         constants: the store for constants, the same for all functions of a model.
 
     Attributes:
@@ -27,7 +27,7 @@ class Region:
         born: the symbols of the sizes that only ops of this function tell.
     """
 
-    def __init__(self, name: str, ops: OpRegistry, constants: ConstantStore) -> None:
+    def __init__(self, name: str, ops: OpRegistry | None, constants: ConstantStore) -> None:
         self.builder = FunctionBuilder(name, ops=ops, constants=constants)
         self.born: set[str] = set()
         self._names = NameTable()

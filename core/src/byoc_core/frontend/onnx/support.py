@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 import onnx
@@ -12,20 +12,25 @@ from byoc_core.errors import FrontendError, UnsupportedOpsError
 from byoc_core.frontend.onnx.function_bodies import fixed_body, has_own_body
 from byoc_core.frontend.onnx.graph_order import node_label, subgraphs
 from byoc_core.frontend.onnx.import_bounds import MAX_NESTING, ImportBounds, nesting_error
-from byoc_core.frontend.onnx.loading import STANDARD_DOMAINS, FunctionKey, LoadedModel, find_opset, function_key
-from byoc_core.frontend.onnx.ops import NODE_IMPORTERS
+from byoc_core.frontend.onnx.loading import FunctionKey, LoadedModel, find_opset, function_key, onnx_name
+from byoc_core.frontend.onnx.ops.spelled import OnnxName
 
 __all__ = ["check_ops"]
 
 
-def check_ops(model: LoadedModel, bounds: ImportBounds) -> None:
+def check_ops(model: LoadedModel, bounds: ImportBounds, imported: Container[OnnxName]) -> None:
     """Checks that all nodes are of ops that are imported, those of nested graphs and of called functions included.
+
+    Args:
+        model: the model.
+        bounds: of the import.
+        imported: the operators that have an importer.
 
     Raises:
         UnsupportedOpsError: some are not; all of them are listed, with counts. A function's nodes count for each call.
         FrontendError: a function calls itself, calls are nested too deeply, or stand for too many nodes.
     """
-    survey = _Surveyor(model).survey(model.graph.node, model.opset, model.source)
+    survey = _Surveyor(model, imported).survey(model.graph.node, model.opset, model.source)
     if survey.unknown:
         listed = ", ".join(f"{name} ({count}x)" for name, count in sorted(survey.unknown.items()))
         raise UnsupportedOpsError(
@@ -52,8 +57,9 @@ class _Survey:
 
 
 class _Surveyor:
-    def __init__(self, model: LoadedModel) -> None:
+    def __init__(self, model: LoadedModel, imported: Container[OnnxName]) -> None:
         self._model = model
+        self._imported = imported
         self._functions: dict[FunctionKey, _Survey] = {}
         self._calls: list[FunctionKey] = []
         self._depth = 0
@@ -67,10 +73,8 @@ class _Surveyor:
                 found.add(self._function(key, f"{where}, {node_label(node)}"))
                 continue
             found.num_nodes += 1
-            if node.domain not in STANDARD_DOMAINS:
-                found.unknown[f"{node.domain}.{node.op_type}"] += 1
-            elif not self._is_imported(node.op_type, opset):
-                found.unknown[node.op_type] += 1
+            if not self._is_imported(onnx_name(node), opset):
+                found.unknown[".".join(filter(None, onnx_name(node)))] += 1
             else:
                 for label, graph in subgraphs(node):
                     found.add(self._inside(graph.node, opset, f"{where}, {node_label(node)}, {label}"))
@@ -99,10 +103,11 @@ class _Surveyor:
         self._check_depth(self._functions[key].depth + 1)
         return self._functions[key]
 
-    def _is_imported(self, op_type: str, opset: int) -> bool:
-        """Tells whether an op has an importer, or is a function of ops that have."""
-        if op_type in NODE_IMPORTERS:
-            return True
+    def _is_imported(self, name: OnnxName, opset: int) -> bool:
+        """Return whether an operator has an importer, or is a function of operators that have one."""
+        domain, op_type = name
+        if domain or name in self._imported:
+            return name in self._imported
         key = op_type, opset
         if key not in self._standard:
             body = fixed_body(op_type, opset)

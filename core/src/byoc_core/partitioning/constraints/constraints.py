@@ -9,7 +9,6 @@ from fnmatch import fnmatchcase
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.errors import OptionsError, PartitionError, near_names
 from byoc_core.ir import COMPOSITE, STRUCTURAL_OPS, Binding, Function, IRModule
-from byoc_core.ops import default_ops
 from byoc_core.partitioning.claiming.admission import Admission, admit_all
 from byoc_core.partitioning.claiming.claims import claims_of
 from byoc_core.partitioning.constraints.dependents import find_dependents
@@ -165,7 +164,7 @@ def _check_backend(where: str, backend: str, names: Sequence[str]) -> None:
 
 def _check_ops(where: str, globs: Sequence[str], module: IRModule) -> None:
     own = (binding.op.name for function in module.functions.values() for binding in function.walk())
-    known = {*default_ops(), *own}
+    known = {*module.ops, *own}
     for glob in globs:
         if not any(fnmatchcase(name, glob) for name in known):
             raise OptionsError(where, f"no op is called `{glob}`", hint=near_names(glob, known) or None)

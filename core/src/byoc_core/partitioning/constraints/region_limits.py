@@ -98,8 +98,8 @@ def _shortfall(ops: Sequence[Binding], options: PartitionOptions) -> str:
     counts_sizes = (options.min_flops or options.min_bytes) and cited_symbols(ops)
     figures = (
         (options.min_ops, "ops", lambda _: 1),
-        (options.min_flops, "FLOPs", lambda op: evaluate_at_one(op.op.flops(op.cost_context()))),
-        (options.min_bytes, "bytes", lambda op: evaluate_at_one(op.op.nbytes(op.cost_context()))),
+        (options.min_flops, "FLOPs", lambda op: evaluate_at_one(op.op.flops(op.context()))),
+        (options.min_bytes, "bytes", lambda op: evaluate_at_one(op.op.nbytes(op.context()))),
     )
     totals = ((sum(map(count, ops)), limit, unit) for limit, unit, count in figures if limit)
     lacking = ", ".join(f"{total:,} of {limit:,} {unit}" for total, limit, unit in totals if total < limit)
@@ -110,7 +110,7 @@ def _unworthy(ops: Sequence[Binding], least: int) -> str:
     """Return why a region is not worth a call of its backend; empty where it may be."""
     if not least or cited_symbols(ops) or not all(op.op.states_flops for op in ops):
         return ""
-    total = sum(evaluate_at_one(op.op.flops(op.cost_context())) for op in ops)
+    total = sum(evaluate_at_one(op.op.flops(op.context())) for op in ops)
     if total >= least:
         return ""
     return f"its region is not worth a call, says the backend: {total:,} of {least:,} FLOPs"

@@ -12,7 +12,7 @@ from byoc_core.ir import CALL, Binding, Function, IRModule, TensorType, Var
 from byoc_core.ir.sizes import cited_symbols, is_data_dependent
 from byoc_core.partitioning.op_sites import walk_bodies
 from byoc_core.partitioning.peeling.region import Peeled, peel_region
-from byoc_core.partitioning.peeling.view_ops import is_view
+from byoc_core.partitioning.peeling.views import is_view
 from byoc_core.transform.pass_ import Pass
 from byoc_core.transform.rewrite import map_regions, with_bindings
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from byoc_core.ir import Binding, Constant, Function, Value, Var
+from byoc_core.ir import Binding, Constant, Function, Trait, Value, Var
 from byoc_core.ir.sizes import SizeGivers, cited_symbols, given_symbols
-from byoc_core.partitioning.peeling.view_ops import CONCAT, SPLIT, is_in_one_piece, is_reshaping
+from byoc_core.partitioning.peeling.views import is_in_one_piece, joins
 
 __all__ = ["Peeled", "peel_region"]
 
@@ -87,14 +87,14 @@ class _Peeler:
         if any(self._num_readers[id(result)] for result in binding.results) or not self._is_view(binding):
             return False
         num_given = sum(id(result) in self._given for result in binding.results)
-        if binding.op.name == SPLIT and not self._views_only:
+        if len(binding.results) > 1 and not self._views_only:
             # Who reads the parts may want each in one piece; and a part that nobody reads would be made for nothing.
             return num_given == len(binding.results) and is_in_one_piece(binding)
         if not num_given:
             return False
-        if binding.op.name == CONCAT:
+        if joins(binding):
             return self._views_only or self._strided or is_in_one_piece(binding)
-        return self._views_only or is_reshaping(binding)
+        return self._views_only or binding.op.has_trait(Trait.RESHAPING)
 
     def _handed_out(self, value: Value) -> Value:
         """Gives what stands in the caller for a value, which the region gives from now on if it makes it."""
@@ -123,14 +123,14 @@ class _Peeler:
                     self._front.append(replace(binding, operands=operands, results=results))
 
     def _may_go_in_front(self, binding: Binding) -> bool:
-        if binding.op.name == CONCAT or not self._is_view(binding):
+        if joins(binding) or not self._is_view(binding):
             return False
         return self._strided or is_in_one_piece(binding)
 
     def _leaves_in_front(self, binding: Binding, staying: Collection[int]) -> bool:
         if any(isinstance(operand, Var) and id(operand) not in self._outer for operand in binding.operands):
             return False
-        if binding.op.name == CONCAT:
+        if joins(binding):
             # It has to be in one piece anyway, since it is a result; so nobody can make it in a better way.
             return self._is_view(binding) and id(binding.results[0]) in self._given
         return self._may_go_in_front(binding) and id(binding.operands[0]) not in staying

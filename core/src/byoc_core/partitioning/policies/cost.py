@@ -158,20 +158,20 @@ class _Plan:
     def claim(self, choice: Choice, log: PartitionLog) -> IRModule:
         """Gives the module with the claims of a choice, as far as the request allows them; the log gets the rest."""
         module, request = self._module, replace(self._request, log=log)
-        balance = _Balance(self._bodies, choice)
+        explanation = _CostExplanation(self._bodies, choice)
         for label, handle in enumerate(request.backends):
 
             def admit(source: str, binding: Binding, label: int = label, name: str = handle.name) -> Rejection | None:
                 if choice.get(op_key(source, binding)) == name:
                     return None
-                return balance.refusal(source, binding, label)
+                return explanation.refusal(source, binding, label)
 
             module = request.claim(module, handle, admit)
         return module
 
 
-class _Balance:
-    """Why ops are not where they are not: what they cost there, and what they cost where a choice has them."""
+class _CostExplanation:
+    """The costs of ops on backends that a choice does not give them, against their costs under the choice."""
 
     def __init__(self, bodies: Sequence[Body], choice: Choice) -> None:
         self._places: dict[OpKey, tuple[Body, Labelling, int]] = {}

@@ -108,8 +108,8 @@ class Sizes:
     def work(self, binding: Binding) -> tuple[int, int]:
         """Gives the FLOPs of an op or a composite, and the bytes that it reads and writes."""
         inner = members_of(binding)
-        flops = sum(self.count(op.op.flops(op.cost_context())) for op in inner)
-        return flops, self.count(binding.op.nbytes(binding.cost_context()))
+        flops = sum(self.count(op.op.flops(op.context())) for op in inner)
+        return flops, self.count(binding.op.nbytes(binding.context()))
 
 
 class BackendCosts:

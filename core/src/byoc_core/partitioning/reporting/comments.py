@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from byoc_core.ir import CALL, CALL_DPS_PACKED, CALL_PACKED, COMPOSITE, Binding, IRModule
-from byoc_core.offload_shares import HOST, VIEW, items_of
 from byoc_core.partitioning.op_sites import walk_bodies, walk_ops
+from byoc_core.reporting.shares import HOST_NAME, VIEW, items_of
 
 __all__ = ["comment_ops"]
 
@@ -52,8 +52,8 @@ def _symbol(call: Binding, module: IRModule) -> object:
 
 
 def _op_comment(row: Mapping[str, Any]) -> str:
-    if row["outcome"] == HOST:
-        return f"{HOST} {row['share']:.1%}: {row['text']} [{row['code']}]"
+    if row["outcome"] == HOST_NAME:
+        return f"{HOST_NAME} {row['share']:.1%}: {row['text']} [{row['code']}]"
     if row["outcome"] == VIEW:
         return f"{VIEW}: {row['text']}"
     refusals = _refusals(items_of(row.get("reasons")))

@@ -51,3 +51,4 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "engine": "the engine that runs the document refuses a node",
     }
 )
+"""The codes of reasons why an op stays on the host, and what each says."""

@@ -9,13 +9,13 @@ from typing import Any
 
 from byoc_core.dims import Dim
 from byoc_core.ir import IRModule, Var
-from byoc_core.offload_shares import VIEW, apportion, decisive_reasons, reason_keys
 from byoc_core.partitioning.compiled_regions import with_compiled_regions
 from byoc_core.partitioning.links import find_links
 from byoc_core.partitioning.log import PartitionLog
 from byoc_core.partitioning.op_sites import OpSite, op_key, walk_ops
 from byoc_core.partitioning.reporting.borders import find_borders
 from byoc_core.partitioning.reporting.reasons import REASONS
+from byoc_core.reporting.shares import VIEW, apportion, decisive_reasons, reason_keys
 
 __all__ = ["SCHEMA", "build_report"]
 
@@ -48,12 +48,12 @@ def build_report(
 
     Returns:
         Plain JSON values. Shares are of the FLOPs, every symbolic size counted as 1
-        (:func:`byoc_core.offload_shares.apportion` counts with others); ``flops`` are numbers or expressions.
+        (:func:`byoc_core.reporting.shares.apportion` counts with others); ``flops`` are numbers or expressions.
 
         - ``schema``: :data:`SCHEMA`.
         - ``backends``: ``name, regions, ops, flops, share`` of those asked, of the host, and of any other that has ops;
           perhaps ``unit_roundoff``: the coarser ones that it computes with, by dtype;
-          of views, if there are any, under the name :data:`byoc_core.offload_shares.VIEW`.
+          of views, if there are any, under the name :data:`byoc_core.reporting.shares.VIEW`.
         - ``total_flops``, ``offloaded_share`` (what is not the host's), ``counted_sizes`` (what each size counts as).
         - ``summary``: ``backend, code, ops, flops, share, text`` of the ops that stay on the host, once for each
           backend that gave a reason; most FLOPs first.
@@ -81,7 +81,7 @@ def build_report(
         told = PartitionLog() if site.region in compiled else log
         has_left = site.backend is None and op_key(site.source, site.binding) in in_regions
         rows.append(_row(site, told, VIEW if has_left else site.backend or host, host, asked))
-        flops.append(site.binding.op.flops(site.binding.cost_context()))
+        flops.append(site.binding.op.flops(site.binding.context()))
     for row, amount in zip(rows, flops, strict=True):
         row["flops"] = _plain(amount)
     names = [*asked, host]

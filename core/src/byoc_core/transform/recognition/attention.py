@@ -10,7 +10,6 @@ import numpy as np
 
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import Binding, Trait, Value
-from byoc_core.ops import default_ops
 from byoc_core.transform.rewriter import RewriteGraph, Rule
 from byoc_core.transform.tensors import dtype_of, rank_of, shape_of
 
@@ -227,7 +226,7 @@ def _without_repeats(value: Value, graph: RewriteGraph) -> _Heads | None:
     taken = graph.maker(value, "take")
     if taken is not None:
         return _without_taken_repeats(taken, graph)
-    joined = graph.maker(value, *_reshapes())
+    joined = graph.maker(value, Trait.RESHAPING)
     parts = None if joined is None else graph.maker(joined.operands[0], "broadcast_to", "concat", "tile")
     if joined is None or parts is None or len(joined.operands) != 1:
         return None
@@ -242,7 +241,7 @@ def _without_repeats(value: Value, graph: RewriteGraph) -> _Heads | None:
     batch, groups, repeats, length, size = shape
     if shape_of(single) != (batch, groups, 1, length, size) or whole != (batch, groups * repeats, length, size):
         return None
-    expanded = graph.maker(single, *_reshapes())
+    expanded = graph.maker(single, Trait.RESHAPING)
     inner = single if expanded is None else expanded.operands[0]
     return _Heads(inner, (batch, groups, length, size))
 
@@ -257,7 +256,3 @@ def _without_taken_repeats(taken: Binding, graph: RewriteGraph) -> _Heads | None
         return None
     in_turn = np.repeat(np.arange(groups), array.size // groups)
     return _Heads(source, shape) if np.array_equal(array.astype(np.int64), in_turn) else None
-
-
-def _reshapes() -> tuple[str, ...]:
-    return tuple(name for name, op in default_ops().items() if op.has_trait(Trait.RESHAPING))

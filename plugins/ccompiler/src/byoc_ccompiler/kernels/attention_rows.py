@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from byoc_core.authoring.csource import FunctionScope
-from byoc_core.authoring.csource_types import c_dim, c_literal, c_suffix
+from byoc_core.authoring.csource import FunctionScope, c_dim, c_literal, c_suffix
 from byoc_core.dims import Dim, ceildiv
 
 from byoc_ccompiler.attributes import dim_of, flag_of, float_of

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from byoc_core.authoring.csource_parallel import ParallelLoop
-from byoc_core.authoring.csource_types import c_dim
+from byoc_core.authoring.csource import ParallelLoop, c_dim
 from byoc_core.ir import Constant
 from byoc_core.runtime.module import NDArray
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
-from byoc_core.authoring.csource_types import c_dim
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim
 from byoc_core.dims import product
 from byoc_core.dtypes import to_numpy
 from byoc_core.runtime.module import NDArray

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from byoc_core.authoring.csource_types import c_suffix, c_type
+from byoc_core.authoring.csource import c_suffix, c_type
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK

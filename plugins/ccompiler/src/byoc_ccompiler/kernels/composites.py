@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from byoc_core.authoring.csource_scope import ConstantPool
-from byoc_core.backend.info import Rejection
+from byoc_core.authoring.csource import ConstantPool
+from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim
 from byoc_core.ir import Binding, Constant, FunctionBuilder, TensorType, Value, Var
-from byoc_core.ops import default_ops
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernels.strided_nest import spread
@@ -31,7 +30,7 @@ class _Composer:
         self.step = step
         self.steps: list[Step] = []
         self._pool = pool
-        self._builder = FunctionBuilder("composite", ops=default_ops())
+        self._builder = FunctionBuilder("composite")
 
     @property
     def rank(self) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from byoc_core.authoring.csource import FunctionScope
-from byoc_core.backend.info import Rejection
+from byoc_core.backend.hooks import Rejection
 from byoc_core.ir import Binding
-from byoc_core.opset.windows import RANKS, axes_of
+from byoc_core.ops import RANKS, axes_of
 
 from byoc_ccompiler.attributes import ints_of
 from byoc_ccompiler.family import Access, KernelFamily

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
-from byoc_core.authoring.csource_types import c_dim, c_type
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_type
 from byoc_core.dims import Dim
 
 from byoc_ccompiler.kernel import Group, Kernel

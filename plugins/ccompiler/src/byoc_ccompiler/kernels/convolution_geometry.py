@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from byoc_core.dims import Dim
-from byoc_core.opset.windows import axes_of
+from byoc_core.ops import axes_of
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.attributes import int_of, ints_of

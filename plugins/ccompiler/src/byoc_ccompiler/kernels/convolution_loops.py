@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
-from byoc_core.authoring.csource_types import c_dim, c_type
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_type
 from byoc_core.dims import Dim, product
-from byoc_core.opset.windows import axes_of
+from byoc_core.ops import axes_of
 
 from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.kernel import Kernel

@@ -7,7 +7,7 @@ channel lie side by side, the channels of one tap follow one another, then the t
 from __future__ import annotations
 
 import numpy as np
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop
 from byoc_core.ir import Constant, Value
 from byoc_core.runtime.module import NDArray
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
-from byoc_core.authoring.csource_types import c_dim
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value
@@ -48,19 +47,19 @@ class CopyAxis(NamedTuple):
     """One axis of a copy.
 
     Attributes:
-        size: how many places it has.
-        to: elements from one place to the next where it is written.
-        come: the same where it is read: 0 where one element is read again, negative backwards.
+        size: the number of elements along the axis.
+        target_stride: elements from one element to the next in the target.
+        source_stride: the same in the source: 0 if one element is read again, negative if the axis is read backwards.
     """
 
     size: Dim
-    to: Dim
-    come: Dim
+    target_stride: Dim
+    source_stride: Dim
 
 
-def copy_axes(sizes: Sequence[Dim], to: Sequence[Dim], come: Sequence[Dim]) -> list[CopyAxis]:
-    """Gives the axes of a copy from sizes and strides."""
-    return [CopyAxis(*axis) for axis in zip(sizes, to, come, strict=True)]
+def copy_axes(sizes: Sequence[Dim], target_strides: Sequence[Dim], source_strides: Sequence[Dim]) -> list[CopyAxis]:
+    """Return the axes of a copy from sizes and strides."""
+    return [CopyAxis(*axis) for axis in zip(sizes, target_strides, source_strides, strict=True)]
 
 
 def offset_of(strides: Sequence[Dim], first: int = 0) -> str:
@@ -98,10 +97,13 @@ def copy_parts(
         first, end = (FIRST_ITEM, END_ITEM) if axis == part else ("0", c_dim(size))
         lines.append(f"{'  ' * (axis + 1)}for (int64_t i{axis} = {first}; i{axis} < {end}; ++i{axis}) {{")
     indent = "  " * (len(outer) + 1)
-    to, come = (offset_of([getattr(axis, name) for axis in outer]) for name in ("to", "come"))
+    target_offset = offset_of([axis.target_stride for axis in outer])
+    source_offset = offset_of([axis.source_stride for axis in outer])
     first, end = ("0", c_dim(last.size)) if outer else (FIRST_ITEM, END_ITEM)
-    into, out_of = (place if at == "0" else f"{place} + {at}" for place, at in ((target, to), (source, come)))
-    if (last.to, last.come) == (1, 1):
+    into, out_of = (
+        place if at == "0" else f"{place} + {at}" for place, at in ((target, target_offset), (source, source_offset))
+    )
+    if (last.target_stride, last.source_stride) == (1, 1):
         if outer:
             lines.append(f"{indent}memcpy({into}, {out_of}, (size_t){end} * sizeof({ctype}));")
         else:
@@ -109,14 +111,14 @@ def copy_parts(
             lines.append(f"{indent}memcpy({into} + {FIRST_ITEM}, {out_of} + {FIRST_ITEM}, {count} * sizeof({ctype}));")
         last_ps: Dim = last.size * (nbytes * BYTE_PS)
     else:
-        moved = f"to[{_scaled('k', last.to)}] = from[{_scaled('k', last.come)}];"
+        moved = f"to[{_scaled('k', last.target_stride)}] = from[{_scaled('k', last.source_stride)}];"
         lines += [
             f"{indent}{{",
             *(f"{indent}  {pointer};" for pointer in (f"{ctype} *to = {into}", f"const {ctype} *from = {out_of}")),
             f"{indent}  for (int64_t k = {first}; k < {end}; ++k) {moved}",
             f"{indent}}}",
         ]
-        last_ps = last.size * (nbytes * BYTE_PS if last.come == 0 and last.to == 1 else MOVE_PS)
+        last_ps = last.size * (nbytes * BYTE_PS if last.source_stride == 0 and last.target_stride == 1 else MOVE_PS)
     lines += ["  " * depth + "}" for depth in range(len(outer), 0, -1)]
     if not outer:
         return [ParallelLoop(tuple(lines), last.size, max(nbytes * BYTE_PS, 1), _GRAIN)]
@@ -148,8 +150,12 @@ def _merge(axes: Sequence[CopyAxis]) -> list[CopyAxis]:
         if axis.size == 1:
             continue
         above = merged[-1] if merged else None
-        if above is not None and above.to == axis.size * axis.to and above.come == axis.size * axis.come:
-            merged[-1] = CopyAxis(above.size * axis.size, axis.to, axis.come)
+        if (
+            above is not None
+            and above.target_stride == axis.size * axis.target_stride
+            and above.source_stride == axis.size * axis.source_stride
+        ):
+            merged[-1] = CopyAxis(above.size * axis.size, axis.target_stride, axis.source_stride)
         else:
             merged.append(axis)
     return merged

@@ -9,8 +9,7 @@ follows the convolution.
 from __future__ import annotations
 
 import numpy as np
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
-from byoc_core.authoring.csource_types import c_dim, c_type
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_type
 from byoc_core.dims import Dim
 from byoc_core.ir import Constant
 

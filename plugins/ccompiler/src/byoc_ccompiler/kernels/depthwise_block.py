@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from byoc_core.authoring.csource_types import c_dim, c_suffix, c_type
+from byoc_core.authoring.csource import c_dim, c_suffix, c_type
 from byoc_core.dims import Dim
 
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry

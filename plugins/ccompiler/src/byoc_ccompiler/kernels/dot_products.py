@@ -5,8 +5,7 @@ For few rows, or one or two columns: each element of the larger operand is read 
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
-from byoc_core.authoring.csource_types import c_dim, c_suffix, c_type
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_suffix, c_type
 from byoc_core.dims import Dim, product
 
 from byoc_ccompiler.kernel import Kernel

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from byoc_core.authoring.csource_types import c_dim
+from byoc_core.authoring.csource import c_dim
 from byoc_core.dims import Dim, product
 from byoc_core.errors import InternalError
 from byoc_core.ir import Value

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import re
 
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
-from byoc_core.authoring.csource_types import c_dim, c_type
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_type
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel

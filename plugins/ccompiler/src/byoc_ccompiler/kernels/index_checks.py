@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource_types import c_dim
+from byoc_core.authoring.csource import c_dim
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from byoc_core.authoring.csource import FunctionScope
-from byoc_core.authoring.csource_parallel import ParallelLoop
-from byoc_core.authoring.csource_types import c_dim, c_literal
-from byoc_core.backend.info import Rejection
+from byoc_core.authoring.csource import FunctionScope, ParallelLoop, c_dim, c_literal
+from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, dim_max, dim_min, product
 from byoc_core.ir import Binding, TensorType
-from byoc_core.kernels.shape import OPEN_BOUND
+from byoc_core.ops import is_open_bound
 
 from byoc_ccompiler.attributes import axis_of, dims_of, float_of, int_of, ints_of
 from byoc_ccompiler.family import Access, KernelFamily
@@ -199,7 +197,7 @@ def _require_strict(scope: FunctionScope, step: Step, shape: Sequence[Dim]) -> N
     ):
         size, room = shape[axis], int(stride < 0)
         for bound in bounds:
-            if isinstance(bound, int) and abs(bound) >= OPEN_BOUND:
+            if is_open_bound(bound):
                 continue
             # With a negative stride the places of an axis are -1 to its size less 1.
             end = (bound + size if isinstance(bound, int) and bound < 0 else bound) + room

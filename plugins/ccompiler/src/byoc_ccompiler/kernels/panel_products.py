@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 import numpy as np
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
-from byoc_core.authoring.csource_types import c_dim, c_type
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_type
 from byoc_core.dims import Dim, dim_min, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.runtime.module import NDArray

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from byoc_core.authoring.csource_types import c_type
+from byoc_core.authoring.csource import c_type
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from byoc_core.authoring.csource import FunctionScope
-from byoc_core.authoring.csource_parallel import ParallelLoop
-from byoc_core.authoring.csource_scalars import SCALAR_OPS, scalar_expression, without_parentheses
-from byoc_core.authoring.csource_scope import tensor_type
-from byoc_core.authoring.csource_types import c_literal, c_suffix, c_type
-from byoc_core.backend.info import Rejection
+from byoc_core.authoring.csource import (
+    SCALAR_OPS,
+    FunctionScope,
+    ParallelLoop,
+    c_literal,
+    c_suffix,
+    c_type,
+    scalar_expression,
+    tensor_type,
+    without_parentheses,
+)
+from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import InternalError

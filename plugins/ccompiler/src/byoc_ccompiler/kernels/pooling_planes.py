@@ -5,8 +5,7 @@ In short rows whose windows all lie inside the image, each window is taken by it
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
-from byoc_core.authoring.csource_types import c_dim, c_type
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_type
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.pooling_windows import Pooling, needed_lines

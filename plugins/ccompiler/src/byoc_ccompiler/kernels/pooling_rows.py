@@ -12,8 +12,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
-from byoc_core.authoring.csource_types import c_dim, c_type
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_type
 from byoc_core.dims import Dim, product
 
 from byoc_ccompiler.kernel import Kernel

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from byoc_core.authoring.csource_types import c_dim, c_literal, c_suffix, c_type
+from byoc_core.authoring.csource import c_dim, c_literal, c_suffix, c_type
 from byoc_core.dims import Dim
-from byoc_core.opset.windows import axes_of
+from byoc_core.ops import axes_of
 
 from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.steps import Step, dtype_of, shape_of

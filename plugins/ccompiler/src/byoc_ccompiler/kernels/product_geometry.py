@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from byoc_core.authoring.csource_loops import align
+from byoc_core.authoring.csource import align
 from byoc_core.dims import Dim, product
 from byoc_core.ir import Constant, Value
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byoc_core.authoring.csource import FunctionScope
-from byoc_core.backend.info import Rejection
+from byoc_core.backend.hooks import Rejection
 from byoc_core.ir import Binding
 
 from byoc_ccompiler.family import Access, KernelFamily

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource import FunctionScope
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
-from byoc_core.authoring.csource_types import c_dim
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, FunctionScope, ParallelLoop, c_dim
 from byoc_core.dims import ceildiv
 
 from byoc_ccompiler.attributes import axis_of, int_of

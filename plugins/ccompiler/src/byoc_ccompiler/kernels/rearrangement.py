@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from byoc_core.authoring.csource import FunctionScope
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
-from byoc_core.authoring.csource_types import c_dim
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, FunctionScope, ParallelLoop, c_dim
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 

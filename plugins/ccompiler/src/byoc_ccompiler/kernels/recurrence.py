@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from byoc_core.authoring.csource import FunctionScope
-from byoc_core.authoring.csource_types import c_dim, c_suffix
+from byoc_core.authoring.csource import FunctionScope, c_dim, c_suffix
 
 from byoc_ccompiler.attributes import flag_of
 from byoc_ccompiler.family import KernelFamily

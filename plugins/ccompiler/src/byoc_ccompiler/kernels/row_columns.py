@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
-from byoc_core.authoring.csource_types import c_dim
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from byoc_core.authoring.csource_types import c_literal, c_suffix, c_type
+from byoc_core.authoring.csource import c_literal, c_suffix, c_type
 from byoc_core.dtypes import dtype_info
 
 __all__ = ["extreme_function"]

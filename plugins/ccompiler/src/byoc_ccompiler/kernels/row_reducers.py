@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from byoc_core.authoring.csource_types import c_literal, c_suffix, c_type
+from byoc_core.authoring.csource import c_literal, c_suffix, c_type
 from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.kernels.row_extremes import extreme_function

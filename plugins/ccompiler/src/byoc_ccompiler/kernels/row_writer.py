@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
-from byoc_core.authoring.csource_parallel import ParallelLoop
-from byoc_core.authoring.csource_types import c_dim
+from byoc_core.authoring.csource import ParallelLoop, c_dim
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var

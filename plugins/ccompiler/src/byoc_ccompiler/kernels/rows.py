@@ -7,7 +7,7 @@ vector (:mod:`~byoc_ccompiler.kernels.row_lines`). Where they do not, rows that 
 
 from __future__ import annotations
 
-from byoc_core.backend.info import Rejection
+from byoc_core.backend.hooks import Rejection
 from byoc_core.ir import Binding
 
 from byoc_ccompiler.family import Access, KernelFamily

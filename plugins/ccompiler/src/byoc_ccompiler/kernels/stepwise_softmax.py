@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource_types import c_dim, c_suffix
+from byoc_core.authoring.csource import c_dim, c_suffix
 
 from byoc_ccompiler.attributes import axis_of
 from byoc_ccompiler.family import KernelFamily

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM
-from byoc_core.authoring.csource_types import c_dim
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, c_dim
 from byoc_core.dims import Dim, product
 
 __all__ = ["Layout", "StridedNest", "memory_order", "spread"]

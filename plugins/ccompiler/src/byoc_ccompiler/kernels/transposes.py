@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable
 
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelLoop
-from byoc_core.authoring.csource_types import c_dim
-from byoc_core.backend.info import Rejection
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim
+from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Binding

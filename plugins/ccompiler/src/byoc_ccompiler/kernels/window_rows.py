@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource_types import c_suffix, c_type
+from byoc_core.authoring.csource import c_suffix, c_type
 
 from byoc_ccompiler.kernel import Kernel
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource_types import c_suffix, c_type
+from byoc_core.authoring.csource import c_suffix, c_type
 
 from byoc_ccompiler.kernels.winograd_plan import WinogradPlan
 from byoc_ccompiler.kernels.winograd_transforms import map_inputs, map_products

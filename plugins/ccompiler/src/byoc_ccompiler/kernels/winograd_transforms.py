@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from byoc_core.authoring.csource_types import c_literal
+from byoc_core.authoring.csource import c_literal
 
 __all__ = ["MinimalFilter", "map_inputs", "map_products", "minimal_filter"]
 

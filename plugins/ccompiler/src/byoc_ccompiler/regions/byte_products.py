@@ -12,16 +12,15 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from byoc_core.ir import Binding, Constant, ConstantStore, Function, IRModule, OpDef, Value
-from byoc_core.opset.windows import axes_of
+from byoc_core.ir import Binding, Constant, IRModule, OpDef, Value
+from byoc_core.ops import axes_of
 from byoc_core.runtime.module import NDArray
-from byoc_core.transform import evaluate_binding
+from byoc_core.transform import RewriteGraph, evaluate_binding, rewrite_module
 from byoc_core.transform.byte_weights import MAX_TERMS, to_bytes
 
 from byoc_ccompiler.attributes import axis_of, int_of, ints_of
-from byoc_ccompiler.byte_ops import BYTE_CONVOLUTION, BYTE_PRODUCT, region_ops
+from byoc_ccompiler.byte_ops import BYTE_CONVOLUTION, BYTE_PRODUCT
 from byoc_ccompiler.kernels.byte_products import MAX_DEPTH
-from byoc_ccompiler.regions.writer import RegionWriter
 from byoc_ccompiler.steps import dtype_of, shape_of
 
 __all__ = ["use_byte_products"]
@@ -34,10 +33,14 @@ _FOLDED = (*_MOVES, "cast", "subtract")
 
 
 def use_byte_products(module: IRModule) -> IRModule:
-    """Gives the module with products of quantised tensors computed on integers, where their kernels can do that."""
-    return module.with_functions(
-        {name: _Rewrite(function, module.constants).run() for name, function in module.functions.items()}
-    )
+    """Return the module with products of quantised tensors computed on integers, where their kernels can do that."""
+    return rewrite_module(module, dict.fromkeys(_PRODUCTS, (_use_bytes,)))
+
+
+def _use_bytes(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
+    product = _Product(binding, graph)
+    operands = product.match()
+    return None if operands is None else product.write(*operands)
 
 
 class _Image(NamedTuple):
@@ -71,29 +74,16 @@ class _Weight(NamedTuple):
     zero: NDArray | None = None
 
 
-class _Rewrite:
-    """The rewriting of one function."""
+class _Product:
+    """A product and what makes its operands."""
 
-    def __init__(self, function: Function, constants: ConstantStore) -> None:
-        self._function = function
-        self._constants = constants
-        self._makers: Mapping[Value, Binding] = {r: binding for binding in function.bindings for r in binding.results}
+    def __init__(self, binding: Binding, graph: RewriteGraph) -> None:
+        self._binding = binding
+        self._graph = graph
 
-    def run(self) -> Function:
-        """Gives the function with what was found replaced, or as it is."""
-        if all(binding.op.name not in _PRODUCTS for binding in self._function.bindings):
-            return self._function
-        writer = RegionWriter(self._function, region_ops())
-        for binding in self._function.bindings:
-            operands = self._match(binding) if binding.op.name in _PRODUCTS else None
-            if operands is None:
-                writer.copy(binding)
-            else:
-                self._replace(writer, binding, *operands)
-        return writer.finish()
-
-    def _match(self, binding: Binding) -> tuple[_Image, _Weight] | None:
-        """Gives the operands of a product that is computed on integers."""
+    def match(self) -> tuple[_Image, _Weight] | None:
+        """Return the operands of a product that is computed on integers."""
+        binding = self._binding
         axes = _ordered_axes(binding)
         if dtype_of(binding.result) not in ("int32", "float32") or axes is None:
             return None
@@ -110,71 +100,62 @@ class _Rewrite:
             return None  # what stands beyond the borders is a byte
         return image, weight
 
-    def _replace(self, writer: RegionWriter, binding: Binding, image: _Image, weight: _Weight) -> None:
+    def write(self, image: _Image, weight: _Weight) -> Sequence[Value]:
+        """Emit the product on integers."""
+        binding, graph = self._binding, self._graph
         attrs: dict[str, object] = {"zero_point": image.zero}
         if binding.op.name == "nn.conv2d":
             attrs |= {**binding.attrs, "kernel_layout": "OIHW"}
         op = BYTE_CONVOLUTION if binding.op.name == "nn.conv2d" else BYTE_PRODUCT
-        integers = writer.value(image.integers)
+        integers = image.integers
         for move in reversed(image.moves):
-            (integers,) = writer.emit(binding, move.op.name, [integers], move.attrs)
-        operands = [integers, self._constants.add(np.ascontiguousarray(weight.integers))]
+            integers = graph.emit(move.op, (integers,), move.attrs)
+        operands = [integers, graph.const(np.ascontiguousarray(weight.integers))]
         if image.border is not None and op is BYTE_CONVOLUTION:
-            operands.append(writer.value(image.border))
+            operands.append(image.border)
         # Shares of zero points are computed before the sums, and so at hand in their epilogue.
         shares = []
         if image.shift is not None:
             rows = weight.integers.reshape(len(weight.integers), -1)
-            totals = self._constants.add(rows.sum(axis=1, dtype=np.int32))
-            shares += writer.emit(binding, "multiply", [writer.value(image.shift), totals], {})
+            totals = graph.const(rows.sum(axis=1, dtype=np.int32))
+            shares.append(graph.emit("multiply", (image.shift, totals)))
         if weight.zero is not None:
-            row_sums = self._row_sums(writer, binding, op, operands, attrs, image)
-            shares += writer.emit(binding, "multiply", [row_sums, self._constants.add(weight.zero)], {})
-        sums = writer.emit(binding, op.name, operands, attrs)
+            row_sums = self._row_sums(op, operands, attrs, image)
+            shares.append(graph.emit("multiply", (row_sums, graph.const(weight.zero))))
+        sums = graph.emit(op, operands, attrs)
         for share in shares:
-            sums = writer.emit(binding, "subtract", [*sums, share], {})
+            sums = graph.emit("subtract", (sums, share))
         if image.scale is not None:
-            (wide,) = writer.emit(binding, "cast", sums, {"dtype": "float32"})
-            factor = self._constants.add(_factor(image, weight))
-            sums = writer.emit(binding, "multiply", [wide, factor], {})
-        writer.replace(binding, sums)
+            wide = graph.emit("cast", (sums,), {"dtype": "float32"})
+            sums = graph.emit("multiply", (wide, graph.const(_factor(image, weight))))
+        return (sums,)
 
-    def _row_sums(
-        self,
-        writer: RegionWriter,
-        binding: Binding,
-        op: OpDef,
-        operands: Sequence[Value],
-        attrs: Mapping[str, object],
-        image: _Image,
-    ) -> Value:
+    def _row_sums(self, op: OpDef, operands: Sequence[Value], attrs: Mapping[str, object], image: _Image) -> Value:
         """Emit what a product gives for weights of 1: the sum of each row, or window, of ``integers - zero - shift``.
 
         Shapes: ``(..., 1)``, int32.
         """
+        graph = self._graph
         integers, weight, *border = operands
         shape = [size for size in shape_of(weight)[1:] if isinstance(size, int)]
         depth = prod(shape)
         if op is BYTE_CONVOLUTION:
-            ones = self._constants.add(np.ones((1, *shape), np.int8))
-            (totals,) = writer.emit(binding, op.name, [integers, ones, *border], attrs)
+            totals = graph.emit(op, (integers, graph.const(np.ones((1, *shape), np.int8)), *border), attrs)
         else:
-            (wide,) = writer.emit(binding, "cast", [integers], {"dtype": "int32"})
-            (totals,) = writer.emit(binding, "sum", [wide], {"axis": (-1,), "keepdims": True})
+            wide = graph.emit("cast", (integers,), {"dtype": "int32"})
+            totals = graph.emit("sum", (wide,), {"axis": (-1,), "keepdims": True})
             if image.zero:
-                share = self._constants.add(np.asarray(image.zero * depth, np.int32))
-                (totals,) = writer.emit(binding, "subtract", [totals, share], {})
+                totals = graph.emit("subtract", (totals, graph.const(np.asarray(image.zero * depth, np.int32))))
         if image.shift is not None:
-            length = self._constants.add(np.asarray(depth, np.int32))
-            product = writer.emit(binding, "multiply", [writer.value(image.shift), length], {})
-            (totals,) = writer.emit(binding, "subtract", [totals, *product], {})
+            product = graph.emit("multiply", (image.shift, graph.const(np.asarray(depth, np.int32))))
+            totals = graph.emit("subtract", (totals, product))
         return totals
 
     def _find_image(self, value: Value) -> _Image | None:
-        maker, moves = self._makers.get(value), []
+        maker, moves = self._maker(value), []
         while maker is not None and maker.op.name in _MOVES:
             moves.append(maker)
-            maker = self._makers.get(maker.operands[0])
+            maker = self._maker(maker.operands[0])
         found = None if maker is None else self._find_bytes(maker)
         return None if found is None else found._replace(moves=tuple(moves))
 
@@ -188,7 +169,7 @@ class _Rewrite:
         cast, centre, shift = maker, 0, None
         if maker.op.name == "subtract":
             value, moved = maker.operands
-            zero, made = self._array(moved), self._makers.get(value)
+            zero, made = self._array(moved), self._maker(value)
             if made is None or any(dim != 1 for dim in shape_of(moved)) or shape_of(value) != shape_of(maker.result):
                 return None
             cast = made
@@ -201,7 +182,7 @@ class _Rewrite:
         if cast.op.name != "cast" or dtype_of(cast.operands[0]) not in _BYTES or dtype_of(cast.result) != "int32":
             return None
         limits = np.iinfo(dtype_of(cast.operands[0]))
-        widened = self._makers.get(shift) if shift is not None else None
+        widened = self._maker(shift)
         border = widened.operands[0] if widened is not None and widened.op.name == "cast" else None
         if border is not None and dtype_of(border) != dtype_of(cast.operands[0]):
             border = None
@@ -212,11 +193,11 @@ class _Rewrite:
         if dtype_of(value) == "int32":
             array = self._array(value)
             return None if array is None else _narrow(array.transpose(axes), None)
-        maker = self._makers.get(value)
+        maker = self._maker(value)
         while maker is not None and maker.op.name == "permute_dims":
             order = ints_of(maker, "axes")
             axes = tuple(order[axis] for axis in axes)
-            maker = self._makers.get(maker.operands[0])
+            maker = self._maker(maker.operands[0])
         if maker is None or maker.op.name != "dequantize" or int_of(maker, "block_size"):
             return None
         integers, scale, zero = map(self._array, maker.operands)
@@ -229,11 +210,15 @@ class _Rewrite:
             zero = zero.reshape([-1 if axis == channel else 1 for axis in range(integers.ndim)])
         return _narrow((integers.astype(np.int64) - zero.astype(np.int64)).transpose(axes), scale)
 
+    def _maker(self, value: Value | None) -> Binding | None:
+        found = None if value is None else self._graph.producer(value)
+        return None if found is None else found[0]
+
     def _array(self, value: Value) -> NDArray | None:
         """Gives what a value is, where that is a constant, or made of constants by ops of :data:`_FOLDED`."""
         if isinstance(value, Constant):
-            return self._constants[value.digest]
-        maker = self._makers.get(value)
+            return self._graph.array(value)
+        maker = self._maker(value)
         if maker is None or maker.op.name not in _FOLDED:
             return None
         operands = [self._array(operand) for operand in maker.operands]

@@ -7,14 +7,13 @@ only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from byoc_core.ir import Binding, Function, IRModule, TensorType, Value, Var
-from byoc_core.transform import MoveTransposes
+from byoc_core.transform import MoveTransposes, RewriteGraph, rewrite_module
 
 from byoc_ccompiler.family import KernelFamily
-from byoc_ccompiler.regions.writer import RegionWriter
 from byoc_ccompiler.steps import dtype_of, shape_of
 
 __all__ = ["channels_last"]
@@ -60,64 +59,50 @@ def _turned(value: Value) -> Var:
 
 
 def channels_last(module: IRModule, families: Mapping[str, KernelFamily]) -> IRModule:
-    """Gives the module with channels last in convolutions, and in pooling too in functions that have a convolution."""
-    changed = {name: _turn(function, families) for name, function in module.functions.items()}
-    if all(changed[name] is function for name, function in module.functions.items()):
+    """Return the module with channels last in convolutions, and in pooling too in functions that have a convolution."""
+
+    def turn(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
+        if not _can_turn(binding, families):
+            return None
+        image, *weights = binding.operands
+        attribute = _LAYOUTS[binding.op.name]
+        attrs = {**binding.attrs, attribute: _CHANNELS_LAST[str(binding.attrs[attribute])]}
+        turned = graph.emit("permute_dims", (image,), {"axes": _last(len(shape_of(image)))})
+        return _with_channels_first(graph, graph.emit(binding.op, (turned, *weights), attrs))
+
+    def has_convolution(function: Function) -> bool:
+        return any(b.op.name in _CONVOLUTIONS and _can_turn(b, families) for b in function.bindings)
+
+    convolutional = {name: function for name, function in module.functions.items() if has_convolution(function)}
+    if not convolutional:
         return module
-    return MoveTransposes(keep_bits=False)(module.with_functions(changed))
+    rules = {**dict.fromkeys(_LAYOUTS, (turn,)), "reshape": (_turn_shuffle,)}
+    turned = rewrite_module(module.with_functions(convolutional), rules)
+    return MoveTransposes(keep_bits=False)(module.with_functions({**module.functions, **turned.functions}))
 
 
-def _turn(function: Function, families: Mapping[str, KernelFamily]) -> Function:
-    found = {binding for binding in function.bindings if _can_turn(binding, families)}
-    if all(binding.op.name not in _CONVOLUTIONS for binding in found):
-        return function
-    writer = RegionWriter(function)
-    makers: dict[Value, Binding] = {result: binding for binding in function.bindings for result in binding.results}
-    for binding in function.bindings:
-        if binding in found:
-            image, *weights = (writer.value(operand) for operand in binding.operands)
-            attribute = _LAYOUTS[binding.op.name]
-            attrs = {**binding.attrs, attribute: _CHANNELS_LAST[str(binding.attrs[attribute])]}
-            (turned,) = writer.emit(binding, "permute_dims", [image], {"axes": _last(len(shape_of(image)))})
-            (result,) = writer.emit(binding, binding.op.name, [turned, *weights], attrs)
-        elif (shuffled := _find_shuffle(binding, makers)) is not None:
-            image, num_groups = shuffled
-            (turned,) = writer.emit(binding, "permute_dims", [writer.value(image)], {"axes": _last(4)})
-            result = _emit_shuffle(writer, binding, turned, num_groups)
-        else:
-            writer.copy(binding)
-            continue
-        axes = _first(len(shape_of(result)))
-        writer.replace(binding, writer.emit(binding, "permute_dims", [result], {"axes": axes}))
-    return writer.finish()
+def _with_channels_first(graph: RewriteGraph, image: Value) -> Sequence[Value]:
+    return (graph.emit("permute_dims", (image,), {"axes": _first(len(shape_of(image)))}),)
 
 
-def _find_shuffle(binding: Binding, makers: Mapping[Value, Binding]) -> tuple[Value, int] | None:
-    """Gives (image, number of groups) where an op is the last of a channel shuffle over NCHW.
+def _turn_shuffle(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
+    """Shuffle channels last where an op is the last of a channel shuffle over NCHW.
 
     That is the channels seen as a matrix of groups times members, transposed, and seen as one axis again (Zhang et al.
     2018, ShuffleNet).
     """
-    permute = _maker(binding, "reshape", makers)
-    split = _maker(permute, "permute_dims", makers)
-    if permute is None or split is None or split.op.name != "reshape" or permute.attrs["axes"] != (0, 2, 1, 3, 4):
+    permute = graph.maker(binding.operands[0], "permute_dims")
+    split = None if permute is None else graph.maker(permute.operands[0], "reshape")
+    if permute is None or split is None or permute.attrs["axes"] != (0, 2, 1, 3, 4):
         return None
     image = split.operands[0]
-    shape, parts = shape_of(image), shape_of(split.result)
-    if len(shape) != 4 or (parts[0], *parts[3:]) != (shape[0], *shape[2:]) or shape_of(binding.result) != shape:
+    shape, (batch, num_groups, num_members, *size) = shape_of(image), shape_of(split.result)
+    if len(shape) != 4 or (batch, *size) != (shape[0], *shape[2:]) or shape_of(binding.result) != shape:
         return None
-    return (image, parts[1]) if isinstance(parts[1], int) and isinstance(parts[2], int) else None
-
-
-def _maker(binding: Binding | None, op: str, makers: Mapping[Value, Binding]) -> Binding | None:
-    """Gives what makes the first operand of an op of this name."""
-    return makers.get(binding.operands[0]) if binding is not None and binding.op.name == op else None
-
-
-def _emit_shuffle(writer: RegionWriter, binding: Binding, image: Value, num_groups: int) -> Value:
-    shape = shape_of(image)
-    *lead, channels = shape
-    (split,) = writer.emit(binding, "reshape", [image], {"shape": (*lead, num_groups, channels // num_groups)})
-    (swapped,) = writer.emit(binding, "permute_dims", [split], {"axes": (0, 1, 2, 4, 3)})
-    (merged,) = writer.emit(binding, "reshape", [swapped], {"shape": shape})
-    return merged
+    if not isinstance(num_groups, int) or not isinstance(num_members, int):
+        return None
+    turned = graph.emit("permute_dims", (image,), {"axes": _last(4)})
+    *lead, channels = shape_of(turned)
+    parts = graph.emit("reshape", (turned,), {"shape": (*lead, num_groups, channels // num_groups)})
+    swapped = graph.emit("permute_dims", (parts,), {"axes": (0, 1, 2, 4, 3)})
+    return _with_channels_first(graph, graph.emit("reshape", (swapped,), {"shape": (*lead, channels)}))

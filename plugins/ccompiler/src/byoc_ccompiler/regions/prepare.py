@@ -17,6 +17,7 @@ from byoc_core.transform import (
     inline_composites,
 )
 
+from byoc_ccompiler.byte_ops import BYTE_CONVOLUTION, BYTE_PRODUCT
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.regions.byte_products import use_byte_products
 from byoc_ccompiler.regions.channels_last import channels_last
@@ -45,9 +46,10 @@ def prepare_regions(
         for constant in _constants_of(function):
             store.adopt(constant, constants[constant.digest])
     module = IRModule(inlined, store)
+    module = replace(module, ops=module.ops.extended((BYTE_PRODUCT, BYTE_CONVOLUTION)))
     known = tuple(name for name in _RECOGNISED if name in families)
     module = _run(module, EliminateCommonSubexpressions(), RecogniseComposites(known), RemoveDeadCode())
-    module = module.with_functions({name: widen_halves(f, families) for name, f in module.functions.items()})
+    module = widen_halves(module, families)
     # Constants of 16-bit floats are cast here and now; quantised ones stay so until it is known who reads them.
     fold = FoldConstants(kept=("dequantize",))
     module = _run(module, fold, lambda module: channels_last(module, families), Simplify())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from byoc_core.ir import AttrValue, Binding, Constant, Function, TensorType, Value, Var
+from byoc_core.ir import AttrValue, Binding, Constant, IRModule, TensorType, Value, Var
+from byoc_core.transform import RewriteGraph, rewrite_module
 
 from byoc_ccompiler.family import KernelFamily
-from byoc_ccompiler.regions.writer import RegionWriter
+from byoc_ccompiler.steps import dtype_of
 
 __all__ = ["HALVES", "widen_binding", "widen_halves"]
 
@@ -50,29 +51,23 @@ def widen_binding(binding: Binding, families: Mapping[str, KernelFamily]) -> Bin
     return replace(binding, operands=operands, results=results, attrs=_wide_attrs(binding))
 
 
-def widen_halves(function: Function, families: Mapping[str, KernelFamily]) -> Function:
-    """Gives the function with casts around every op that computes with 16-bit floats.
+def widen_halves(module: IRModule, families: Mapping[str, KernelFamily]) -> IRModule:
+    """Return the module with casts around every op that computes with 16-bit floats.
 
     Each op still rounds its result once, so the numbers are those of the op by itself. Neighbouring casts are computed
     in the loops of the ops between them.
     """
-    if not any(_needs_widening(binding, families) for binding in function.bindings):
-        return function
-    writer = RegionWriter(function)
-    for binding in function.bindings:
+
+    def widen(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
         if not _needs_widening(binding, families):
-            writer.copy(binding)
-            continue
-        operands = []
-        for operand in binding.operands:
-            value = writer.value(operand)
-            if _is_half(value):
-                (value,) = writer.emit(binding, "cast", [value], {"dtype": "float32"})
-            operands.append(value)
-        results = writer.emit(binding, binding.op.name, operands, _wide_attrs(binding))
-        for index, (old, new) in enumerate(zip(binding.results, results, strict=True)):
-            if _is_half(old):
-                assert isinstance(old.type, TensorType)
-                (results[index],) = writer.emit(binding, "cast", [new], {"dtype": old.type.dtype})
-        writer.replace(binding, results)
-    return writer.finish()
+            return None
+        operands = [_cast(graph, value, "float32") if _is_half(value) else value for value in binding.operands]
+        wide = graph.bind(binding.op, operands, _wide_attrs(binding)).results
+        pairs = zip(binding.results, wide, strict=True)
+        return [_cast(graph, new, dtype_of(old)) if _is_half(old) else new for old, new in pairs]
+
+    return rewrite_module(module, dict.fromkeys(families, (widen,)))
+
+
+def _cast(graph: RewriteGraph, value: Value, dtype: str) -> Var:
+    return graph.emit("cast", (value,), {"dtype": dtype})

@@ -6,6 +6,8 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
+from byoc_core.opset import LARGEST
+
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument, Query
 from byoc_dnnl.handles import PrimitiveDesc
@@ -16,7 +18,6 @@ from byoc_dnnl.lowerings.geometry import geometry_of
 from byoc_dnnl.lowerings.images import ImageAxes, Layout, make_channels_last, make_image, stays_in_blocks
 from byoc_dnnl.lowerings.phases import Form, Geometry, in_phases
 from byoc_dnnl.post_ops import PostOp
-from byoc_dnnl.ranges import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Images seen as rows of a matrix, before a product with constant weights.
 
 Where an image lies channels-last or in blocks, its rows would have to be reordered first. The weights are instead,
-once, when they are packed: a sum of products may have its terms in any order (``docs/adr/0048``).
+once, when they are packed: a sum of products may have its terms in any order (``docs/notes/flattened-images.md``).
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from byoc_core.opset import LARGEST
 
 from byoc_dnnl.capi import Algorithm
 from byoc_dnnl.lowerings.attributes import choice, number
 from byoc_dnnl.post_ops import PostOp
-from byoc_dnnl.ranges import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

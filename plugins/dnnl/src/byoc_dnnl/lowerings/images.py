@@ -2,7 +2,7 @@
 
 Offered all layouts, oneDNN 3.2 takes row-major ones and its general product of matrices for groups of few channels, and
 for depthwise convolutions along one axis; and channels-last ones for images of few channels that lie in blocks already.
-It has better for all of these where it is asked for that (``docs/adr/0042``).
+It has better for all of these where it is asked for that (``docs/notes/convolutional-networks.md``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Isa
 
 if TYPE_CHECKING:
-    from byoc_core.runtime.graph_document import GraphTensor
+    from byoc_core.runtime.graph.document import GraphTensor
 
     from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
     from byoc_dnnl.planner import Planner

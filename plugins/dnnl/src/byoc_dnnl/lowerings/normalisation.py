@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from byoc_core.opset import LARGEST
+
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument
 from byoc_dnnl.lowerings.attributes import axis_of, in_range, integer, integers, number
-from byoc_dnnl.ranges import LARGEST
 
 if TYPE_CHECKING:
     from byoc_dnnl.calls import Call

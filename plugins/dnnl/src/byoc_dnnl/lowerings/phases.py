@@ -4,7 +4,7 @@
 is as many times narrower: the windows of the primitive are as wide as theirs together, and the weights of each pixel
 are 0 where the window is another one's only. Both images are the same memory, channels last. Windows of ``taps`` at
 steps of ``stride`` then take ``taps + (count - 1) * stride`` multiplications by a vector where single pixels take
-``count * taps`` (``docs/adr/0046``).
+``count * taps`` (``docs/notes/pixels-as-channels.md``).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A product of few rows with large constant weights is computed as its transpose, ``weights.T @ rows.T``: oneDNN goes
 through the left operand once, from memory, while the right one stays in cache; the usual way round each panel of
-weights is waited for before it is used (``docs/adr/0041``). The result has its rows innermost in memory, and so has the
-operand: the product that follows reads it as it lies.
+weights is waited for before it is used (``docs/notes/transposed-products.md``). The result has its rows innermost in
+memory, and so has the operand: the product that follows reads it as it lies.
 """
 
 from __future__ import annotations

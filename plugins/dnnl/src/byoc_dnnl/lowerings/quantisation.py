@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from byoc_core.kernels import KERNELS
 
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import NEXT_POST_OP, Algorithm, Argument
@@ -18,11 +17,13 @@ from byoc_dnnl.known import Quantised
 from byoc_dnnl.lowerings.attributes import axis_of, integer
 from byoc_dnnl.lowerings.functions import needs_of
 from byoc_dnnl.post_ops import PostOp, Scaling
+from byoc_dnnl.reference import numpy_kernel
 
 if TYPE_CHECKING:
     from byoc_core.runtime.module import NDArray
 
     from byoc_dnnl.calls import Call
+    from byoc_dnnl.handles import MemoryDesc
     from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Planner
 
@@ -119,7 +120,8 @@ def keeps_order(planner: Planner, quantised: Quantised) -> bool:
 def _constant(call: Call, planner: Planner, arrays: Sequence[NDArray]) -> _Placing:
     def place() -> None:
         digest = " ".join(["dequantised", *(planner.stored(id_).buffer.digest for id_ in call.inputs)])
-        planner.set_constant(call.output, f"{digest} {call.attrs['axis']}", KERNELS[call.op](*arrays, **call.attrs))
+        values = numpy_kernel(call.op)(*arrays, **call.attrs)
+        planner.set_constant(call.output, f"{digest} {call.attrs['axis']}", values)
 
     return place
 
@@ -133,7 +135,7 @@ def lower_quantize(call: Call, planner: Planner) -> str | None:
     misfit = _misfit(call)
     if misfit is not None:
         return misfit
-    x, scale, zero = call.inputs
+    _, scale, zero = call.inputs
     scales, zeros = planner.array(scale), planner.array(zero)
     if scales is None or zeros is None:
         if call.operands[1].shape:
@@ -145,13 +147,38 @@ def lower_quantize(call: Call, planner: Planner) -> str | None:
         return _ZERO_POINTS
     if _stays(call, planner):
         return None
-    needs = needs_of(call)
-    if planner.find_checks(needs, [x]) is None:
-        return "oneDNN needs finite operands"
     sizes = sizes_of(call.operands[0])
     axis = axis_of(call) if call.operands[1].shape else None
     divisor = planner.row_major(tuple(size if place == axis else 1 for place, size in enumerate(sizes)))
-    post_ops = _shifted(int(zeros.reshape(-1)[0]))
+    return _add_division(call, planner, divisor, _shifted(int(zeros.reshape(-1)[0])))
+
+
+def _add_by_operands(call: Call, planner: Planner) -> str | None:
+    """Add a division by a scale that an operand tells when the region runs, and the zero point that another tells.
+
+    The quotient is rounded as the reference kernel rounds it, and the sum saturates where it is written.
+    """
+    one = planner.row_major((1,) * len(sizes_of(call.operands[0])))
+    post_ops = [PostOp(Algorithm.ELTWISE_ROUND), PostOp(Algorithm.BINARY_ADD, operand=one)]
+    return _add_division(call, planner, one, post_ops, zero_desc=one)
+
+
+def _add_division(
+    call: Call, planner: Planner, divisor: MemoryDesc, post_ops: Sequence[PostOp], zero_desc: MemoryDesc | None = None
+) -> str | None:
+    """Add the division by the scale, in the first layout of the operand for which oneDNN has an implementation.
+
+    Args:
+        call: the quantisation.
+        planner: gets the step.
+        divisor: how the division sees the scale.
+        post_ops: applied to the quotient.
+        zero_desc: how the last post-op sees the zero point; ``None`` if no post-op reads it.
+    """
+    x, scale, zero = call.inputs
+    needs = needs_of(call)
+    if planner.find_checks(needs, [x]) is None:
+        return "oneDNN needs finite operands"
     for place in planner.ways(x):
         target = place.desc.cast(planner.engine, call.result.dtype)
         made = target and planner.workshop.binary(Algorithm.BINARY_DIV, place.desc, divisor, post_ops, target)
@@ -160,35 +187,11 @@ def lower_quantize(call: Call, planner: Planner) -> str | None:
             given: dict[int, Place] = {
                 Argument.SRC: place,
                 Argument.SRC_1: planner.place_row_major(scale).seen_as(divisor),
-                Argument.DST: planner.result(call.output, target),
             }
-            planner.add_step(call.op, made, given)
-            return None
-    return "oneDNN has no implementation"
-
-
-def _add_by_operands(call: Call, planner: Planner) -> str | None:
-    """Add a division by a scale that an operand tells when the region runs, and the zero point that another tells.
-
-    The quotient is rounded as the reference kernel rounds it, and the sum saturates where it is written.
-    """
-    x, scale, zero = call.inputs
-    needs = needs_of(call)
-    if planner.find_checks(needs, [x]) is None:
-        return "oneDNN needs finite operands"
-    one = planner.row_major((1,) * len(sizes_of(call.operands[0])))
-    post_ops = [PostOp(Algorithm.ELTWISE_ROUND), PostOp(Algorithm.BINARY_ADD, operand=one)]
-    for place in planner.ways(x):
-        target = place.desc.cast(planner.engine, call.result.dtype)
-        made = target and planner.workshop.binary(Algorithm.BINARY_DIV, place.desc, one, post_ops, target)
-        if made and target and planner.accepts(made):
-            planner.check(needs, [x])
-            given: dict[int, Place] = {
-                Argument.SRC: place,
-                Argument.SRC_1: planner.place_row_major(scale).seen_as(one),
-                Argument.POST_OP_SRC_1 + NEXT_POST_OP: planner.place_row_major(zero, "float32").seen_as(one),
-                Argument.DST: planner.result(call.output, target),
-            }
+            if zero_desc is not None:
+                zero_point = planner.place_row_major(zero, "float32").seen_as(zero_desc)
+                given[Argument.POST_OP_SRC_1 + NEXT_POST_OP] = zero_point
+            given[Argument.DST] = planner.result(call.output, target)
             planner.add_step(call.op, made, given)
             return None
     return "oneDNN has no implementation"

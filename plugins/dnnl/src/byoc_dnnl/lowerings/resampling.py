@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from byoc_core.kernels import KERNELS
 
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument, Query
 from byoc_dnnl.lowerings.attributes import choice, in_range, integers, numbers
+from byoc_dnnl.reference import numpy_kernel
 
 if TYPE_CHECKING:
     from byoc_dnnl.calls import Call
@@ -69,7 +69,7 @@ def _places(call: Call, old: int, new: int, scale: float | None) -> NDArray:
         "rounding": choice(call, "rounding", ("half_down", "half_up", "floor", "ceil")),
     }
     how: dict[str, Any] = {"cubic_coefficient": 0.0, "exclude_outside": False, **words}
-    found = KERNELS["nn.resize"](np.arange(old, dtype=np.float64), axes=(0,), sizes=(new,), scales=scales, **how)
+    found = numpy_kernel("nn.resize")(np.arange(old, dtype=np.float64), axes=(0,), sizes=(new,), scales=scales, **how)
     return np.asarray(found)
 
 

@@ -46,7 +46,7 @@ from byoc_dnnl.lowerings.softsign import lower_softsign
 from byoc_dnnl.precision import lacks
 
 if TYPE_CHECKING:
-    from byoc_core.runtime.graph_document import GraphTensor
+    from byoc_core.runtime.graph.document import GraphTensor
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.planner import Planner

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from byoc_core.ir import AttrValue, Binding, ConstantStore, Function, IRModule, Value, Var
-from byoc_core.transform.rewriter import RewriteGraph, Rules, rewrite_module
-from byoc_core.transform.tensors import dtype_of, shape_of
+from byoc_core.transform import RewriteGraph, Rules, dtype_of, rewrite_module, shape_of
 
 __all__ = ["parts_of_attention", "spell_out_attention"]
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 from byoc_core.ir import Binding, IRModule, Value
-from byoc_core.transform.rewriter import RewriteGraph, Rules, rewrite_module
-from byoc_core.transform.tensors import dtype_of, rank_of
+from byoc_core.transform import RewriteGraph, Rules, dtype_of, rank_of, rewrite_module
 
 __all__ = ["spell_batch_norm"]
 

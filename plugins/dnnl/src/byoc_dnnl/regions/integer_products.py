@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 from byoc_core.ir import Binding, IRModule, Value
+from byoc_core.transform import RewriteGraph, Rules, dtype_of, rank_of, rewrite_module, shape_of
 from byoc_core.transform.byte_weights import MAX_TERMS, to_bytes
-from byoc_core.transform.rewriter import RewriteGraph, Rules, rewrite_module
-from byoc_core.transform.tensors import dtype_of, rank_of, shape_of
 
 __all__ = ["spell_integer_products"]
 

@@ -31,8 +31,10 @@ from byoc_core.frontend.onnx.ops import (
     shape_arithmetic,
     shape_movement,
 )
+from byoc_core.frontend.onnx.ops.spelled import OnnxName, spelled_importers
+from byoc_core.opset.opdef import OpDef
 
-__all__ = ["NODE_IMPORTERS", "SHAPE_IMPORTERS"]
+__all__ = ["NODE_IMPORTERS", "SHAPE_IMPORTERS", "node_importers"]
 
 NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
     {
@@ -59,9 +61,20 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
         **data_dependent.IMPORTERS,
     }
 )
-"""The importer of every op of the standard domain that is imported, by ONNX name."""
+"""The importers of ops of the standard domain that need more than another spelling, by ONNX name."""
 
 SHAPE_IMPORTERS: Mapping[str, ShapeImporter] = MappingProxyType(
     {**shape_arithmetic.IMPORTERS, **shape_movement.IMPORTERS}
 )
 """How ops compute on known shapes; tried first, where all inputs are known shapes."""
+
+
+def node_importers(ops: Mapping[str, OpDef]) -> Mapping[OnnxName, NodeImporter]:
+    """Return the importer of every ONNX operator that is imported into these ops, by domain and name.
+
+    An op that states its ONNX spelling needs no importer here; it adds none where the core has one.
+
+    Raises:
+        IRError: two ops state one spelling.
+    """
+    return MappingProxyType({**spelled_importers(ops), **{("", name): made for name, made in NODE_IMPORTERS.items()}})

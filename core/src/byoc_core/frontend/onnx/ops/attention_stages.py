@@ -13,7 +13,7 @@ from byoc_core.frontend.onnx.node_context import NodeContext
 from byoc_core.frontend.onnx.ops.normalisation import NARROW_FLOATS
 from byoc_core.frontend.onnx.shape_value import ShapeValue
 from byoc_core.ir.module import Value
-from byoc_core.opset.attention import fits_scores
+from byoc_core.opset.families.attention import fits_scores
 
 __all__ = ["PRECISIONS", "AttentionStages"]
 

@@ -9,16 +9,17 @@ import numpy as np
 from byoc_core.errors import ExecutionError, FrontendError
 from byoc_core.frontend.onnx.node_context import Imported, NodeContext, NodeImporter
 from byoc_core.ir.module import Value
-from byoc_core.ops import default_ops
-from byoc_core.opset.data_dependent import range_length, result_types
-from byoc_core.opset.opdef import AttrValue, OpDef, TypeContext
+from byoc_core.opset.attributes import AttrValue
+from byoc_core.opset.contexts import TypeContext
+from byoc_core.opset.families.data_dependent import range_length, result_types
+from byoc_core.opset.opdef import OpDef
 from byoc_core.transform.folding_budget import selection_nbytes
 
 __all__ = ["IMPORTERS", "emit_range"]
 
 
 def _import(node: NodeContext, name: str, given: Mapping[str, object]) -> Sequence[Imported]:
-    op = default_ops().find(name)
+    op = node.find_op(name)
     attrs = op.normalise_attrs(given)
     arrays = [array for index in range(node.num_inputs) if (array := node.array(index)) is not None]
     selected = sum(selection_nbytes(node.type(index)) for index in range(len(arrays)))
@@ -68,7 +69,7 @@ def _import_range(node: NodeContext) -> Sequence[Imported]:
 
 def emit_range(node: NodeContext, start: Value, stop: Value, step: Value) -> Value:
     """Adds the range between scalars whose values only running tells."""
-    (result,) = _emit(node, default_ops().find("range"), {}, (start, stop, step))
+    (result,) = _emit(node, node.find_op("range"), {}, (start, stop, step))
     return result
 
 

@@ -1,4 +1,4 @@
-"""Importers of elementwise ops."""
+"""Importers of elementwise ops whose ONNX form is more than another spelling."""
 
 from __future__ import annotations
 
@@ -12,15 +12,6 @@ from byoc_core.frontend.onnx.weights import dtype_of
 from byoc_core.ir.module import Value
 
 __all__ = ["IMPORTERS", "emit_cast", "emit_saturated_cast"]
-
-
-def _same_operands(op: str) -> NodeImporter:
-    """Gives the importer of ops that take the same operands in ONNX as here, and no attributes."""
-
-    def import_node(node: NodeContext) -> Sequence[Imported]:
-        return (node.emit(op, *node.values()),)
-
-    return import_node
 
 
 def _folded(op: str) -> NodeImporter:
@@ -115,10 +106,6 @@ def emit_saturated_cast(node: NodeContext, value: Value, dtype: str, *, saturate
     return node.emit("cast", value, dtype=dtype)
 
 
-def _import_leaky_relu(node: NodeContext) -> Sequence[Imported]:
-    return (node.emit("nn.leaky_relu", node.value(0), alpha=node.attr_float("alpha", 0.01)),)
-
-
 def _import_gelu(node: NodeContext) -> Sequence[Imported]:
     return (node.emit("nn.gelu", node.value(0), approximate=node.attr_string("approximate", "none")),)
 
@@ -138,38 +125,15 @@ def _import_dropout(node: NodeContext) -> Sequence[Imported]:
 
 
 IMPORTERS: dict[str, NodeImporter] = {
-    "Abs": _same_operands("abs"),
-    "Add": _same_operands("add"),
-    "And": _same_operands("logical_and"),
     "Cast": _import_cast,
     "Clip": _import_clip,
-    "Div": _same_operands("divide"),
     "Dropout": _import_dropout,
-    "Equal": _same_operands("equal"),
-    "Erf": _same_operands("erf"),
-    "Exp": _same_operands("exp"),
     "Gelu": _import_gelu,
-    "Greater": _same_operands("greater"),
-    "GreaterOrEqual": _same_operands("greater_equal"),
     "Identity": _import_identity,
-    "LeakyRelu": _import_leaky_relu,
-    "Less": _same_operands("less"),
-    "LessOrEqual": _same_operands("less_equal"),
-    "Log": _same_operands("log"),
     "Max": _folded("maximum"),
     "Mean": _import_mean,
     "Min": _folded("minimum"),
-    "Mul": _same_operands("multiply"),
-    "Neg": _same_operands("negative"),
-    "Not": _same_operands("logical_not"),
-    "Or": _same_operands("logical_or"),
     "Pow": _import_power,
-    "Relu": _same_operands("nn.relu"),
-    "Sigmoid": _same_operands("sigmoid"),
-    "Sqrt": _same_operands("sqrt"),
-    "Sub": _same_operands("subtract"),
     "Sum": _folded("add"),
-    "Tanh": _same_operands("tanh"),
-    "Where": _same_operands("where"),
 }
 """The family's importers, by ONNX name."""

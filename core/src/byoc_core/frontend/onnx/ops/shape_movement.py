@@ -19,15 +19,14 @@ from byoc_core.frontend.onnx.node_context import NodeContext, ShapeImporter
 from byoc_core.frontend.onnx.ops.movement import read_axes, read_slice
 from byoc_core.frontend.onnx.ops.shape_arithmetic import Results, wrapped
 from byoc_core.frontend.onnx.shape_value import MAX_ELEMENTS, Element, Objects, Ratio, ShapeValue
-from byoc_core.ops import default_ops
 
 __all__ = ["IMPORTERS"]
 
 _MAX_CONSTANT_RANGE_NBYTES = 1 << 20  # a longer range stays an op
 
 
-def _run(op: str, *arrays: npt.NDArray[Any], **attrs: object) -> Objects:
-    opdef = default_ops()[op]
+def _run(node: NodeContext, op: str, *arrays: npt.NDArray[Any], **attrs: object) -> Objects:
+    opdef = node.find_op(op)
     assert opdef.kernel is not None
     result = opdef.kernel(*arrays, **opdef.normalise_attrs(attrs))
     return np.asarray(result, object)
@@ -41,7 +40,9 @@ def _concat(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     axis, rank = node.attr_int("axis"), len(inputs[0].shape)
     if any(len(value.shape) != rank or value.dtype != inputs[0].dtype for value in inputs):
         return None  # whoever imports the node says what is wrong
-    return wrapped(_run("concat", *(value.objects for value in inputs), axis=node.axis(axis, rank)), inputs[0].dtype)
+    return wrapped(
+        _run(node, "concat", *(value.objects for value in inputs), axis=node.axis(axis, rank)), inputs[0].dtype
+    )
 
 
 def _gather(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
@@ -54,7 +55,7 @@ def _gather(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
         if not -size <= position < size:
             raise node.error(f"takes an element that a shape of {size} sizes does not have", got=position)
     indices = np.array(positions.ints, np.int64).reshape(positions.shape)
-    return wrapped(_run("take", data.objects, indices, axis=axis), data.dtype)
+    return wrapped(_run(node, "take", data.objects, indices, axis=axis), data.dtype)
 
 
 def _slice(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
@@ -65,7 +66,9 @@ def _slice(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     axes = tuple(node.axis(axis, len(data.shape)) for axis in axes)
     if 0 in strides:
         return None
-    return wrapped(_run("strided_slice", data.objects, axes=axes, begin=begin, end=end, strides=strides), data.dtype)
+    return wrapped(
+        _run(node, "strided_slice", data.objects, axes=axes, begin=begin, end=end, strides=strides), data.dtype
+    )
 
 
 def _reshaped(value: ShapeValue, shape: Sequence[int]) -> Results:
@@ -107,7 +110,7 @@ def _transpose(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     axes = node.attr_ints("perm") if node.has_attr("perm") else None
     if axes is not None and sorted(axes) != list(range(len(inputs[0].shape))):
         return None
-    return wrapped(_run("permute_dims", inputs[0].objects, axes=axes), inputs[0].dtype)
+    return wrapped(_run(node, "permute_dims", inputs[0].objects, axes=axes), inputs[0].dtype)
 
 
 def _expand(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
@@ -149,7 +152,7 @@ def _range(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     start, stop, step = (_whole(value.elements[0]) for value in inputs)
     if start is None or stop is None or step is None or step == 0:
         return None
-    op = default_ops()["arange"]
+    op = node.find_op("arange")
     attrs = {"start": start, "stop": stop, "step": step, "dtype": dtype}
     count = ceildiv(stop - start, step)
     if isinstance(count, int) and count <= MAX_ELEMENTS:

@@ -1,0 +1,90 @@
+"""Runs many tests, several at a time where wished, so that Ctrl-C ends them at once."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Generator, Sequence
+
+from byoc_core.isolation import wait_for
+
+from byoc_conformance.promise import Item
+from byoc_conformance.runner import ItemResult, Runner
+from byoc_conformance.subject import SubjectSpec
+
+__all__ = ["run_items"]
+
+_JOIN_SECONDS = 0.1
+
+
+def run_items(
+    spec: SubjectSpec, items: Sequence[Item], *, patience: float = 1.0, jobs: int = 1
+) -> Generator[ItemResult]:
+    """Yields how tests ended, as they end. Where it is left early, all processes that it started are ended first.
+
+    Args:
+        spec: the backend under test.
+        items: the tests, started in this order.
+        patience: all deadlines are longer by this factor.
+        jobs: how many run at a time, each in processes of its own.
+
+    Raises:
+        InternalError: the kit itself failed.
+    """
+    pending: queue.SimpleQueue[Item] = queue.SimpleQueue()
+    for item in items:
+        pending.put(item)
+    results: queue.SimpleQueue[ItemResult | Exception] = queue.SimpleQueue()
+    lanes = [_Lane(Runner(spec, patience=patience), pending, results) for _ in range(max(1, min(jobs, len(items))))]
+    try:
+        for lane in lanes:
+            lane.start()
+        for _ in items:
+            result = wait_for(results)
+            if isinstance(result, Exception):
+                raise result
+            yield result
+    finally:
+        for lane in lanes:
+            lane.stop()
+
+
+class _Lane:
+    """Takes tests from a queue, one after another."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        pending: queue.SimpleQueue[Item],
+        results: queue.SimpleQueue[ItemResult | Exception],
+    ) -> None:
+        self._runner = runner
+        self._pending = pending
+        self._results = results
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the lane, what it is running included."""
+        self._is_stopping.set()
+        while self._thread.is_alive():
+            self._runner.stop()
+            self._thread.join(_JOIN_SECONDS)
+
+    def _run(self) -> None:
+        level = None
+        try:
+            with self._runner:
+                while not self._is_stopping.is_set():
+                    item = self._pending.get_nowait()
+                    if item.promise.level is not level:
+                        self._runner.stop()  # what the last level held in memory
+                    level = item.promise.level
+                    self._results.put(self._runner.run(item))
+        except queue.Empty:
+            return
+        except Exception as error:  # noqa: BLE001 - handed on to the thread that waits for results
+            self._results.put(error)

@@ -1,0 +1,36 @@
+"""Layouts of values in memory, and how view ops change them: for backends that look at memory instead of copying it."""
+
+from __future__ import annotations
+
+from byoc_core.ir import Binding
+from byoc_core.opset.layout import Layout, compact_layout
+
+__all__ = ["Layout", "compact_layout", "is_view_op", "joins_operands", "operand_layouts", "result_layouts"]
+
+
+def is_view_op(binding: Binding) -> bool:
+    """Return whether an op only rearranges elements, so that it may need no code."""
+    return binding.op.view is not None
+
+
+def joins_operands(binding: Binding) -> bool:
+    """Return whether the operands of an op are views of its result."""
+    return binding.op.view is not None and binding.op.view.joins
+
+
+def result_layouts(binding: Binding, layout: Layout) -> list[Layout | None]:
+    """Return the layouts of the results in the buffer in which the only operand has ``layout``.
+
+    ``None`` for a result that is no strided view, or whose sizes are not provably the declared sizes.
+    """
+    rule = binding.op.view
+    return [None] * len(binding.results) if rule is None else rule.result_layouts(binding.context(), layout)
+
+
+def operand_layouts(binding: Binding, layout: Layout) -> list[Layout | None]:
+    """Return the layouts that the operands must have so that the only result has ``layout`` without a copy.
+
+    ``None`` for an operand without such a layout.
+    """
+    rule = binding.op.view
+    return [None] * len(binding.operands) if rule is None else rule.operand_layouts(binding.context(), layout)

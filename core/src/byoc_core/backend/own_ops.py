@@ -1,0 +1,52 @@
+"""The ops that backends bring, in registries and modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from byoc_core.backend.handle import BackendHandle
+from byoc_core.errors import IRError
+from byoc_core.ir import IRModule, OpDef, OpRegistry
+from byoc_core.ir.op_registry import default_ops
+
+__all__ = ["ops_with", "with_own_ops"]
+
+
+def ops_with(backends: Iterable[BackendHandle]) -> OpRegistry:
+    """Return the registry of the core's ops and the backends' own, which their texts are parsed with.
+
+    Raises:
+        HookError: ``byoc_ops`` of a backend raised, or gave something else than ops.
+        IRError: an op has the name of another.
+    """
+    return default_ops().extended(op for backend in backends for op in backend.ops())
+
+
+def with_own_ops(module: IRModule, backends: Iterable[BackendHandle]) -> IRModule:
+    """Return the module with a registry that also holds the core's ops and the backends' own.
+
+    Names that the module's registry has keep their meaning: a backend's op of such a name is left out. The same module
+    is returned if nothing is new.
+
+    Raises:
+        HookError: ``byoc_ops`` of a backend raised, or gave something else than ops.
+        IRError: the registry has another op under the name of one of the core's, or two backends bring different ops
+            of one name that the registry does not have.
+    """
+    known: dict[str, OpDef] = dict(module.ops)
+    if module.ops is not default_ops():
+        for name, op in default_ops().items():
+            if known.setdefault(name, op) is not op:
+                hint = "Rename it: rules for the core's op would change it."
+                raise IRError(f"op `{name}`", "stands in the module's registry, but is not the core's op", hint=hint)
+    bringers: dict[str, str] = {}
+    for backend in backends:
+        for op in backend.ops():
+            if known.setdefault(op.name, op) is op:
+                bringers.setdefault(op.name, backend.name)
+            elif op.name in bringers:
+                names = f"backends `{bringers[op.name]}` and `{backend.name}`"
+                hint = "Make the module with a registry that holds the op which its program means."
+                raise IRError(f"op `{op.name}`", f"is brought by {names}, each with a definition of its own", hint=hint)
+    return module if len(known) == len(module.ops) else replace(module, ops=OpRegistry(known.values()))

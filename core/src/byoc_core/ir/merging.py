@@ -1,0 +1,159 @@
+"""Several modules made into one program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from byoc_core.dims import is_name
+from byoc_core.dtypes import dtype_name
+from byoc_core.errors import IRError
+from byoc_core.ir.cloning import clone_function
+from byoc_core.ir.constants import Constant, ConstantStore
+from byoc_core.ir.module import DEFAULT_NAME, Binding, Function, IRModule
+from byoc_core.ir.printer import EXTERNAL_FUNCTIONS, EXTERNAL_MODULES
+from byoc_core.ir.structural import CALL
+from byoc_core.opset.opdef import OpDef
+from byoc_core.opset.registry import OpRegistry
+from byoc_core.opset.types import TensorType
+
+__all__ = ["merge_modules"]
+
+
+def merge_modules(
+    modules: Mapping[str, IRModule], *, entries: Mapping[str, str] | None = None, name: str = DEFAULT_NAME
+) -> IRModule:
+    """Return one module with the functions of several: a program with an entry function for each.
+
+    ::
+
+        both = merge_modules({"encoder": encoder, "decoder": decoder})
+        executable = byoc_core.build(both)
+        state = byoc_core.VirtualMachine(executable)["encoder"](x)
+
+    An entry function gets its module's key as name. Other functions keep their names, unless another function has it:
+    then the key stands in front (``decoder_norm``). Calls follow, so do global symbols of functions that are annotated
+    for a backend. Equal constants are stored once. All values are copies, so a module may stand under several keys.
+
+    Args:
+        modules: by the name of the entry function.
+        entries: for some keys the name of the module's entry function; by default ``main``, or the only function that
+            no other calls.
+        name: of the module.
+
+    Raises:
+        IRError: a key is no name of a function; a module has no entry function, or several and none called ``main``;
+            modules have different values of an attribute, different ops of one name, or compiled functions of one
+            symbol.
+
+    Cost: linear in the ops of the modules; no array is copied.
+    """
+    merger = _Merger(modules)
+    for key, module in modules.items():
+        merger.add(key, module, _find_entry(key, module, (entries or {}).get(key)))
+    for key in entries or {}:
+        if key not in modules:
+            raise IRError(f"entry of `{key}`", "no module of this name is given", expected=", ".join(modules) or "none")
+    return IRModule(merger.functions, merger.constants, merger.attrs, name, merger.ops())
+
+
+def _find_entry(key: str, module: IRModule, given: str | None) -> str:
+    if not is_name(key):
+        raise IRError(f"module {key!r}", "has a key that cannot name a function", expected="a Python identifier")
+    if given is not None:
+        return module[given].name
+    called = {str(b.attrs["callee"]) for function in module.functions.values() for b in function.walk() if b.op is CALL}
+    roots = [name for name in module.functions if name not in called]
+    if "main" in module.functions:
+        return "main"
+    if len(roots) != 1:
+        problem = f"has {'several functions' if roots else 'no function'} that may be its entry"
+        hint = f'Name one: merge_modules(..., entries={{"{key}": ...}}).'
+        raise IRError(f"module `{key}`", problem, got=", ".join(roots) or None, hint=hint if roots else None)
+    return roots[0]
+
+
+class _Merger:
+    """What modules were merged to so far."""
+
+    def __init__(self, modules: Mapping[str, IRModule]) -> None:
+        self.functions: dict[str, Function] = {}
+        self.constants = ConstantStore()
+        self.attrs: dict[str, Any] = {}
+        self._modules = modules
+        self._taken = set(modules)
+        self._symbols: set[str] = set()
+        self._owners: dict[str, str] = {}
+
+    def add(self, key: str, module: IRModule, entry: str) -> None:
+        """Add a module's functions, constants and attributes."""
+        for digest, array in module.constants.items():
+            self.constants.adopt(Constant(digest, TensorType(tuple(array.shape), dtype_name(array.dtype))), array)
+        self._add_attrs(key, module)
+        names = {name: key if name == entry else self._fresh(name, key, self._taken) for name in module.functions}
+        for name, function in module.functions.items():
+            renamed = replace(_with_callees(clone_function(function), names), name=names[name])
+            self.functions[names[name]] = renamed.with_attrs(**self._own_attrs(key, function, names))
+
+    def _own_attrs(self, key: str, function: Function, names: Mapping[str, str]) -> dict[str, str]:
+        """Return the attributes of a function that name functions or symbols, with their new names."""
+        attrs = {}
+        if (source := function.attrs.get("source")) in names:
+            attrs["source"] = names[str(source)]
+        if "global_symbol" in function.attrs:
+            attrs["global_symbol"] = self._fresh(str(function.attrs["global_symbol"]), key, self._symbols)
+        return attrs
+
+    @staticmethod
+    def _fresh(name: str, key: str, taken: set[str]) -> str:
+        wish, number = name, 0
+        while wish in taken:
+            wish = f"{key}_{name}_{number}" if number else f"{key}_{name}"
+            number += 1
+        taken.add(wish)
+        return wish
+
+    def _add_attrs(self, key: str, module: IRModule) -> None:
+        compiled = [symbol for external in module.attrs.get(EXTERNAL_MODULES, ()) for symbol in external.function_names]
+        for symbol in compiled:
+            if symbol in self._symbols:
+                raise IRError(f"module `{key}`", f"has a compiled function of a symbol that is taken, `{symbol}`")
+        self._symbols.update(compiled)
+        for name, value in module.attrs.items():
+            if name == EXTERNAL_MODULES:
+                self.attrs[name] = (*self.attrs.get(name, ()), *value)
+            elif name == EXTERNAL_FUNCTIONS:
+                self.attrs[name] = {**self.attrs.get(name, {}), **value}
+            elif self.attrs.setdefault(name, value) != value:
+                where = f"modules `{self._owners[name]}` and `{key}`"
+                problem = f"have different values of the attribute `{name}`"
+                raise IRError(where, problem, got=f"{self.attrs[name]!r} and {value!r}")
+            self._owners.setdefault(name, key)
+
+    def ops(self) -> OpRegistry:
+        """Return the ops of all modules."""
+        registries = [module.ops for module in self._modules.values()]
+        if all(registry is registries[0] for registry in registries):
+            return registries[0] if registries else IRModule().ops
+        known: dict[str, tuple[OpDef, str]] = {}
+        for key, module in self._modules.items():
+            for name, op in module.ops.items():
+                other, owner = known.setdefault(name, (op, key))
+                if other is not op:
+                    raise IRError(f"op `{name}`", f"is not the same in the modules `{owner}` and `{key}`")
+        return OpRegistry(op for op, _ in known.values())
+
+
+def _with_callees(function: Function, names: Mapping[str, str]) -> Function:
+    return replace(function, bindings=tuple(_renamed(function.bindings, names)))
+
+
+def _renamed(bindings: tuple[Binding, ...], names: Mapping[str, str]) -> Iterator[Binding]:
+    for binding in bindings:
+        regions = tuple(_with_callees(region, names) for region in binding.regions)
+        attrs = binding.attrs
+        if binding.op is CALL:
+            callee = str(attrs["callee"])
+            attrs = {**attrs, "callee": names.get(callee, callee)}
+        yield replace(binding, regions=regions, attrs=attrs)

@@ -1,0 +1,119 @@
+"""Which values of a body are best made in the buffer of another one, and which may have strides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import IntEnum
+
+from byoc_core.ir.module import Binding, Function, Value, Var
+from byoc_core.ir.structural import CALL, CALL_DPS_PACKED
+from byoc_core.opset.opdef import Trait
+from byoc_core.runtime.module import CallTraits
+
+__all__ = ["PlacementHint", "Sharing", "compact_only", "placement_hints"]
+
+_MAX_DEPTH = 256
+"""How many buffers may lie one inside the other: the cost of checking a program grows with it."""
+
+
+class Sharing(IntEnum):
+    """How much memory values that only rearrange others share with them."""
+
+    NONE = 0
+    """None: all are copied."""
+    WHOLE = 1
+    """A value may lie where another one of as many elements does."""
+    PARTS = 2
+    """A value may lie in a part of another one's buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementHint:
+    """Where a value is best made, so that the view op ``owner`` needs no copy of operand ``index``.
+
+    Attributes:
+        owner: the view op.
+        index: of its operand.
+        may_stride: whether the place may have strides.
+    """
+
+    owner: Binding
+    index: int
+    may_stride: bool
+
+
+def placement_hints(
+    body: Function,
+    taken: Collection[Var],
+    may_own: Callable[[Var], bool],
+    traits: Callable[[str], CallTraits],
+    compact: Collection[Value],
+    sharing: Sharing,
+) -> dict[Var, PlacementHint]:
+    """Return the hints for values of a body that are operands of a view op and may be made in the place of its result.
+
+    A value has one hint: the last view op in the body that may own it, and of that the first operand.
+
+    Args:
+        body: a function or region.
+        taken: values that have a place of their own.
+        may_own: tells whether the result of a view op may be written before the op's turn.
+        traits: what the function of a symbol permits.
+        compact: values that something takes C-contiguous only.
+        sharing: what is permitted.
+
+    Cost: linear in the body.
+    """
+    makers = {result: binding for binding in body.bindings for result in binding.results}
+    hints: dict[Var, PlacementHint] = {}
+    depths: dict[Var, int] = {}
+    for owner in reversed(body.bindings):
+        if not _can_own(owner, sharing) or not may_own(owner.results[0]):
+            continue
+        depth = depths.get(owner.results[0], 0) + 1
+        if depth > _MAX_DEPTH or not _wants_operands(
+            owner, owner.results[0] in hints or owner.results[0] in taken, compact
+        ):
+            continue
+        for index, operand in enumerate(owner.operands):
+            maker = makers.get(operand) if isinstance(operand, Var) else None
+            if not isinstance(operand, Var) or maker is None or operand in hints or operand in taken:
+                continue
+            if maker.op in (CALL, CALL_DPS_PACKED) or _can_own(maker, sharing):
+                is_free = maker.op.view is not None or takes_strides(maker, traits)
+                hints[operand] = PlacementHint(owner, index, is_free and operand not in compact)
+                depths[operand] = depth
+    return hints
+
+
+def _wants_operands(owner: Binding, has_place: bool, compact: Collection[Value]) -> bool:
+    """Tells whether a view op needs its operand elsewhere: one whose result lies nowhere else is a view of it."""
+    rule = owner.op.view
+    moves_elements = rule is not None and rule.is_whole and not owner.op.has_trait(Trait.RESHAPING)
+    return has_place or (moves_elements and owner.results[0] in compact) or (rule is not None and rule.joins)
+
+
+def _can_own(binding: Binding, sharing: Sharing) -> bool:
+    rule = binding.op.view
+    if rule is None:
+        return False
+    return sharing >= Sharing.PARTS if rule.joins else rule.is_whole and sharing >= Sharing.WHOLE
+
+
+def compact_only(body: Function, traits: Callable[[str], CallTraits]) -> set[Value]:
+    """Gives the values of a body that something takes C-contiguous only.
+
+    Cost: linear in the body.
+    """
+    return {
+        operand
+        for binding in body.bindings
+        if binding.op.view is None and not takes_strides(binding, traits)
+        for operand in binding.operands
+    }
+
+
+def takes_strides(binding: Binding, traits: Callable[[str], CallTraits]) -> bool:
+    """Tells whether a call takes, and fills, tensors with strides."""
+    return binding.op is CALL_DPS_PACKED and traits(str(binding.attrs["symbol"])).strided

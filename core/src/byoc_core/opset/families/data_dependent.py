@@ -1,0 +1,291 @@
+"""Ops whose operands' elements decide the sizes of their results.
+
+Their result types stand in the binding, with a fresh symbol for the size that only running tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import ceil, isfinite
+
+import numpy as np
+
+from byoc_core.dims import Dim, is_name, product, symbol
+from byoc_core.errors import ExecutionError
+from byoc_core.kernels.numpy_kernel import NumpyKernel, fixed_dtype
+from byoc_core.kernels.precision import NDArray, is_integer, working_dtype
+from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import OpCase, OperandCase, example, integers
+from byoc_core.opset.contexts import TypeContext, no_flops
+from byoc_core.opset.opdef import OpDef, OperandSpec, Trait
+from byoc_core.opset.type_rules import NUMBER_KINDS, require_kind, require_rank, require_same_dtype, resolve_axis
+from byoc_core.opset.types import TensorType, Type
+
+__all__ = ["OPS", "range_length", "result_types"]
+
+
+def _nonzero(x: NDArray) -> NDArray:
+    """Gives the positions of the elements that are not zero (NaN is not), one column each, in row-major order."""
+    return np.ascontiguousarray(np.argwhere(_comparable(x) != 0).T, dtype=np.int64)
+
+
+def _compress(x: NDArray, condition: NDArray, *, axis: int | None) -> NDArray:
+    """Gives the slices along an axis (of the flat array where ``None``) for which the condition holds.
+
+    Raises:
+        ExecutionError: the condition holds beyond the end of the axis.
+    """
+    data = x.reshape(-1) if axis is None else x
+    axis = axis or 0
+    size = data.shape[axis]
+    (kept,) = np.nonzero(condition)
+    if kept.size and kept[-1] >= size:
+        raise ExecutionError(
+            "op `compress`", "the condition holds beyond the end of the axis", got=int(kept[-1]), expected=f"< {size}"
+        )
+    return np.take(data, kept, axis=axis)
+
+
+def _unique(x: NDArray, *, axis: int | None, sorted: bool) -> tuple[NDArray, ...]:  # noqa: A002 - the attribute's name
+    """Gives the different slices along an axis, where each stands first, which one each slice is, and how often.
+
+    NaNs are equal and come last; zeros of both signs are equal, and the first one stands for all.
+    """
+    data = x.reshape(-1) if axis is None else x
+    axis = (axis or 0) % data.ndim
+    rows = np.moveaxis(_comparable(data), axis, 0)
+    rows = rows.reshape(rows.shape[0], int(np.prod(rows.shape[1:])))
+    first, inverse, counts = _distinct_rows(rows)
+    if not sorted:
+        order = np.argsort(first)
+        first, counts, inverse = first[order], counts[order], np.argsort(order)[inverse]
+    indices = (first, inverse, counts)
+    return np.take(data, first, axis=axis), *(np.asarray(item, np.int64) for item in indices)
+
+
+def _distinct_rows(rows: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """Gives where each different row stands first, in lexicographic order; which one each row is; and how often."""
+    if not rows.shape[0]:
+        empty = np.zeros(0, np.int64)
+        return empty, empty, empty
+    # Each element is replaced by its rank, so that rows of NaNs compare too; zeros of both signs share one.
+    _, ranks = np.unique(rows, return_inverse=True)
+    ranks = ranks.reshape(rows.shape)
+    order = np.lexsort(ranks.T[::-1]) if rows.shape[1] else np.arange(rows.shape[0])
+    ordered = ranks[order]
+    starts = np.concatenate(([True], np.any(ordered[1:] != ordered[:-1], axis=1)))
+    group = np.cumsum(starts) - 1
+    inverse = np.empty(len(order), np.int64)
+    inverse[order] = group
+    # The sort is stable, so the first of a group is the first in the operand.
+    return order[starts], inverse, np.bincount(group)
+
+
+def _range(start: NDArray, limit: NDArray, delta: NDArray) -> NDArray:
+    """Gives ``start + i * delta`` for all whole ``i`` from 0 on that stay before the limit.
+
+    Raises:
+        ExecutionError: the step is zero, or a bound is not finite.
+    """
+    dtype = start.dtype
+    work = working_dtype(dtype)
+    if is_integer(dtype):
+        work = np.dtype(np.uint64 if dtype == np.uint64 else np.int64)
+    # Integers in arrays wrap around in silence, so only the sums have to be in range.
+    steps = np.arange(range_length(start, limit, delta)).astype(work)
+    first, step = (bound.astype(work).reshape(1) for bound in (start, delta))
+    return np.asarray(first + steps * step).astype(dtype)
+
+
+def range_length(start: NDArray, limit: NDArray, delta: NDArray) -> int:
+    """Gives the number of elements of a range.
+
+    Raises:
+        ExecutionError: the step is zero, or a bound is not finite.
+    """
+    if delta == 0:
+        raise ExecutionError("op `range`", "has a step of zero")
+    if is_integer(start.dtype):
+        return max(-((int(start) - int(limit)) // int(delta)), 0)
+    work = working_dtype(start.dtype)
+    with np.errstate(all="ignore"):
+        length = float(limit.astype(work) - start.astype(work)) / float(delta)
+    if not isfinite(length):
+        raise ExecutionError("op `range`", "has no finite number of steps", got=f"{start} to {limit} by {delta}")
+    return max(ceil(length), 0)
+
+
+def _comparable(x: NDArray) -> NDArray:
+    """Gives equal values in a dtype that numpy sorts and compares: four-bit integers and small floats are widened."""
+    if is_integer(x.dtype) and x.dtype.kind not in "iu":
+        return x.astype(np.int8)
+    return x.astype(working_dtype(x.dtype), copy=False)
+
+
+ResultTypes = Callable[[TypeContext, Dim], tuple[TensorType, ...]]
+"""The types of an op's results for a given size."""
+
+
+def _data_dependent(
+    name: str,
+    operands: Sequence[str],
+    types: ResultTypes,
+    kernel: NumpyKernel,
+    doc: str,
+    *,
+    attrs: tuple[AttrSpec, ...] = (),
+    cases: Callable[[], tuple[OpCase, ...]],
+) -> OpDef:
+    def infer(context: TypeContext) -> tuple[Type, ...]:
+        expected = types(context, _declared_size(context, types))
+        if context.declared != expected:
+            raise context.error(
+                "declares results of other types",
+                got=", ".join(map(str, context.declared or ())),
+                expected=", ".join(map(str, expected)),
+            )
+        return expected
+
+    return OpDef(
+        name,
+        tuple(map(OperandSpec, operands)),
+        infer,
+        attrs=attrs,
+        traits=frozenset({Trait.PURE, Trait.DATA_DEPENDENT}),
+        flops=no_flops,
+        kernel=kernel,
+        declares_results=True,
+        cases=cases,
+        doc=doc,
+    )
+
+
+def _declared_size(context: TypeContext, types: ResultTypes) -> Dim:
+    """Gives the symbol that the declared types have for the size that the data decides."""
+    taken = frozenset[str]().union(*(type_.symbols for type_ in context.operands if isinstance(type_, TensorType)))
+    probe = symbol(_unused(taken))
+    shape = types(context, probe)[0].shape or ()
+    axis = shape.index(probe)
+    first = (context.declared or (None,))[0]
+    if not isinstance(first, TensorType) or first.shape is None or len(first.shape) != len(shape):
+        raise context.error("declares no result of its rank", got=first, expected=f"a tensor of rank {len(shape)}")
+    size = first.shape[axis]
+    if not is_name(str(size)) or str(size) in taken:
+        raise context.error(
+            f"needs a fresh symbol for axis {axis} of its first result", got=first, expected=types(context, probe)[0]
+        )
+    return size
+
+
+def _unused(taken: frozenset[str]) -> str:
+    return next(name for name in (f"k{number or ''}" for number in range(len(taken) + 1)) if name not in taken)
+
+
+def result_types(op: OpDef, context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
+    """Gives the types to declare for a data-dependent op of this family whose results have a fresh ``size``.
+
+    Raises:
+        IRTypeError: the operands do not fit the op.
+    """
+    return _TYPES[op.name](context, size)
+
+
+def _nonzero_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
+    return (TensorType((len(context.shape(0)), size), "int64"),)
+
+
+def _axis_of(context: TypeContext) -> int | None:
+    axis = context.attrs["axis"]
+    return None if axis is None else resolve_axis(context, axis, len(context.shape(0)))
+
+
+def _with_size(context: TypeContext, axis: int | None, size: Dim) -> TensorType:
+    """Gives the type of operand 0 with another size along an axis; of rank 1 where ``None``."""
+    shape = context.shape(0)
+    chosen = (size,) if axis is None else (*shape[:axis], size, *shape[axis + 1 :])
+    return TensorType(chosen, context.tensor(0).dtype)
+
+
+def _compress_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
+    require_kind(context, 1, ("bool",))
+    axis = _axis_of(context)
+    (length,) = require_rank(context, 1, 1, "(length,)")
+    available = product(context.shape(0)) if axis is None else context.shape(0)[axis]
+    if isinstance(length, int) and isinstance(available, int) and length > available:
+        raise context.error("is longer than the axis", operand=1, got=length, expected=f"{available} or fewer")
+    return (_with_size(context, axis, size),)
+
+
+def _unique_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
+    axis = _axis_of(context)
+    length = product(context.shape(0)) if axis is None else context.shape(0)[axis]
+    counts = TensorType((size,), "int64")
+    return (_with_size(context, axis, size), counts, TensorType((length,), "int64"), counts)
+
+
+def _range_types(context: TypeContext, size: Dim) -> tuple[TensorType, ...]:
+    require_kind(context, 0, NUMBER_KINDS)
+    dtype = require_same_dtype(context, 0, 1, 2)
+    for index in range(3):
+        require_rank(context, index, 0, "a scalar")
+    return (TensorType((size,), dtype),)
+
+
+_RANGE = ((0, 3), (4, 9), (1, 3))  # start, limit and step of cases, from and to
+
+_TYPES: dict[str, ResultTypes] = {
+    "nonzero": _nonzero_types,
+    "compress": _compress_types,
+    "unique": _unique_types,
+    "range": _range_types,
+}
+
+OPS: tuple[OpDef, ...] = (
+    _data_dependent(
+        "nonzero",
+        ("x",),
+        _nonzero_types,
+        NumpyKernel(_nonzero, gives=fixed_dtype("int64")),
+        "Gives the positions of the elements that are not zero, in row-major order.\n\n"
+        "Shapes: ``x`` of rank ``r``; the result is int64 ``(r, k)``, one column per element.",
+        cases=lambda: (example((2, 3)),),
+    ),
+    _data_dependent(
+        "compress",
+        ("x", "condition"),
+        _compress_types,
+        NumpyKernel(_compress),
+        "Gives the slices along an axis for which ``condition`` holds; those beyond its end are left out.\n\n"
+        "Shapes: ``condition`` bool ``(length,)``, not longer than the axis; the result has size ``k`` along the axis.",
+        attrs=(AttrSpec("axis", AttrKind.INT, None, doc="The axis; ``None``: of the flat tensor."),),
+        cases=lambda: (example((4, 3), OperandCase((4,), "bool"), axis=0),),
+    ),
+    _data_dependent(
+        "unique",
+        ("x",),
+        _unique_types,
+        NumpyKernel(_unique, gives=fixed_dtype(None)),
+        "Gives the different slices along an axis, the first position of each, for each slice of ``x`` which one it "
+        "is, and how often each stands there. NaNs are equal.\n\n"
+        "Shapes: the first result has size ``k`` along the axis; the others are int64 ``(k,)``, ``(n,)`` and ``(k,)`` "
+        "for an axis of size ``n``.",
+        attrs=(
+            AttrSpec("axis", AttrKind.INT, None, doc="The axis; ``None``: of the flat tensor."),
+            AttrSpec("sorted", AttrKind.BOOL, True, doc="In ascending order, NaN last; else in order of appearance."),
+        ),
+        cases=lambda: (example((6,)), example((4, 3), axis=0)),
+    ),
+    _data_dependent(
+        "range",
+        ("start", "limit", "delta"),
+        _range_types,
+        NumpyKernel(_range),
+        "Gives ``start``, ``start + delta`` and so on, up to ``limit``, which is left out.\n\n"
+        "Shapes: three scalars; the result is ``(k,)``.",
+        cases=lambda: (
+            example(*(integers((), *ends) for ends in _RANGE)),
+            example(*(integers((), *ends, "int32") for ends in _RANGE)),
+        ),
+    ),
+)
+"""The family's ops."""

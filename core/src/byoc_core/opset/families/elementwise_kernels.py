@@ -1,0 +1,114 @@
+"""Kernels of elementwise ops that numpy has no function for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from byoc_core.dtypes import all_dtypes, to_numpy
+from byoc_core.kernels.error_function import erf64
+from byoc_core.kernels.memory import BLOCK_ELEMENTS, in_blocks
+from byoc_core.kernels.numpy_kernel import common_dtype
+from byoc_core.kernels.precision import NDArray, is_integer
+
+__all__ = ["cast", "cast_dtype", "clip", "divide", "dtype_of_choice", "erf", "power", "sigmoid", "where"]
+
+
+def divide(x: NDArray, y: NDArray) -> NDArray:
+    """Gives ``x / y``; IEEE 754 division for floats.
+
+    Integers truncate towards zero, as in C and ONNX. Where C has no answer this does: division by zero gives 0, and
+    the smallest integer divided by -1 is itself.
+    """
+    if not is_integer(x.dtype):
+        return np.asarray(np.divide(x, y))
+    divisor = np.where(y != 0, y, np.ones_like(y))  # int4 warns of zeros, whatever `errstate` says
+    floor = np.floor_divide(x, divisor)
+    inexact = x - floor * divisor != 0
+    adjusted = floor + (inexact & ((x < 0) != (y < 0))).astype(x.dtype)
+    return np.asarray(np.where(y != 0, adjusted, np.zeros_like(adjusted)))
+
+
+def power(x: NDArray, y: NDArray) -> NDArray:
+    """Gives ``x ** y``.
+
+    Integers wrap around. A negative exponent gives ``1 / x**-y`` truncated towards zero: 1 and -1 keep their
+    magnitude, every other base (0 too) gives 0.
+    """
+    if not is_integer(x.dtype):
+        return np.asarray(np.power(x, y))
+    negative = y < 0
+    zero, one = np.zeros_like(x), np.ones_like(x)
+    result = np.power(x, np.where(negative, np.zeros_like(y), y))
+    if np.any(negative):
+        odd_sign = np.where(y % 2 != 0, x, one)
+        inverse = np.where(x == one, one, np.where(x == zero - one, odd_sign, zero)) if _signed(x) else result
+        result = np.where(negative, inverse, result)
+    return np.asarray(result).astype(x.dtype, copy=False)
+
+
+def _signed(x: NDArray) -> bool:
+    return x.dtype.kind != "u"
+
+
+def sigmoid(x: NDArray, *, out: NDArray | None = None) -> NDArray:
+    """Gives ``1 / (1 + exp(-x))``; neither sign of ``x`` overflows."""
+    if x.size > BLOCK_ELEMENTS and x.flags.c_contiguous:
+        return in_blocks(sigmoid, x, out)
+    one = x.dtype.type(1)
+    decay = np.exp(-np.abs(x))
+    return np.asarray(np.divide(np.where(x >= 0, one, decay), one + decay, out=out))
+
+
+def erf(x: NDArray, *, out: NDArray | None = None) -> NDArray:
+    """Gives the error function, computed in float64 and rounded once to the dtype of ``x``."""
+    if x.size > BLOCK_ELEMENTS and x.flags.c_contiguous:
+        return in_blocks(erf, x, out)
+    return erf64(x).astype(x.dtype, copy=False)
+
+
+def clip(
+    x: NDArray,
+    *,
+    min: float | None,  # noqa: A002 - the op's attribute name
+    max: float | None,  # noqa: A002 - the op's attribute name
+    out: NDArray | None = None,
+) -> NDArray:
+    """Gives ``x`` limited from below, then from above; an open end is ``None``; NaN stays NaN."""
+    if min is None and max is None:
+        return x.copy()
+    result = x if min is None else np.maximum(x, np.asarray(min, x.dtype), out=out)
+    return np.asarray(result if max is None else np.minimum(result, np.asarray(max, x.dtype), out=out))
+
+
+def cast(x: NDArray, *, dtype: str, out: NDArray | None = None) -> NDArray:
+    """Gives ``x`` in another dtype: floats truncate towards zero to integers; all but zero is true.
+
+    A value that the target integer type cannot hold has an unspecified result, as in C and ONNX.
+    """
+    if out is None:
+        return x.astype(_numpy_dtype(dtype))
+    out[...] = x
+    return out
+
+
+_numpy_dtype = lru_cache(maxsize=None)(to_numpy)
+
+
+def cast_dtype(_: Sequence[np.dtype[Any]], attrs: Mapping[str, Any]) -> np.dtype[Any] | None:
+    """Return the numpy dtype that attribute ``dtype`` names."""
+    dtype = attrs["dtype"]
+    return _numpy_dtype(dtype) if dtype in all_dtypes() else None
+
+
+def where(condition: NDArray, x: NDArray, y: NDArray) -> NDArray:
+    """Gives ``x`` where the condition holds, else ``y``; all three broadcast."""
+    return np.asarray(np.where(condition, x, y))
+
+
+def dtype_of_choice(dtypes: Sequence[np.dtype[Any]], attrs: Mapping[str, Any]) -> np.dtype[Any] | None:
+    """Return the dtype of the operands that ``where`` chooses from."""
+    return common_dtype(dtypes[1:], attrs)

@@ -1,0 +1,187 @@
+"""Ops that read elements at computed places, or mark them: gathers along an axis and at tuples of indices, one-hot."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from byoc_core.dims import Dim
+from byoc_core.kernels.indices import check_array_shape, element_places, resolve_coordinates, widened
+from byoc_core.kernels.numpy_kernel import NumpyKernel, dtype_of
+from byoc_core.kernels.precision import NDArray
+from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import example, integers
+from byoc_core.opset.contexts import TypeContext, no_flops
+from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.type_rules import (
+    INTEGER_KINDS,
+    gathered_nbytes,
+    known_size,
+    require_at_most,
+    require_equal,
+    require_kind,
+    require_rank,
+    require_same_dtype,
+    resolve_axis,
+)
+from byoc_core.opset.types import TensorType, Type
+
+__all__ = ["INDICES_DOC", "OPS", "count_coordinates", "paired_indices"]
+
+
+def _gather_elements(x: NDArray, indices: NDArray, *, axis: int) -> NDArray:
+    """Gives for each index the element of ``x`` at that index along ``axis`` and at its own place elsewhere.
+
+    Raises:
+        ExecutionError: an index lies outside the axis, or ``indices`` is larger than ``x`` along another axis.
+    """
+    return np.asarray(np.take(x.reshape(-1), element_places("gather_elements", indices, x.shape, axis % x.ndim)))
+
+
+def _gather_nd(x: NDArray, indices: NDArray, *, batch_dims: int) -> NDArray:
+    """Gives the slices of ``x`` at tuples of indices, which lie along the last axis of ``indices``.
+
+    The first ``batch_dims`` axes of both are paired, not indexed.
+
+    Raises:
+        ExecutionError: an index lies outside its axis, or the batches differ.
+    """
+    batch = x.shape[:batch_dims]
+    check_array_shape("gather_nd", "indices", indices.shape, (*batch, *indices.shape[batch_dims:]))
+    coordinates = resolve_coordinates("gather_nd", indices, x.shape, batch_dims)
+    rank = indices.ndim - 1
+    paired = (np.arange(size).reshape([-1] + [1] * (rank - 1 - axis)) for axis, size in enumerate(batch))
+    return np.asarray(x[(*paired, *coordinates)])
+
+
+def _one_hot(indices: NDArray, on_value: NDArray, off_value: NDArray, *, depth: int, axis: int) -> NDArray:
+    """Gives ``on_value`` where the place along a new axis of size ``depth`` is the index, else ``off_value``.
+
+    Negative indices count from the end; one outside has ``off_value`` everywhere.
+    """
+    wide = widened(indices)
+    index = np.expand_dims(np.where(wide < 0, wide + depth, wide), axis)
+    places = np.expand_dims(np.arange(depth), [other for other in range(index.ndim) if other != axis % index.ndim])
+    return np.where(index == places, on_value, off_value)
+
+
+INDICES_DOC = "Negative indices count from the end; one outside is an error when the program runs."
+
+
+def paired_indices(context: TypeContext) -> tuple[Dim, ...]:
+    """Gives the shape of operand 1, integer indices along attribute ``axis`` that pair with elements of operand 0.
+
+    Raises:
+        IRTypeError: the ranks differ, there is no such axis, or the indices are larger along another one.
+    """
+    require_kind(context, 1, INTEGER_KINDS)
+    shape = context.shape(0)
+    indices = require_rank(context, 1, len(shape), "as operand `x`")
+    axis = resolve_axis(context, context.attrs["axis"], len(shape))
+    for other, size in enumerate(shape):
+        if other != axis:
+            require_at_most(context, 1, other, size, "as operand `x`")
+    return indices
+
+
+def count_coordinates(context: TypeContext, first: int = 0) -> int:
+    """Gives the size of the last axis of operand 1: how many axes of operand 0 its tuples index, from ``first`` on.
+
+    Raises:
+        IRTypeError: operand 0 has no axis left, operand 1 holds no integers or has no axis, or the size is not known
+            or is too large.
+    """
+    require_kind(context, 1, INTEGER_KINDS)
+    indices, rank = context.shape(1), len(context.shape(0)) - first
+    if not rank:
+        raise context.error("has no axis that could be indexed", operand=0, got=context.tensor(0))
+    if not indices:
+        raise context.error("has rank 0", operand=1, expected="a last axis with one index for each axis indexed")
+    count = indices[-1]
+    if not isinstance(count, int):
+        raise context.error("needs a known size of the last axis, which the rank depends on", operand=1, got=count)
+    if not 1 <= count <= rank:
+        raise context.error(
+            f"axis {len(indices) - 1} has size {count}",
+            operand=1,
+            expected=f"1 to {rank}, the axes that can be indexed",
+        )
+    return count
+
+
+def _infer_gather_elements(context: TypeContext) -> tuple[Type, ...]:
+    return (TensorType(paired_indices(context), context.tensor(0).dtype),)
+
+
+def _infer_gather_nd(context: TypeContext) -> tuple[Type, ...]:
+    shape, indices, batch_dims = context.shape(0), context.shape(1), context.attrs["batch_dims"]
+    most = min(len(shape), len(indices)) - 1
+    if not 0 <= batch_dims <= max(most, 0):
+        raise context.error("attribute `batch_dims` is out of range", got=batch_dims, expected=f"0 to {max(most, 0)}")
+    count = count_coordinates(context, batch_dims)
+    for axis in range(batch_dims):
+        require_equal(context, 1, axis, shape[axis], "as operand `x`")
+    batch = map(known_size, shape[:batch_dims], indices)
+    result = (*batch, *indices[batch_dims:-1], *shape[batch_dims + count :])
+    return (TensorType(result, context.tensor(0).dtype),)
+
+
+def _infer_one_hot(context: TypeContext) -> tuple[Type, ...]:
+    require_kind(context, 0, INTEGER_KINDS)
+    for index in (1, 2):
+        require_rank(context, index, 0, "one value")
+    dtype = require_same_dtype(context, 1, 2)
+    indices, depth = context.shape(0), context.attrs["depth"]
+    if isinstance(depth, int) and depth < 0:
+        raise context.error("attribute `depth` is negative", got=depth, expected="0 or more")
+    axis = resolve_axis(context, context.attrs["axis"], len(indices) + 1)
+    return (TensorType((*indices[:axis], depth, *indices[axis:]), dtype),)
+
+
+OPS: tuple[OpDef, ...] = (
+    OpDef(
+        "gather_elements",
+        (OperandSpec("x"), OperandSpec("indices")),
+        _infer_gather_elements,
+        attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="The axis indexed."),),
+        nbytes=gathered_nbytes,
+        flops=no_flops,
+        kernel=NumpyKernel(_gather_elements, gives=dtype_of(0)),
+        cases=lambda: (example((4, 3), integers((5, 3), 0, 3)),),
+        doc="Gives for each index the element of ``x`` at that index along ``axis`` and at the index's own place along "
+        f"the other axes. {INDICES_DOC}\n\n"
+        "Shapes: the result has that of ``indices``, which has the rank of ``x`` and is no larger than it along the "
+        "other axes.",
+    ),
+    OpDef(
+        "gather_nd",
+        (OperandSpec("x"), OperandSpec("indices")),
+        _infer_gather_nd,
+        attrs=(AttrSpec("batch_dims", AttrKind.INT, 0, doc="The number of leading axes that both operands share."),),
+        nbytes=gathered_nbytes,
+        flops=no_flops,
+        kernel=NumpyKernel(_gather_nd, gives=dtype_of(0)),
+        cases=lambda: (
+            example((4, 3), integers((5, 1), 0, 3)),
+            example((2, 4, 3), integers((2, 5, 1), 0, 3), batch_dims=1),
+        ),
+        doc="Gives the slices of ``x`` at tuples of integers, which lie along the last axis of ``indices``. "
+        f"{INDICES_DOC}\n\n"
+        "Shapes: ``(B..., N1, ..., NK, S...), (B..., I..., K) -> (B..., I..., S...)``.",
+    ),
+    OpDef(
+        "one_hot",
+        (OperandSpec("indices"), OperandSpec("on_value"), OperandSpec("off_value")),
+        _infer_one_hot,
+        attrs=(
+            AttrSpec("depth", AttrKind.DIM, doc="The size of the new axis."),
+            AttrSpec("axis", AttrKind.INT, -1, doc="Where the new axis stands in the result."),
+        ),
+        flops=no_flops,
+        kernel=NumpyKernel(_one_hot),
+        cases=lambda: (example(integers((2, 3), 0, 4), (), (), depth=5),),
+        doc="Gives ``on_value`` at each index along a new axis and ``off_value`` elsewhere. Negative indices count "
+        "from the end; one outside has ``off_value`` everywhere.\n\n"
+        "Shapes: ``(A..., B...), (), () -> (A..., depth, B...)``.",
+    ),
+)
+"""The family's ops."""

@@ -1,0 +1,212 @@
+"""Resizing of images and other tensors by interpolation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from byoc_core.dims import Dim
+from byoc_core.kernels.numpy_kernel import NumpyKernel
+from byoc_core.kernels.precision import NDArray, working_dtype
+from byoc_core.opset.attributes import AttrKind, AttrSpec
+from byoc_core.opset.cases import example
+from byoc_core.opset.contexts import OpContext, TypeContext
+from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.rounding import NORM
+from byoc_core.opset.type_rules import FLOAT_KINDS, NUMBER_KINDS, require_kind, resolve_axes
+from byoc_core.opset.types import TensorType, Type
+from byoc_core.opset.value_bounds import ValueFacts, bound_towards_zero
+
+__all__ = ["OPS"]
+
+
+def _resize(
+    x: NDArray,
+    *,
+    axes: tuple[int, ...],
+    sizes: tuple[int, ...],
+    scales: tuple[float, ...] | None,
+    method: str,
+    coordinates: str,
+    rounding: str,
+    cubic_coefficient: float,
+    exclude_outside: bool,
+) -> NDArray:
+    """Gives ``x`` resampled along axes to other sizes.
+
+    Cost: one pass over the result (nearest), two (linear) or four (cubic) for each axis. Positions are computed in
+    float64 for every dtype.
+    """
+    if x.size == 0:
+        return np.zeros(
+            [dict(zip(axes, sizes, strict=True)).get(axis, size) for axis, size in enumerate(x.shape)], x.dtype
+        )
+    wide = x.dtype if method == "nearest" else working_dtype(x.dtype)
+    result = x.astype(wide, copy=False)
+    for position, (axis, size) in enumerate(zip(axes, sizes, strict=True)):
+        length = x.shape[axis]
+        scale = size / length if scales is None else scales[position]
+        if size == length and scale == 1.0:
+            continue
+        places = _places(size, length, scale, coordinates)
+        if method == "nearest":
+            result = result.take(np.clip(_ROUNDINGS[rounding](places), 0, length - 1).astype(np.int64), axis)
+        elif method == "linear":
+            result = _weigh(result, axis, *_linear_taps(np.clip(places, 0, length - 1)))
+        else:
+            taps, weights = _cubic_taps(places, cubic_coefficient)
+            if exclude_outside:
+                weights = np.where((taps >= 0) & (taps < length), weights, 0.0)
+                weights /= weights.sum(axis=0)
+            result = _weigh(result, axis, taps, weights)
+    return np.ascontiguousarray(result.astype(x.dtype, copy=False))
+
+
+def _places(size: int, length: int, scale: float, coordinates: str) -> NDArray:
+    """Gives for each index of the result the place in the operand that it samples."""
+    index = np.arange(size, dtype=np.float64)
+    if coordinates == "asymmetric":
+        return np.asarray(index / scale)
+    if coordinates == "align_corners":
+        return np.asarray(index * (length - 1) / max(size - 1, 1))
+    if coordinates == "half_pixel_for_nearest":
+        return np.asarray((index + 0.5) / scale)
+    if coordinates == "half_pixel_or_first" and size == 1:
+        return np.zeros(1)
+    places = (index + 0.5) / scale - 0.5
+    if coordinates == "half_pixel_symmetric":
+        places += (length - size / scale) / 2
+    return np.asarray(places)
+
+
+_ROUNDINGS: dict[str, Callable[[NDArray], NDArray]] = {
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "half_down": lambda places: np.ceil(places - 0.5),
+    "half_up": lambda places: np.floor(places + 0.5),
+}
+
+
+def _linear_taps(places: NDArray) -> tuple[NDArray, NDArray]:
+    first = np.floor(places)
+    part = places - first
+    return np.stack([first, first + 1]).astype(np.int64), np.stack([1 - part, part])
+
+
+def _cubic_taps(places: NDArray, coefficient: float) -> tuple[NDArray, NDArray]:
+    """Gives four neighbours and their weights by Keys' cubic convolution (1981)."""
+    first = np.floor(places) - 1
+    taps = first + np.arange(4)[:, np.newaxis]
+    distance = np.abs(places - taps)
+    near = ((coefficient + 2) * distance - (coefficient + 3)) * distance**2 + 1
+    far = ((distance - 5) * distance + 8) * distance * coefficient - 4 * coefficient
+    return taps.astype(np.int64), np.where(distance <= 1, near, far)
+
+
+def _weigh(x: NDArray, axis: int, taps: NDArray, weights: NDArray) -> NDArray:
+    """Gives the weighted sum of neighbours along an axis; those outside are the nearest inside."""
+    column = [-1, *[1] * (x.ndim - 1 - axis)]
+    inside = np.clip(taps, 0, x.shape[axis] - 1)
+    result = x.take(inside[0], axis) * weights[0].astype(x.dtype).reshape(column)
+    for tap, weight in zip(inside[1:], weights[1:], strict=True):
+        result += x.take(tap, axis) * weight.astype(x.dtype).reshape(column)
+    return np.asarray(result)
+
+
+_FLOPS_PER_AXIS = {"nearest": 0, "linear": 3, "cubic": 7}
+
+
+def _infer_resize(context: TypeContext) -> tuple[Type, ...]:
+    attrs = context.attrs
+    type_ = require_kind(context, 0, (*NUMBER_KINDS, "bool") if attrs["method"] == "nearest" else FLOAT_KINDS)
+    result = list(context.shape(0))
+    axes = resolve_axes(context, attrs["axes"], len(result), attribute="axes")
+    if list(axes) != list(attrs["axes"]):
+        raise context.error("attribute `axes` counts from the end", got=attrs["axes"], expected=axes)
+    for name in ("sizes", "scales"):
+        values = attrs[name]
+        if values is not None and len(values) != len(axes):
+            raise context.error(
+                f"attribute `{name}` has {len(values)} values", got=values, expected=f"one for each of {len(axes)} axes"
+            )
+    if attrs["scales"] is not None and min(attrs["scales"], default=1.0) <= 0:
+        problem = "attribute `scales` has a value that is too small"
+        raise context.error(problem, got=attrs["scales"], expected="above 0")
+    for axis, size in zip(axes, attrs["sizes"], strict=True):
+        if isinstance(size, int) and size < 1:
+            raise context.error("attribute `sizes` has a value that is too small", got=size, expected="1 or more")
+        result[axis] = size
+    return (TensorType(tuple(result), type_.dtype),)
+
+
+def _resize_flops(context: OpContext) -> Dim:
+    return context.elements() * (_FLOPS_PER_AXIS[context.attrs["method"]] * len(context.attrs["axes"]))
+
+
+def _resize_bound(facts: ValueFacts) -> float:
+    """Return the bound of means of neighbours. Infinity for ``cubic``, whose weights may be negative."""
+    return math.inf if facts.context.attrs["method"] == "cubic" else bound_towards_zero(facts)
+
+
+OPS: tuple[OpDef, ...] = (
+    OpDef(
+        "nn.resize",
+        (OperandSpec("x"),),
+        _infer_resize,
+        attrs=(
+            AttrSpec("axes", AttrKind.INTS, doc="The axes that get other sizes, counted from the front."),
+            AttrSpec("sizes", AttrKind.DIMS, doc="The new size of each axis."),
+            AttrSpec(
+                "scales",
+                AttrKind.FLOATS,
+                None,
+                doc="The factor of each axis by which places are computed; ``None``: the new size over the old one.",
+            ),
+            AttrSpec("method", AttrKind.STR, "nearest", tuple(_FLOPS_PER_AXIS), doc="How values between are found."),
+            AttrSpec(
+                "coordinates",
+                AttrKind.STR,
+                "half_pixel",
+                (
+                    "half_pixel",
+                    "half_pixel_symmetric",
+                    "half_pixel_or_first",
+                    "half_pixel_for_nearest",
+                    "align_corners",
+                    "asymmetric",
+                ),
+                doc="Which place an index ``i`` of the result samples: ``(i + 0.5) / scale - 0.5``; the same around "
+                "the middle of the axis; the same but 0 for a single index; ``(i + 0.5) / scale``; ``i * (old - 1) / "
+                "(new - 1)``; ``i / scale``.",
+            ),
+            AttrSpec(
+                "rounding",
+                AttrKind.STR,
+                "half_down",
+                ("half_down", "half_up", "floor", "ceil"),
+                doc="Which neighbour ``nearest`` takes.",
+            ),
+            AttrSpec("cubic_coefficient", AttrKind.FLOAT, -0.75, doc="The slope parameter of ``cubic``."),
+            AttrSpec(
+                "exclude_outside",
+                AttrKind.BOOL,
+                False,
+                doc="Whether ``cubic`` leaves out neighbours beyond the ends, in place of repeating the last one.",
+            ),
+        ),
+        flops=_resize_flops,
+        kernel=NumpyKernel(_resize),
+        rounding=NORM,  # `nearest` counts no operations, and computes nothing; other methods do
+        bound=_resize_bound,
+        cases=lambda: (
+            example((2, 16, 9, 8), axes=(2, 3), sizes=(18, 16)),
+            example((2, 16, 9, 8), axes=(2, 3), sizes=(18, 16), method="linear"),
+            example((2, 16, 9, 8), axes=(2, 3), sizes=(5, 4), method="cubic"),
+        ),
+        doc="Gives ``x`` resampled along axes to other sizes, one axis after the other.\n\n"
+        "Shapes: that of ``x``, with ``sizes[i]`` in place of the size of ``axes[i]``.",
+    ),
+)
+"""The family's ops."""

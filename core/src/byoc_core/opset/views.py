@@ -1,0 +1,69 @@
+"""Ops that only rearrange elements: where results lie in the operand's memory, or operands in the result's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from byoc_core.opset.contexts import OpContext
+from byoc_core.opset.layout import Layout
+
+__all__ = ["RESHAPED", "LayoutRule", "ViewRule"]
+
+LayoutRule = Callable[[OpContext, Layout], Sequence[Layout | None]]
+"""Return a layout for each value, from the layout of the one value on the other side of the op.
+
+``None`` where the value is no strided view.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewRule:
+    """How an op that copies no element lies in memory.
+
+    Attributes:
+        results: the layouts of the results in the operand's buffer, from the operand's layout. ``None`` where the op
+            joins its operands: then the operands are views of the result.
+        operands: the layouts that operands must have in the result's buffer, from the result's layout. ``None`` where
+            operands are no views of the result.
+        is_whole: whether the result holds each element of the operand once.
+    """
+
+    results: LayoutRule | None = None
+    operands: LayoutRule | None = None
+    is_whole: bool = False
+
+    @property
+    def joins(self) -> bool:
+        """Whether the operands are parts of the result."""
+        return self.results is None
+
+    def result_layouts(self, context: OpContext, layout: Layout) -> list[Layout | None]:
+        """Return the layouts of the results where the operand has ``layout``.
+
+        ``None`` for a result that is no strided view, or whose sizes are not provably the declared sizes.
+        """
+        shapes = [context.result_shape(index) for index in range(len(context.results))]
+        found = [None] * len(shapes) if self.results is None else self.results(context, layout)
+        return _of_declared_sizes(found, shapes)
+
+    def operand_layouts(self, context: OpContext, layout: Layout) -> list[Layout | None]:
+        """Return the layouts that the operands must have so that the only result has ``layout`` without a copy.
+
+        ``None`` for an operand without such a layout.
+        """
+        shapes = [context.operand_shape(index) for index in range(len(context.operands))]
+        found = [None] * len(shapes) if self.operands is None else self.operands(context, layout)
+        return _of_declared_sizes(found, shapes)
+
+
+def _of_declared_sizes(found: Sequence[Layout | None], shapes: Sequence[tuple[object, ...]]) -> list[Layout | None]:
+    return [one if one is not None and one.shape == shape else None for one, shape in zip(found, shapes, strict=True)]
+
+
+RESHAPED = ViewRule(
+    results=lambda context, layout: [layout.reshaped(context.result_shape())],
+    operands=lambda context, layout: [layout.reshaped(context.operand_shape())],
+    is_whole=True,
+)
+"""The rule of ops that keep the elements and their row-major order (``Trait.RESHAPING``)."""

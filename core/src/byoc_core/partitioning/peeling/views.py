@@ -1,0 +1,46 @@
+"""Which ops may leave a region because they are views, and which of their views are contiguous."""
+
+from __future__ import annotations
+
+from byoc_core.ir import Binding, TensorType, Value
+from byoc_core.opset.layout import Layout, compact_layout
+
+__all__ = ["is_in_one_piece", "is_view", "joins"]
+
+
+def is_view(binding: Binding) -> bool:
+    """Return whether each result is a view of the operand's memory, or each operand a view of the result's.
+
+    The views provably have the declared sizes, lie in that memory and share no element: nobody checks them when the
+    program runs.
+    """
+    rule = binding.op.view
+    if rule is None or not all(_has_shape(value) for value in (*binding.operands, *binding.results)):
+        return False
+    context = binding.context()
+    whole = context.result_shape() if rule.joins else context.operand_shape()
+    return all(layout is not None and layout.fits(whole) and layout.is_injective() for layout in _layouts(binding))
+
+
+def is_in_one_piece(binding: Binding) -> bool:
+    """Return whether every view of a view op is contiguous if its base is contiguous."""
+    return all(layout is not None and layout.is_compact for layout in _layouts(binding))
+
+
+def joins(binding: Binding) -> bool:
+    """Return whether the operands of an op are views of its result."""
+    return binding.op.view is not None and binding.op.view.joins
+
+
+def _layouts(binding: Binding) -> list[Layout | None]:
+    """Return the layouts of a view op's views in a contiguous base."""
+    rule, context = binding.op.view, binding.context()
+    if rule is None:
+        return [None]
+    if rule.joins:
+        return rule.operand_layouts(context, compact_layout(context.result_shape()))
+    return rule.result_layouts(context, compact_layout(context.operand_shape()))
+
+
+def _has_shape(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and value.type.shape is not None

@@ -1,0 +1,43 @@
+"""A gate for builds that must offload: how much of the work may stay on the host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from byoc_core.errors import OptionsError, PartitionError
+from byoc_core.printable import to_printable
+from byoc_core.reporting.text import counting, host_reasons
+
+__all__ = ["check_offload"]
+
+_MAX_REASONS = 5
+
+
+def check_offload(report: Mapping[str, Any], share: float) -> None:
+    """Checks that at least a share of the FLOPs is not the host's.
+
+    Where no op counts FLOPs, everything is offloaded if no op is the host's, else nothing.
+
+    Args:
+        report: the report's data; symbolic sizes count as it says.
+        share: from 0 to 1.
+
+    Raises:
+        PartitionError: less is offloaded; names the share and the most expensive reasons.
+        OptionsError: ``share`` is not between 0 and 1.
+    """
+    if not 0 <= share <= 1:
+        raise OptionsError("required offload", "is no share", got=repr(share), expected="a number from 0 to 1")
+    expected = f"at least {share * 100:.6g}%"
+    offloaded = report.get("offloaded_share")
+    if not isinstance(offloaded, int | float) or not 0 <= offloaded <= 1:
+        raise PartitionError("offload", "the report does not tell which share is offloaded", expected=expected)
+    if offloaded < share:
+        lines = [f"  {to_printable(reason.line())}" for reason in host_reasons(report)[:_MAX_REASONS]]
+        # Rounded down, so that it never reads as what was required.
+        found = f"{math.floor(offloaded * 1000) / 10:.1f}%"
+        problem = f"too small a share of the FLOPs is offloaded{to_printable(counting(report))}"
+        detail = "\n".join(["why ops stayed on the host:", *lines]) if lines else None
+        raise PartitionError("offload", problem, got=found, expected=expected, detail=detail)

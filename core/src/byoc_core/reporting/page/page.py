@@ -1,0 +1,143 @@
+"""Fills the page: what it shows is embedded as JSON, and it loads nothing from anywhere.
+
+The report may come from an artifact and hold any JSON, so every field is brought to the type that the script of the
+page expects, and the script puts text into the page as text only.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from string import Template
+from typing import Any
+
+from byoc_core.printable import to_printable
+from byoc_core.reporting.page.layout import lay_out
+from byoc_core.reporting.shares import HOST_NAME, items_of
+from byoc_core.reporting.text import flops_count, render_report
+
+__all__ = ["render_page"]
+
+_MAX_LINKS = 64
+"""How many links of control flow are followed for one operand: more than programs nest."""
+
+
+def render_page(data: Mapping[str, Any], title: str) -> str:
+    """Gives an HTML page that shows a report and needs no other file and no network.
+
+    Args:
+        data: the report.
+        title: of the page, e.g. the model's name.
+
+    Cost: ``O(n log n)`` in ops and operands.
+    """
+    rows = items_of(data.get("ops"))
+    report = render_report(data)
+    content = {
+        "host": HOST_NAME,
+        "backends": [
+            {"name": _text(b.get("name")), "share": _number(b.get("share"))}
+            | {key: _number(b.get(key)) for key in ("ops", "regions")}
+            for b in items_of(data.get("backends"))
+        ],
+        "summary": [
+            {"backend": _text(r.get("backend")), "code": _text(r.get("code"))}
+            | {key: _number(r.get(key)) for key in ("ops", "share")}
+            for r in items_of(data.get("summary"))
+        ],
+        "borders": [
+            {key: _text(b.get(key)) for key in ("before", "after", "code", "text")} | {"ops": _texts(b.get("ops"))}
+            for b in items_of(data.get("borders"))
+        ],
+        "ops": _nodes(rows, items_of(data.get("links")), data),
+    }
+    return Template(_read("page.html")).substitute(
+        title=html.escape(to_printable(title)),
+        headline=html.escape(report.partition("\n")[0]),
+        fallback=f"<pre>{html.escape(report)}</pre>",
+        style=_read("page.css"),
+        script=_read("page.js"),
+        data=json.dumps(content, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c"),
+    )
+
+
+def _read(name: str) -> str:
+    return (resources.files(__package__) / name).read_text(encoding="utf-8")
+
+
+def _nodes(
+    rows: Sequence[Mapping[str, Any]], links: Sequence[Mapping[str, Any]], data: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return the ops with what they read and where they stand: functions one below the other."""
+    nodes = [_node(row) | {"flops": _text(flops_count(row.get("flops"), data)) or "?"} for row in rows]
+    makers = {
+        (_text(row.get("function")), name): index
+        for index, row in enumerate(rows)
+        for name in (_text(row.get("name")), *_texts(row.get("outputs")))
+    }
+    passed = {(_text(link.get("function")), _text(link.get("name"))): _texts(link.get("reads")) for link in links}
+    members: dict[str, list[int]] = {}
+    for index, node in enumerate(nodes):
+        found = {source for name in node["inputs"] for source in _find_makers(node["function"], name, makers, passed)}
+        node["sources"] = sorted(found - {index})
+        members.setdefault(node["function"], []).append(index)
+    first_layer = 0
+    for group in members.values():
+        position = {index: number for number, index in enumerate(group)}
+        edges = [(position[source], position[index]) for index in group for source in nodes[index]["sources"]]
+        for index, (column, layer) in zip(group, lay_out(len(group), edges), strict=True):
+            nodes[index].update(column=round(column, 2), layer=first_layer + layer)
+        first_layer = 2 + max(nodes[index]["layer"] for index in group)
+    return nodes
+
+
+def _find_makers(
+    function: str, name: str, makers: Mapping[tuple[str, str], int], passed: Mapping[tuple[str, str], Sequence[str]]
+) -> list[int]:
+    """Gives the ops that make a value, or the values that it stands for where control flow passes them on."""
+    pending, seen = [name], {name}
+    found = []
+    while pending and len(seen) <= _MAX_LINKS:
+        key = function, pending.pop()
+        if key in makers:
+            found.append(makers[key])
+        else:
+            new = [other for other in passed.get(key, ()) if other not in seen]
+            seen.update(new)
+            pending += new
+    return found
+
+
+def _node(row: Mapping[str, Any]) -> dict[str, Any]:
+    reasons = [
+        {key: _text(reason.get(key)) for key in ("backend", "pattern", "code", "text")}
+        | {"ops": _texts(reason.get("ops"))}
+        for reason in items_of(row.get("reasons"))
+    ]
+    node = {key: _text(row.get(key)) for key in ("function", "op", "name", "outcome", "region", "composite")}
+    if node["outcome"] == HOST_NAME:
+        node["region"] = ""  # of no interest: what is left over
+    return node | {
+        "code": _text(row.get("code")),
+        "text": _text(row.get("text")),
+        "share": _number(row.get("share")),
+        "inputs": _texts(row.get("inputs")),
+        "reasons": reasons,
+    }
+
+
+def _text(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**30:
+        return f"{value:,}"
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: object) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list | tuple) else []
+
+
+def _number(value: object) -> float | int:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and 0 <= value <= 10**15 else 0  # type: ignore[operator, return-value]

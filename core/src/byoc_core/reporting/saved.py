@@ -1,0 +1,140 @@
+"""The offload report as it is true of an artifact: sizes that are compiled at first use are the host's there."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from byoc_core.dims import Dim, read_dim, total
+from byoc_core.errors import IRTypeError
+from byoc_core.printable import to_printable
+from byoc_core.reporting.shares import HOST_NAME, MAX_FLOPS, apportion, count_expression, items_of
+from byoc_core.runtime.sets_of_sizes import MAX_SIZE
+from byoc_core.runtime.specialised import SpecialisedModule
+
+__all__ = ["report_of_artifact", "warn_of_lost_offload"]
+
+_LOGGER = logging.getLogger("byoc_core")
+
+_CODE = "dynamic-shape"
+_TEXT = "backend `{}` takes static shapes only, and the artifact is compiled for no sizes of the region"
+_MAX_TEXT = 1 << 16
+"""The most characters of expressions that are added to one."""
+
+
+def report_of_artifact(report: Mapping[str, Any], modules: Iterable[SpecialisedModule]) -> Mapping[str, Any]:
+    """Return the report of an executable as it is true of the artifact.
+
+    Args:
+        report: the report; it may come from the artifact of a stranger.
+        modules: the modules of backends of static shapes, as the artifact holds them.
+    """
+    others: dict[str, str] = {}
+    unheld: set[str] = set()
+    for module in modules:
+        for name in module.function_names:
+            fallback = "host" if module.has_host_form(name) else "error"
+            others[name] = fallback if module.recipe is None else f"compiler-or-{fallback}"
+            if not module.given_sizes(name):
+                unheld.add(name)
+    rows = items_of(report.get("specialised"))
+    if not rows:
+        return report
+    told = [{**row, "others": others.get(_text(row.get("region")), row.get("others"))} for row in rows]
+    found = {**report, "specialised": told}
+    changed = _with_host_regions(found, unheld)
+    return found if changed is None else _apportioned(changed)
+
+
+def warn_of_lost_offload(report: Mapping[str, Any], saved: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Say in the log how much of the work is the host's in an artifact, and a backend's in the process that saved it.
+
+    Args:
+        report: of the executable.
+        saved: of the artifact, as :func:`report_of_artifact` gives it.
+        path: the artifact.
+    """
+    here, there = (item.get("offloaded_share") for item in (report, saved))
+    if isinstance(here, float | int) and isinstance(there, float | int) and there < here:
+        _LOGGER.warning(
+            "artifact `%s`: the host runs %.1f %% of the FLOPs there, which a backend of static shapes compiles at "
+            "first use here. Give sets of sizes to `build(specialize=...)`, or save with `respecializable=True`.",
+            to_printable(os.fspath(path)),
+            100 * (here - there),
+        )
+
+
+def _apportioned(report: dict[str, Any]) -> Mapping[str, Any]:
+    """Return a report with its shares, symbolic sizes counted as it says, where it says what is a size."""
+    counting_ones = apportion(report)
+    told = report.get("counted_sizes")
+    counted = {
+        name: size
+        for name, size in (told.items() if isinstance(told, Mapping) else ())
+        if name in counting_ones["counted_sizes"] and type(size) is int and 0 <= size <= MAX_SIZE and size != 1
+    }
+    return apportion(report, counted) if counted else counting_ones
+
+
+def _with_host_regions(report: Mapping[str, Any], regions: Collection[str]) -> dict[str, Any] | None:
+    """Return a report in which ops of some regions are the host's, its shares left as they are; ``None`` for none."""
+    changed = []
+    rows: list[Mapping[str, Any]] = []
+    for row in items_of(report.get("ops")):
+        backend = _text(row.get("outcome"))
+        if _text(row.get("region")) in regions and backend not in ("", HOST_NAME):
+            reason = {"backend": backend, "code": _CODE, "text": _TEXT.format(backend)}
+            text = f"{backend}: {reason['text']}"
+            reasons = [*items_of(row.get("reasons")), reason]
+            changed.append({**row, "outcome": HOST_NAME, "code": _CODE, "text": text, "reasons": reasons})
+            rows.append(changed[-1])
+        else:
+            rows.append(row)
+    if not changed:
+        return None
+    summary = list(items_of(report.get("summary")))
+    for backend in dict.fromkeys(row["reasons"][-1]["backend"] for row in changed):
+        mine = [row for row in changed if row["reasons"][-1]["backend"] == backend]
+        work = {"ops": len(mine), "flops": _flops_of(mine), "text": _TEXT.format(backend)}
+        summary.append({"backend": backend, "code": _CODE, **work})
+    moved = [
+        {**item, "backend": HOST_NAME} if _text(item.get("name")) in regions else item
+        for item in items_of(report.get("regions"))
+    ]
+    backends = [{**item, **_tally(item, rows)} for item in items_of(report.get("backends"))]
+    return {**report, "ops": rows, "summary": summary, "regions": moved, "backends": backends}
+
+
+def _tally(item: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    mine = [row for row in rows if row.get("outcome") == item.get("name")]
+    regions = {region for row in mine if (region := _text(row.get("region")))}
+    return {"regions": len(regions), "ops": len(mine), "flops": _flops_of(mine)}
+
+
+def _flops_of(rows: Iterable[Mapping[str, Any]]) -> int | str:
+    """Return the sum of the FLOPs of ops; with sizes of one where the expression would be long."""
+    number, texts = 0, []
+    for row in rows:
+        flops = row.get("flops")
+        if type(flops) is int and 0 <= flops <= MAX_FLOPS:
+            number += flops
+        elif isinstance(flops, str):
+            texts.append(flops)
+    if sum(map(len, texts)) > _MAX_TEXT:
+        counts = (count_expression(text, {}) or 0 for text in texts)
+        return number + sum(count for count in counts if 0 <= count <= MAX_FLOPS)
+    summed = total([number, *map(_read, texts)])
+    return summed if isinstance(summed, int) else str(summed)
+
+
+def _read(text: str) -> Dim:
+    try:
+        return read_dim(text)
+    except IRTypeError:  # too long an expression: it counts as none
+        return 0
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

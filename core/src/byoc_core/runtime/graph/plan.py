@@ -1,0 +1,333 @@
+"""Prepares a graph function for kernels, once: where each value lies, and which memory a result may take.
+
+The values of a call stand in one list: what the caller passes, the constants, then places for the results of nodes.
+A place is taken again, or emptied, as soon as nothing reads its value any more, and so the value is released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from byoc_core.dims import Dim, bound_symbols
+from byoc_core.dtypes import to_numpy
+from byoc_core.errors import ByocError
+from byoc_core.kernels.numpy_kernel import KernelForm, NumpyKernel
+from byoc_core.kernels.plugin_kernel import PluginKernel
+from byoc_core.runtime.arguments import bind_symbols
+from byoc_core.runtime.graph.document import GraphFunction, GraphNode, GraphTensor
+from byoc_core.runtime.graph.function_plan import Computes, DType, FunctionPlan, PlannedNode, Runner, kernel_attrs
+from byoc_core.runtime.graph.memory import PlacedArray, Storages, WorkspacePlan
+from byoc_core.runtime.graph.plugin_kernels import check_results
+from byoc_core.runtime.graph.steps import Step, store_step
+from byoc_core.runtime.module import NDArray, Signature
+
+__all__ = ["implement"]
+
+Find = Callable[[GraphNode], Computes | None]
+"""Gives what computes a node: ``computes(*operands, **attributes)``, a composite's without attributes; ``None`` where
+its body does."""
+_Prepared = tuple[list[Step], tuple[PlacedArray | None, ...]]
+"""The steps for the sizes of a call, and where the workspace's arrays lie."""
+_KEPT_SHAPES = 8
+"""For how many sets of shapes a function keeps steps and places: calls with a few in turn find them made."""
+_numpy_dtype = lru_cache(maxsize=None)(to_numpy)
+
+
+class Implementation(NamedTuple):
+    """What runs a function, and the bytes of the workspace that it takes behind the outputs, if it is given one."""
+
+    call: Callable[..., tuple[NDArray, ...]]
+    workspace_nbytes: Dim
+
+
+def implement(function: GraphFunction, constants: Mapping[str, NDArray], find: Find) -> Implementation:
+    """Gives what runs a function: ``impl(*inputs, *outputs[, workspace])``, or ``impl(*inputs)`` that gives results.
+
+    Args:
+        function: the function.
+        constants: read-only arrays by digest.
+        find: gives what computes a node; called once for each.
+    """
+    signature = function.signature
+    plan = _Planner(
+        function,
+        constants,
+        find,
+        f"graph function `{function.name}`",
+        [_numpy_dtype(spec.dtype) for spec in function.inputs],
+        takes_outputs=not signature.new_symbols,
+    ).plan()
+    make = _implement_symbolic if plan.is_symbolic else _implement_static
+    return Implementation(make(plan, signature), plan.workspace.nbytes)
+
+
+def _implement_static(plan: FunctionPlan, signature: Signature) -> Callable[..., Any]:
+    """Gives what runs a plan whose steps and places are the same for all calls."""
+    runner = plan.runner  # the plan itself is not needed any more
+    run, run_within = runner.runners
+    steps = plan.make_steps({}, is_quiet=runner.is_quiet)
+    if not runner.places:
+        return partial(run, steps)
+    placed = plan.workspace.place({})
+    num_arrays = len(signature.inputs) + len(signature.outputs)
+
+    def implementation(*arrays: NDArray) -> Any:
+        return run_within(steps, placed, *arrays) if len(arrays) > num_arrays else run(steps, *arrays)
+
+    return implementation
+
+
+def _implement_symbolic(plan: FunctionPlan, signature: Signature) -> Callable[..., Any]:
+    """Gives what runs a plan that depends on sizes: steps and places for a few sets of shapes are kept."""
+    run, run_within = plan.runner.runners
+    num_inputs = len(signature.inputs)
+    num_arrays = num_inputs + (0 if signature.new_symbols else len(signature.outputs))
+    known: dict[tuple[tuple[int, ...], ...], _Prepared] = {}
+
+    def prepare(passed: tuple[NDArray, ...]) -> _Prepared:
+        sizes = bind_symbols(signature.inputs, passed[:num_inputs])
+        if len(passed) > num_inputs:
+            bind_symbols(signature.outputs, passed[num_inputs:], sizes=sizes)
+        before = next((steps for steps, _ in known.values()), ())
+        return plan.make_steps(sizes, is_quiet=plan.runner.is_quiet, known=before), plan.workspace.place(sizes)
+
+    def implementation(*arrays: NDArray) -> Any:
+        nonlocal known
+        passed = arrays[:num_arrays]
+        shapes = tuple([array.shape for array in passed])
+        found = known.get(shapes)
+        if found is None:
+            found = prepare(passed)
+            # A new one each time: other threads read it.
+            known = dict([*known.items()][1 - _KEPT_SHAPES :]) | {shapes: found}
+        steps, placed = found
+        if len(arrays) > num_arrays and any(placed):
+            return run_within(steps, placed, *arrays)
+        return run(steps, *passed)
+
+    return implementation
+
+
+@dataclass(slots=True)
+class _Value:
+    """What is known of a value while a function is planned.
+
+    Attributes:
+        place: where it lies in the list of values.
+        type: its declared type.
+        dtype: its dtype, where that is certain.
+        last_use: the number of the last node that reads it; of a result of the function, beyond all nodes.
+        is_temporary: whether a node makes it.
+        is_alone: whether a node makes it and no other value shares its memory.
+        storages: in which storages of the workspace it may lie.
+    """
+
+    place: int
+    type: GraphTensor
+    dtype: DType | None
+    last_use: int
+    is_temporary: bool = False
+    is_alone: bool = False
+    storages: tuple[int, ...] = ()
+
+
+class _Planner:
+    """The state of planning one function, or a node's body.
+
+    Args:
+        function: the function.
+        constants: arrays by digest.
+        find: gives what computes a node.
+        where: the function, as errors name it.
+        dtypes: the dtypes of the inputs, where they are certain.
+        takes_outputs: whether the caller passes memory for the results, behind the inputs, and perhaps a workspace.
+    """
+
+    def __init__(
+        self,
+        function: GraphFunction,
+        constants: Mapping[str, NDArray],
+        find: Find,
+        where: str,
+        dtypes: Sequence[DType | None],
+        *,
+        takes_outputs: bool,
+    ) -> None:
+        self._function = function
+        self._constants = constants
+        self._find = find
+        self._where = where
+        self._free: list[int] = []
+        num_inputs, num_outputs = len(function.inputs), len(function.outputs) if takes_outputs else 0
+        self._arrays = [constants[constant.digest] for constant in function.constants]
+        self._num_passed = num_inputs + num_outputs
+        self._storages: Storages | None = None
+        if takes_outputs:
+            self._storages = Storages(bound_symbols(spec.shape for spec in function.inputs))
+        self._storage_places: list[int] = []
+        self._num_places = self._num_passed + len(self._arrays)
+        # A result that is given twice is written to its first output and copied to the others.
+        self._outputs = {id_: num_inputs + i for i, (_, id_) in reversed([*enumerate(function.outputs)][:num_outputs])}
+        self._last_uses = _last_uses(function)
+        places = (*range(num_inputs), *range(self._num_passed, self._num_places))
+        known = (*dtypes, *(array.dtype for array in self._arrays))
+        self._values = [
+            _Value(place, function.values[id_], dtype, self._last_uses[id_])
+            for id_, (place, dtype) in enumerate(zip(places, known, strict=True))
+        ]
+
+    def plan(self) -> FunctionPlan:
+        nodes = tuple(self._plan_node(index, node) for index, node in enumerate(self._function.nodes))
+        results = [self._values[id_] for _, id_ in self._function.outputs]
+        stores = zip(results, self._function.signature.outputs, strict=True) if self._outputs else ()
+        first = len(self._function.inputs)
+        workspace = self._plan_workspace()
+        runner = Runner(
+            self._where,
+            tuple(node.op for node in self._function.nodes),
+            (*self._arrays, *[None] * (self._num_places - self._num_passed - len(self._arrays))),
+            tuple(
+                store_step(result.place, first + index, spec, self._function.name)
+                for index, (result, spec) in enumerate(stores)
+            ),
+            () if self._outputs else tuple(result.place for result in results),
+            tuple(self._storage_places),
+            is_quiet=all(node.is_quiet for node in nodes),
+        )
+        return FunctionPlan(
+            nodes,
+            runner,
+            tuple(result.dtype for result in results),
+            workspace,
+            is_symbolic=any(node.is_symbolic for node in nodes) or workspace.is_symbolic,
+        )
+
+    def _plan_node(self, index: int, node: GraphNode) -> PlannedNode:
+        reads = [self._values[id_] for id_ in node.inputs]
+        dtypes = [value.dtype for value in reads]
+        computes: Computes | FunctionPlan | None = self._find(node)
+        if computes is None and node.body is not None:
+            body = f"{self._where}, body of `{node.op}`"
+            computes = _Planner(node.body, self._constants, self._find, body, dtypes, takes_outputs=False).plan()
+        assert computes is not None  # an op without a body has a kernel
+        form = None
+        if isinstance(computes, PluginKernel):
+            computes = check_results(computes, node.op, [value.type for value in reads], node.outputs)
+        if isinstance(computes, NumpyKernel):
+            form = computes.form_for(dtypes, [len(value.type.shape) for value in reads], kernel_attrs(node))
+            computes = form.call
+        if form is None or not form.fresh:
+            for value in reads:
+                value.is_alone = False
+        out, storages = self._memory_for(index, node, form, reads)
+        scratch = self._scratch_for(index, node, form, reads)
+        # What the caller passes has its declared shape for certain.
+        is_covered = any(not value.is_temporary and value.type.shape == node.outputs[0].shape for value in reads)
+        is_apart = all(value.place != out for value in reads)
+        dying = dict.fromkeys(value.place for value in reads if value.is_temporary and value.last_use == index)
+        results = self._add_results(index, node, computes, form, list(dying), storages)
+        dead = [place for place in dying if place not in results]
+        self._free += dead
+        unread = [value.place for value in self._values[-len(results) :] if value.last_use == index]
+        self._free += unread
+        return PlannedNode(
+            node,
+            computes,
+            form is not None,
+            tuple(value.place for value in reads),
+            results,
+            (*dead, *unread),
+            out,
+            scratch,
+            spreads=form is not None and form.elementwise and not is_covered and is_apart,
+        )
+
+    def _memory_for(
+        self, index: int, node: GraphNode, form: KernelForm | None, reads: Sequence[_Value]
+    ) -> tuple[int | None, tuple[int, ...]]:
+        """Gives the place of memory for a node's only result, and the storages in which the results may lie.
+
+        The memory is an output, an operand that nothing reads any more, or a storage of the workspace.
+        """
+        (type_, *others) = node.outputs
+        is_fresh = form is not None and form.fresh
+        shared = () if is_fresh else tuple(dict.fromkeys(n for value in reads for n in value.storages))
+        if form is None or not form.takes_out or others or form.dtype != _numpy_dtype(type_.dtype):
+            return None, shared
+        output = self._outputs.get(len(self._values))
+        if output is not None:
+            return output, shared
+        for value in reads if form.elementwise else ():
+            if value.is_alone and value.last_use == index and value.type == type_ and value.dtype == form.dtype:
+                return value.place, value.storages
+        place, storages = self._store(type_.shape, form.dtype, index)
+        return place, (*shared, *storages)
+
+    def _scratch_for(self, index: int, node: GraphNode, form: KernelForm | None, reads: Sequence[_Value]) -> int | None:
+        """Gives the place of memory for the kernel itself, if it takes such."""
+        if form is None or form.scratch is None:
+            return None
+        dtypes = [_numpy_dtype(value.type.dtype) for value in reads]
+        try:
+            nbytes = form.scratch([value.type.shape for value in reads], dtypes, kernel_attrs(node))
+        except (ArithmeticError, ByocError, LookupError, TypeError, ValueError):
+            return None  # a call tells what is wrong
+        place, _ = self._store((nbytes,), np.dtype(np.uint8), index)
+        return place
+
+    def _store(self, shape: Sequence[Dim], dtype: DType, index: int) -> tuple[int | None, tuple[int, ...]]:
+        """Gives the place of an array in the workspace, and its storage."""
+        storage = None if self._storages is None else self._storages.add(shape, dtype, index)
+        if storage is None:
+            return None, ()
+        place = self._num_places
+        self._num_places += 1
+        self._storage_places.append(place)
+        return place, (storage,)
+
+    def _plan_workspace(self) -> WorkspacePlan:
+        if self._storages is None:
+            return WorkspacePlan((), ())
+        for value in self._values:
+            self._storages.keep(value.storages, value.last_use)
+        return self._storages.plan()
+
+    def _add_results(
+        self,
+        index: int,
+        node: GraphNode,
+        computes: Computes | FunctionPlan,
+        form: KernelForm | None,
+        dying: list[int],
+        storages: tuple[int, ...],
+    ) -> tuple[int, ...]:
+        places = []
+        for number, type_ in enumerate(node.outputs):
+            dtype = form.dtype if form else None
+            if isinstance(computes, FunctionPlan):
+                dtype = computes.dtypes[number]
+            place = dying.pop(0) if dying else self._free.pop() if self._free else self._num_places
+            self._num_places = max(self._num_places, place + 1)
+            places.append(place)
+            last_use = max(self._last_uses[len(self._values)], index)
+            is_alone = form is not None and form.fresh and len(node.outputs) == 1
+            self._values.append(
+                _Value(place, type_, dtype, last_use, is_temporary=True, is_alone=is_alone, storages=storages)
+            )
+        return tuple(places)
+
+
+def _last_uses(function: GraphFunction) -> list[int]:
+    """Gives for each value the number of the last node that reads it: -1 for none, beyond all nodes for a result."""
+    last_uses = [-1] * len(function.values)
+    for index, node in enumerate(function.nodes):
+        for id_ in node.inputs:
+            last_uses[id_] = index
+    for _, id_ in function.outputs:
+        last_uses[id_] = len(function.nodes)
+    return last_uses

@@ -1,0 +1,128 @@
+"""Kernels that plugins bring: who brings the kernel of an op, and how a graph document names its kernels.
+
+A runtime plugin gives the kernels of its package's ops by the hook ``byoc_kernels``. A graph document that uses such an
+op names the runtime and its distribution, so that a process which loads the document finds the kernel again without the
+compile side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from byoc_core.dims import shape_symbols
+from byoc_core.dtypes import dtype_name
+from byoc_core.errors import ArtifactError, CallError, ExecutionError, HookError, PluginError
+from byoc_core.kernels.plugin_kernel import PluginKernel
+from byoc_core.runtime.arguments import bind_symbols
+from byoc_core.runtime.graph.document import GraphTensor, KernelOrigin
+from byoc_core.runtime.module import NDArray, TensorSpec
+
+__all__ = ["PluginKernel", "check_results", "core_kernel", "find_kernels", "find_origin", "kernel_of"]
+
+
+def core_kernel(op: str) -> Callable[..., Any] | None:
+    """Return the kernel of the core's own op of that name, ``None`` where the core has no such op."""
+    from byoc_core.opset.families import KERNELS  # the kernels, which most processes do without
+
+    return KERNELS.get(op)
+
+
+def find_origin(op: str) -> KernelOrigin | None:
+    """Return the runtime that brings the kernel of an op, ``None`` where no installed runtime does.
+
+    The runtime of the name before the op's first dot is asked first, then the other runtimes in order of name.
+
+    Raises:
+        HookError: the hook ``byoc_kernels`` of a runtime raised, or gave something else than kernels.
+
+    Cost: opens runtimes until one has the kernel.
+    """
+    from byoc_core.runtime.registry import runtimes
+
+    registry = runtimes()
+    prefix = op.partition(".")[0]
+    for type_key in sorted(registry.names(), key=lambda name: (name != prefix, name)):
+        try:
+            handle = registry.get(type_key)
+        except HookError:
+            raise
+        except PluginError:
+            continue  # quarantined; `byoc doctor` says why
+        if op in handle.kernels():
+            return KernelOrigin(type_key, handle.record.distribution)
+    return None
+
+
+def kernel_of(op: str, origin: KernelOrigin, where: str) -> PluginKernel:
+    """Return the kernel of an op.
+
+    Args:
+        op: the name of the op.
+        origin: who brings it.
+        where: the document that needs it, as errors name it.
+
+    Raises:
+        RuntimeNotFoundError: the runtime is not installed; names what to install.
+        ArtifactError: the installed version of the runtime has no such kernel.
+    """
+    from byoc_core.runtime.registry import runtimes
+
+    handle = runtimes().get(origin.runtime, source=where, distribution=origin.distribution)
+    kernel = handle.kernels().get(op)
+    if kernel is None:
+        raise ArtifactError(
+            where,
+            f"needs the kernel of op `{op}`, which runtime `{origin.runtime}` does not have",
+            got=f"{handle.record.distribution} {handle.record.version}",
+            hint=f"pip install -U {handle.record.distribution}",
+        )
+    return PluginKernel(op, kernel)
+
+
+def find_kernels(kernels: Mapping[str, KernelOrigin], where: str) -> dict[str, PluginKernel]:
+    """Return the kernels that a document names, by op; see :func:`kernel_of`."""
+    return {op: kernel_of(op, origin, where) for op, origin in kernels.items()}
+
+
+def check_results(
+    kernel: PluginKernel, op: str, operands: Iterable[GraphTensor], results: Sequence[GraphTensor]
+) -> Callable[..., tuple[NDArray, ...]]:
+    """Return the kernel with a check in each call that its results have the declared types.
+
+    Args:
+        kernel: a plugin's kernel.
+        op: the name of its op.
+        operands: the declared types of the operands.
+        results: the declared types of the results.
+    """
+    taken = [TensorSpec(f"operand {index}", tensor.dtype, tensor.shape) for index, tensor in enumerate(operands)]
+    given = [TensorSpec(f"result {index}", tensor.dtype, tensor.shape) for index, tensor in enumerate(results)]
+    places = [f"kernel of op `{op}`, {spec.name}" for spec in given]
+    is_symbolic = bool(shape_symbols(dim for spec in given for dim in spec.shape))
+
+    def call(*arrays: NDArray, **attrs: Any) -> tuple[NDArray, ...]:
+        found = kernel(*arrays, **attrs)
+        if len(found) != len(given):
+            where = f"kernel of op `{op}`"
+            raise ExecutionError(where, "gave another number of results", got=len(found), expected=len(given))
+        for place, spec, array in zip(places, given, found, strict=True):
+            if array.dtype.kind == "O" or dtype_name(array.dtype) != spec.dtype or array.ndim != len(spec.shape):
+                raise _misfit(place, spec, array)
+        try:
+            sizes = bind_symbols(taken, arrays) if is_symbolic else {}
+            bind_symbols(given, found, places, sizes=sizes)
+        except CallError as error:
+            raise ExecutionError(error.where, error.problem, got=error.got, expected=error.expected) from error
+        return found
+
+    return call
+
+
+def _misfit(place: str, spec: TensorSpec, array: NDArray) -> ExecutionError:
+    return ExecutionError(
+        place,
+        "is not of the declared type",
+        got=f"{array.dtype}[{', '.join(map(str, array.shape))}]",
+        expected=GraphTensor(spec.dtype, spec.shape),
+    )

@@ -1,0 +1,173 @@
+"""The types of a graph document: every node against the type rule of its op.
+
+A document from a file may say anything. Kernels and libraries trust attributes and shapes, so these must be the ones
+that a compiler could have written: attributes of the right kind, in their stored form, and results of the types that
+operands and attributes give. Sizes are compared as far as symbols permit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from byoc_core.dims import Dim
+from byoc_core.errors import ArtifactError, IRTypeError
+from byoc_core.opset.attributes import AttrKind
+from byoc_core.opset.contexts import TypeContext
+from byoc_core.opset.opdef import OpDef
+from byoc_core.opset.types import TensorType, Type
+from byoc_core.runtime.graph.document import GraphAttr, GraphDocument, GraphFunction, GraphNode, GraphTensor
+from byoc_core.runtime.module import TensorSpec
+
+__all__ = ["check_document_types", "check_function_types"]
+
+_T = TypeVar("_T")
+_A = TypeVar("_A")
+_SIZES = (AttrKind.DIM, AttrKind.DIMS)
+
+
+def check_document_types(document: GraphDocument, where: str) -> None:
+    """Check all functions of a document; see :func:`check_function_types`."""
+    checker = _Checker()
+    for function in document.functions.values():
+        checker.check(function, f"{where}, function `{function.name}`")
+
+
+def check_function_types(function: GraphFunction, where: str) -> None:
+    """Check the nodes of a function, and of the bodies in it, against the type rules of their ops.
+
+    Nodes that are no ops of byoc are for the engine to judge.
+
+    Args:
+        function: the function.
+        where: the function, as errors name it.
+
+    Cost: linear in the nodes; equal nodes are checked once.
+
+    Raises:
+        ArtifactError: a node has an attribute that its op does not take, or cannot give results of the declared types.
+    """
+    _Checker().check(function, where)
+
+
+class _Checker:
+    """What has been checked of a document."""
+
+    def __init__(self) -> None:
+        # By identity: a decoder makes equal types, and equal attributes, one object. The objects are held here.
+        self._types: dict[int, tuple[GraphTensor, TensorType]] = {}
+        self._attrs: dict[tuple[str, int], tuple[object, Mapping[str, Any]]] = {}
+        self._lawful: set[tuple[str, int, tuple[int, ...], tuple[int, ...]]] = set()
+
+    def check(self, function: GraphFunction, where: str) -> None:
+        values = function.values
+        for index, node in enumerate(function.nodes):
+            try:
+                if node.body is None:
+                    self._check_node(node, [values[id_] for id_ in node.inputs])
+                else:
+                    _check_border(node, [values[id_] for id_ in node.inputs], node.body)
+            except IRTypeError as error:
+                place = f"{where}, node {index} (`{node.op}`)"
+                text = str(error).removeprefix(f"op `{node.op}`").lstrip(":, ")
+                raise ArtifactError(place, f"breaks the rule of its op: {text}") from error
+            if node.body is not None:
+                self.check(node.body, f"{where}, node {index} (`{node.op}`), body")
+
+    def _check_node(self, node: GraphNode, operands: Sequence[GraphTensor]) -> None:
+        key = (node.op, id(node.attrs), tuple(map(id, operands)), tuple(map(id, node.outputs)))
+        if key in self._lawful:
+            return
+        from byoc_core.opset.families import find_op  # it imports the kernels
+
+        op = find_op(node.op)
+        if op is None:
+            return
+        results = _infer(op, [self._type_of(operand) for operand in operands], self._normal(op, node.attrs), node)
+        if len(results) != len(node.outputs):
+            raise IRTypeError(f"op `{op.name}`", "has another number of results", got=len(node.outputs))
+        for index, (result, declared) in enumerate(zip(results, node.outputs, strict=True)):
+            if not _is_type(result, declared):
+                raise IRTypeError(f"op `{op.name}`", f"result {index} has another type", got=declared, expected=result)
+        self._lawful.add(key)
+
+    def _type_of(self, tensor: GraphTensor) -> TensorType:
+        known = self._types.get(id(tensor))
+        if known is None:
+            known = self._types[id(tensor)] = tensor, TensorType(tensor.shape, tensor.dtype)
+        return known[1]
+
+    def _normal(self, op: OpDef, attrs: Mapping[str, GraphAttr]) -> Mapping[str, Any]:
+        known = self._attrs.get((op.name, id(attrs)))
+        if known is None:
+            known = self._attrs[op.name, id(attrs)] = attrs, _normalised(op, attrs)
+        return known[1]
+
+
+def _normalised(op: OpDef, attrs: Mapping[str, GraphAttr]) -> Mapping[str, Any]:
+    """Return all attributes of an op; those that are given must have the form that the compiler gives them."""
+    if any(_has_text_size(op, name, value) for name, value in attrs.items()):
+        raise IRTypeError(f"op `{op.name}`", "has a size as text", got=dict(attrs))
+    normal = _guarded(op, op.normalise_attrs, attrs)
+    for name, value in attrs.items():
+        is_nan = isinstance(value, float) and math.isnan(value)  # equal to nothing, and stored as it is
+        if normal[name] != value and not is_nan:
+            raise IRTypeError(
+                f"op `{op.name}`, attribute `{name}`", "is not in its stored form", got=value, expected=normal[name]
+            )
+    return normal
+
+
+def _has_text_size(op: OpDef, name: str, value: GraphAttr) -> bool:
+    """Tell whether an attribute that holds sizes has text in their place, which would be parsed."""
+    spec = next((spec for spec in op.attrs if spec.name == name), None)
+    items = value if isinstance(value, tuple) else (value,)
+    return spec is not None and spec.kind in _SIZES and any(isinstance(item, str) for item in items)
+
+
+def _infer(op: OpDef, operands: Sequence[Type], attrs: Mapping[str, Any], node: GraphNode) -> tuple[Type, ...]:
+    op.check_arity(len(operands))
+    declared = None
+    if op.declares_results:
+        declared = tuple(TensorType(output.shape, output.dtype) for output in node.outputs)
+    names = op.operand_names(len(operands))
+    return _guarded(op, op.infer, TypeContext(op.name, tuple(operands), attrs, declared=declared, operand_names=names))
+
+
+def _guarded(op: OpDef, rule: Callable[[_A], _T], argument: _A) -> _T:
+    """Return what a rule gives; where it fails on what no compiler would write, that is a misfit too."""
+    try:
+        return rule(argument)
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        raise IRTypeError(f"op `{op.name}`", f"its rule fails: {type(error).__name__}: {error}") from error
+
+
+def _is_type(result: Type, declared: GraphTensor) -> bool:
+    if not isinstance(result, TensorType) or result.dtype != declared.dtype:
+        return False
+    shape = result.shape
+    return shape is None or shape == declared.shape or _may_be_equal(shape, declared.shape)
+
+
+def _check_border(node: GraphNode, operands: Sequence[GraphTensor], body: GraphFunction) -> None:
+    """Check the known sizes between a node and its body; dtypes and ranks have been compared while decoding."""
+    results = [body.values[id_] for _, id_ in body.outputs]
+    pairs: list[tuple[GraphTensor, GraphTensor | TensorSpec]] = [
+        *zip(operands, body.inputs, strict=True),
+        *zip(node.outputs, results, strict=True),
+    ]
+    for outer, inner in pairs:
+        sizes = zip(outer.shape, inner.shape, strict=True)
+        # The symbols of a body are its own.
+        if any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in sizes):
+            got = GraphTensor(inner.dtype, inner.shape)
+            raise IRTypeError(f"op `{node.op}`", "its body takes or gives other sizes", got=got, expected=outer)
+
+
+def _may_be_equal(left: Sequence[Dim], right: Sequence[Dim]) -> bool:
+    """Tell whether two shapes are equal for some sizes of the symbols, as far as their difference says."""
+    if len(left) != len(right):
+        return False
+    differences = (a - b for a, b in zip(left, right, strict=True))
+    return all(difference == 0 or not isinstance(difference, int) for difference in differences)

@@ -1,0 +1,76 @@
+"""Storages for buffers of symbolic sizes: two share one where it is provably large enough for both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from byoc_core.dims import Dim, is_nonnegative
+
+__all__ = ["SymbolicInterval", "SymbolicPlan", "plan_symbolic"]
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolicInterval:
+    """A buffer of symbolic size that is needed at every point from ``start`` to ``end``, both included."""
+
+    nbytes: Dim
+    start: int
+    end: int
+
+
+class SymbolicPlan(NamedTuple):
+    """Which storage each buffer has, and the sizes of the storages."""
+
+    storages: tuple[int, ...]
+    sizes: tuple[Dim, ...]
+
+
+def plan_symbolic(intervals: Sequence[SymbolicInterval]) -> SymbolicPlan:
+    """Return a storage for each buffer, its own for as long as the buffer is needed.
+
+    In order of first use, a buffer takes a free storage of equal size; else the storage that wastes least of those
+    that are provably not smaller; else the storage that grows least of those that are provably not larger; else a new
+    one. Where neither of two storages is provably better, the older one is taken.
+
+    Cost: for each buffer the number of different sizes that are free, and ``O(log n)``.
+    """
+    chosen = [0] * len(intervals)
+    sizes: list[Dim] = []
+    free: dict[Dim, list[int]] = {}
+    busy: list[tuple[int, int]] = []
+    for number in sorted(range(len(intervals)), key=lambda i: (intervals[i].start, i)):
+        interval = intervals[number]
+        while busy and busy[0][0] < interval.start:
+            _, storage = heappop(busy)
+            heappush(free.setdefault(sizes[storage], []), storage)
+        size = _fitting_size(interval.nbytes, sorted(free, key=lambda size: free[size][0]))
+        if size is None:
+            storage = len(sizes)
+            sizes.append(interval.nbytes)
+        else:
+            storage = heappop(free[size])
+            if not free[size]:
+                del free[size]
+            if not is_nonnegative(size - interval.nbytes):
+                sizes[storage] = interval.nbytes
+        chosen[number] = storage
+        heappush(busy, (interval.end, storage))
+    return SymbolicPlan(tuple(chosen), tuple(sizes))
+
+
+def _fitting_size(nbytes: Dim, sizes: Sequence[Dim]) -> Dim | None:
+    """Return the best of some sizes, by the rule of :func:`plan_symbolic`."""
+    if nbytes in sizes:
+        return nbytes
+    larger: Dim | None = None
+    smaller: Dim | None = None
+    for size in sizes:
+        if is_nonnegative(size - nbytes):
+            if larger is None or is_nonnegative(larger - size - 1):
+                larger = size
+        elif is_nonnegative(nbytes - size) and (smaller is None or is_nonnegative(size - smaller - 1)):
+            smaller = size
+    return smaller if larger is None else larger

@@ -1,0 +1,190 @@
+"""The number of threads of this process and of each call, by one setting of the process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from types import ModuleType
+
+from byoc_core.errors import OptionsError
+from byoc_core.native.processors import count_cpus
+from byoc_core.runtime.threads.fork_lock import ForkLock
+from byoc_core.runtime.threads.openmp import OpenMP, load_openmp
+from byoc_core.runtime.threads.worker_accounts import Accounts, CallToken, NativeAccounts, WorkerAccounts
+
+__all__ = [
+    "MAX_THREADS",
+    "check_num_threads",
+    "default_num_threads",
+    "enter_call",
+    "leave_call",
+    "num_threads",
+    "open_accounts",
+    "set_num_threads",
+    "team_runner",
+    "use_openmp",
+]
+
+MAX_THREADS = 1024
+"""The largest number of threads that may be set."""
+
+_VARIABLE = "BYOC_NUM_THREADS"
+_OPENMP_VARIABLE = "OMP_NUM_THREADS"
+
+
+def num_threads() -> int:
+    """Gives how many threads work may use now: inside a call of a machine the call's number, else the process's.
+
+    Cost: some 100 nanoseconds.
+
+    Raises:
+        OptionsError: ``BYOC_NUM_THREADS`` is not a number of threads.
+    """
+    accounts = _process.accounts
+    return (accounts.number() if accounts else 0) or _process.limit()
+
+
+def set_num_threads(number: int) -> None:
+    """Sets the number of threads of the process, for all calls that begin from now on; see also `VirtualMachine`.
+
+    Raises:
+        OptionsError: it is no integer from 1 to :data:`MAX_THREADS`.
+    """
+    _process.set_limit(check_num_threads(number))
+
+
+def default_num_threads(environment: Mapping[str, str] | None = None) -> int:
+    """Gives the number of threads of a process that sets none.
+
+    That is ``BYOC_NUM_THREADS``; else the first number of ``OMP_NUM_THREADS`` (a list has one for each level of nested
+    parallel regions; OpenMP 5.2, section 21.1.2; what is not such a list is ignored, as libgomp does); else the
+    processors that the process may use (see :func:`byoc_core.native.processors.count_cpus`).
+
+    Raises:
+        OptionsError: ``BYOC_NUM_THREADS`` is not a number of threads.
+    """
+    environment = os.environ if environment is None else environment
+    own = environment.get(_VARIABLE, "").strip()
+    if own:
+        return check_num_threads(int(own) if own.isascii() and own.isdigit() else own, f"${_VARIABLE}")
+    levels = [level.strip() for level in environment.get(_OPENMP_VARIABLE, "").split(",")]
+    if all(level.isascii() and level.isdigit() and int(level) > 0 for level in levels):
+        return min(int(levels[0]), MAX_THREADS)
+    return min(count_cpus(), MAX_THREADS)
+
+
+def check_num_threads(number: object, where: str = "option `num_threads`") -> int:
+    """Gives back a number of threads.
+
+    Raises:
+        OptionsError: it is no integer from 1 to :data:`MAX_THREADS`.
+    """
+    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MAX_THREADS:
+        raise OptionsError(where, "value not permitted", got=repr(number), expected=f"1 to {MAX_THREADS}")
+    return number
+
+
+def use_openmp() -> OpenMP | None:
+    """Gives the process's OpenMP library, loaded with the first call; ``None`` where the system has none.
+
+    A runtime whose code runs on OpenMP calls this before it loads that code: from then on each call's number of threads
+    reaches OpenMP too.
+    """
+    return _process.use_openmp()
+
+
+def open_accounts(extension: ModuleType | None = None) -> None:
+    """Settles the number of threads of the process, and who keeps the accounts of calls; the first time only.
+
+    Args:
+        extension: the C extension, whose calls Python does not see; ``None`` where there is none.
+
+    Raises:
+        OptionsError: ``BYOC_NUM_THREADS`` is not a number of threads.
+    """
+    _process.open_accounts(extension)
+
+
+def team_runner() -> int:
+    """Gives the address of a C function ``int run(int (*body)(void *), void *data)``; 0 without the C extension.
+
+    It calls ``body(data)`` once, in the calling thread, and returns what that returns. Before, it wakes the threads of
+    the caller's OpenMP team, and parts those that share a processor; they stay apart until ``body`` has done. For a
+    ``body`` of several parallel regions: systems may wake threads beside each other, while other processors are idle.
+    It is there from the time when the first machine of modules that use threads is made.
+    """
+    return _process.accounts.team_runner if _process.accounts else 0
+
+
+def enter_call(wanted: int = 0) -> CallToken:
+    """Begins a call in this thread; :func:`leave_call` must follow, in the same thread.
+
+    Args:
+        wanted: the machine's number of threads; 0 for the process's. A call inside another has at most the number of
+            that one.
+    """
+    return (_process.accounts or _process.open_accounts()).enter(wanted)
+
+
+def leave_call(token: CallToken) -> None:
+    """Ends the call that :func:`enter_call` began."""
+    (_process.accounts or _process.open_accounts()).leave(token)
+
+
+class _Process:
+    """What is one for all threads: the number, the library, the accounts."""
+
+    def __init__(self) -> None:
+        self._fork_lock = ForkLock()
+        self._limit: int | None = None
+        self.accounts: Accounts | None = None
+        self._openmp: OpenMP | None = None
+        self._searched = False
+        self._team_lost = False
+        self._alone = False
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._before_fork, after_in_child=self._in_child)
+
+    def open_accounts(self, extension: ModuleType | None = None) -> Accounts:
+        with self._fork_lock.lock:
+            if self.accounts is None:
+                accounts: Accounts = NativeAccounts(extension) if extension else WorkerAccounts()
+                accounts.set_limit(self.limit())
+                if self._openmp is not None:
+                    accounts.set_openmp(self._openmp)
+                if self._alone:
+                    accounts.start_anew(True)
+                self.accounts = accounts
+            return self.accounts
+
+    def limit(self) -> int:
+        if self._limit is None:
+            self._limit = default_num_threads()
+        return self._limit
+
+    def set_limit(self, number: int) -> None:
+        with self._fork_lock.lock:
+            self._limit = number
+            if self.accounts is not None:
+                self.accounts.set_limit(number)
+
+    def use_openmp(self) -> OpenMP | None:
+        with self._fork_lock.lock:
+            if not self._searched:
+                self._openmp = load_openmp()
+                self._searched = True
+                if self._openmp is not None and self.accounts is not None:
+                    self.accounts.set_openmp(self._openmp)
+            return self._openmp
+
+    def _before_fork(self) -> None:
+        # A child has none of its parent's threads, and OpenMP would wait for them: the team of this one ends before.
+        self._team_lost = self._alone or (self._openmp is not None and not self._openmp.dissolve_team())
+
+    def _in_child(self) -> None:
+        self._alone = self._team_lost
+        if self.accounts is not None:
+            self.accounts.start_anew(self._alone)
+
+
+_process = _Process()

@@ -1,0 +1,128 @@
+"""Documents from files obey the type rules of their ops."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from byoc_core.authoring.graph import GraphCodegen
+from byoc_core.backend.info import CompileContext
+from byoc_core.errors import ArtifactError
+from byoc_core.ops import default_ops
+from byoc_core.ops.cases import OpCase, canonical_cases, new_function
+from byoc_core.opset.families import KERNELS, find_op
+from byoc_core.runtime.graph.encoding import decode_document, encode_document
+
+pytestmark = pytest.mark.interpreter
+
+NAMES = sorted(canonical_cases(default_ops()))
+INFERRED = [name for name in NAMES if not default_ops()[name].declares_results]
+"""Ops whose results have the types that their rule finds, not those that somebody declares."""
+
+
+def documents(name: str) -> Iterator[tuple[OpCase, Any]]:
+    """Yield a document of one op for each of its cases, without and with symbols."""
+    for case in canonical_cases(default_ops())[name]:
+        for types in (case.types(), case.symbolic_types(), case.symbolic_types(everywhere=True)):
+            function, _ = new_function(default_ops().find(name), types, case.attrs)
+            translation = GraphCodegen().translate([function], CompileContext("host", None, {}))
+            if translation.document.functions:
+                yield case, json.loads(encode_document(translation.document))
+
+
+def decode(data: Any) -> object:
+    return decode_document(json.dumps(data).encode())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_the_compiler_writes_is_lawful(name: str) -> None:
+    assert [decode(data) for _, data in documents(name)]
+
+
+@pytest.mark.parametrize("name", INFERRED)
+def test_no_size_of_a_result_may_be_another(name: str) -> None:
+    tried = 0
+    for _, data in documents(name):
+        (node,) = data["functions"][0]["nodes"]
+        for output in node["outputs"]:
+            for axis, size in enumerate(output["shape"]):
+                output["shape"][axis] = size + 1 if isinstance(size, int) else f"{size}+1"
+                with pytest.raises(ArtifactError, match="breaks the rule of its op"):
+                    decode(data)
+                output["shape"][axis] = size
+                tried += 1
+    assert tried or not any(types_of_rank(name))
+
+
+def types_of_rank(name: str) -> Iterator[bool]:
+    """Yield for each result of the cases whether it has axes."""
+    for _, data in documents(name):
+        yield from (bool(output["shape"]) for output in data["functions"][0]["nodes"][0]["outputs"])
+
+
+@pytest.mark.parametrize("name", INFERRED)
+def test_no_result_may_have_another_dtype(name: str) -> None:
+    for _, data in documents(name):
+        (node,) = data["functions"][0]["nodes"]
+        node["outputs"][-1]["dtype"] = "complex64" if node["outputs"][-1]["dtype"] != "complex64" else "bool"
+        with pytest.raises(ArtifactError):
+            decode(data)
+
+
+def pooling() -> Any:
+    """Return the document of a two-dimensional pooling with right attributes."""
+    return next(data for _, data in documents("nn.max_pool2d"))
+
+
+ATTRIBUTES: list[tuple[Callable[[Any], object], str]] = [
+    (lambda a: a.update(dilation=[-64, 1]), "attribute `dilation`: has a value that is too small"),
+    (lambda a: a.update(strides=[0, 1]), "attribute `strides`: has a value that is too small"),
+    (lambda a: a.update(padding=[0, 0, -1, 0]), "attribute `padding`: has a value that is too small"),
+    (lambda a: a.update(pool_size=[2, 2**62]), "of the padded image is smaller than the window"),
+    (lambda a: a.update(pool_size=[2, 2**64]), "is an integer of more than 64 bits"),
+    (lambda a: a.update(pool_size=[2]), "attribute `pool_size`: is not in its stored form"),
+    (lambda a: a.update(pool_size=["2", 2]), "value of the wrong type"),
+    (lambda a: a.update(layout="NHCW"), "value not permitted"),
+    (lambda a: a.update(ceil_mode=1), "value of the wrong type"),
+    (lambda a: a.update(size=1), "has no attribute `size`"),
+]
+
+
+@pytest.mark.parametrize(("change", "text"), ATTRIBUTES)
+def test_an_attribute_that_no_compiler_writes(change: Callable[[Any], object], text: str) -> None:
+    data = pooling()
+    change(data["functions"][0]["nodes"][0]["attrs"])
+    with pytest.raises(ArtifactError) as caught:
+        decode(data)
+    assert text in str(caught.value)
+    assert "node 0 (`nn.max_pool2d`)" in str(caught.value)
+
+
+def test_a_size_as_text_is_not_parsed() -> None:
+    data = next(data for _, data in documents("reshape"))
+    data["functions"][0]["nodes"][0]["attrs"]["shape"] = ["(a+b)*" * 1000 + "1"]
+    with pytest.raises(ArtifactError, match="has a size as text"):
+        decode(data)
+
+
+def test_every_op_with_a_kernel_is_found() -> None:
+    found = {name: find_op(name) for name in KERNELS}
+    assert found == {name: default_ops()[name] for name in KERNELS}
+    assert find_op("call") is None
+
+
+def test_looking_for_an_op_loads_no_family_behind_its_own() -> None:
+    script = """
+import sys
+from byoc_core.opset.families import FAMILIES, find_op
+find_op("nn.conv2d")
+loaded = [name for name in FAMILIES if f"byoc_core.opset.families.{name}" in sys.modules]
+print(loaded == list(FAMILIES[: FAMILIES.index("convolution") + 1]))
+print([name for name in sys.modules if name.startswith(("byoc_core.ops.", "byoc_core.ir"))])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["True", "[]"]

@@ -1,0 +1,24 @@
+"""What the tests of programs share: an executable without a file, and signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from byoc_core.dims import Dim, parse_dim
+from byoc_core.runtime.module import NDArray, RuntimeModule, TensorSpec
+from byoc_core.vm import Program
+
+
+@dataclass
+class Executable:
+    """The parts of an executable that a virtual machine reads."""
+
+    program: Program
+    modules: Sequence[RuntimeModule] = ()
+    constants: Mapping[str, NDArray] = field(default_factory=dict)
+
+
+def spec(name: str, *shape: Dim | str, dtype: str = "float32") -> TensorSpec:
+    """Return the spec of a tensor; sizes may be texts such as ``"2*n"``."""
+    return TensorSpec(name, dtype, tuple(parse_dim(size) if isinstance(size, str) else size for size in shape))

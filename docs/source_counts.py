@@ -1,0 +1,154 @@
+"""Counts of one Python file or of many, by syntax tree; `docs.structure` says what each count means."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "DocstringWords",
+    "any_parameters",
+    "core_imports",
+    "default_calls",
+    "docstring_words",
+    "function_lengths",
+    "lazy_imports",
+]
+
+RELATIVES = frozenset({"that", "what", "which", "who", "whom", "whose", "whoever", "whatever"})
+PRONOUNS = frozenset({"it", "they", "them", "its", "those", "one", "ones"})
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+DOCUMENTED = (*FUNCTIONS, ast.ClassDef, ast.Module)
+CORE = "byoc_core"
+DEFAULTS = {
+    ("byoc_core.ops", "default_ops"): "default_ops",
+    ("byoc_core.ops.registry", "default_ops"): "default_ops",
+    ("byoc_core.backend", "backends"): "backends",
+    ("byoc_core.backend.registry", "backends"): "backends",
+    ("byoc_core.backend", "installed_backends"): "backends",
+    ("byoc_core.backend.registry", "installed_backends"): "backends",
+}
+"""The functions that return the registries of the process, by the module and the name that they are imported by."""
+
+
+def function_lengths(source: str) -> list[int]:
+    """Return the number of lines of each function, from ``def`` to its last line, its docstring included."""
+    functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, FUNCTIONS))
+    return [(node.end_lineno or node.lineno) - node.lineno + 1 for node in functions]
+
+
+def lazy_imports(source: str) -> list[int]:
+    """Return the lines of the import statements inside functions."""
+    return [*_lazy(ast.parse(source), inside=False)]
+
+
+def _lazy(node: ast.AST, *, inside: bool) -> Iterator[int]:
+    if inside and isinstance(node, ast.Import | ast.ImportFrom):
+        yield node.lineno
+    for child in ast.iter_child_nodes(node):
+        yield from _lazy(child, inside=inside or isinstance(node, FUNCTIONS))
+
+
+def core_imports(source: str, is_module: Callable[[str], bool]) -> list[str]:
+    """Return the module of core that each import names, once for each imported name.
+
+    Args:
+        source: the text of the importing module.
+        is_module: whether a dotted name is a module of core; ``from byoc_core import script`` imports a module.
+    """
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if _is_core(alias.name)]
+        elif isinstance(node, ast.ImportFrom) and not node.level and _is_core(node.module or ""):
+            base = node.module or ""
+            inner = (f"{base}.{alias.name}" for alias in node.names)
+            found += [name if is_module(name) else base for name in inner]
+    return found
+
+
+def _is_core(name: str) -> bool:
+    return name.partition(".")[0] == CORE
+
+
+def default_calls(source: str) -> list[tuple[int, str]]:
+    """Return line and registry (``default_ops``, ``backends``) of each call that asks for a registry of the process."""
+    tree = ast.parse(source)
+    local = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if (registry := DEFAULTS.get((node.module or "", alias.name))) is not None:
+                    local[alias.asname or alias.name] = registry
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
+    named = ((node.lineno, node.func.id) for node in calls if isinstance(node.func, ast.Name))
+    return sorted((line, local[name]) for line, name in named if name in local)
+
+
+def any_parameters(source: str) -> int:
+    """Return the number of parameters whose annotation is ``Any``."""
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, FUNCTIONS)]
+    return sum(_is_any(argument.annotation) for node in functions for argument in _arguments(node.args))
+
+
+def _arguments(arguments: ast.arguments) -> Iterator[ast.arg]:
+    yield from (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    yield from filter(None, (arguments.vararg, arguments.kwarg))
+
+
+def _is_any(annotation: ast.expr | None) -> bool:
+    match annotation:
+        case ast.Name(id="Any") | ast.Attribute(attr="Any") | ast.Constant(value="Any"):
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class DocstringWords:
+    """Counts over the docstrings of modules, classes and functions."""
+
+    docstrings: int
+    words: int
+    relatives: int
+    pronouns: int
+    gives: int
+
+    @property
+    def relatives_per_1000(self) -> float:
+        """That, what, which and who in 1,000 words."""
+        return 1000 * self.relatives / max(1, self.words)
+
+    @property
+    def pronouns_per_1000(self) -> float:
+        """Pronouns in 1,000 words."""
+        return 1000 * self.pronouns / max(1, self.words)
+
+    @property
+    def gives_percent(self) -> float:
+        """The share of the docstrings that begin with "Gives"."""
+        return 100 * self.gives / max(1, self.docstrings)
+
+
+def docstring_words(sources: Iterable[str]) -> DocstringWords:
+    """Return the counts over all docstrings of some modules."""
+    texts = [text for source in sources for text in _docstrings(source)]
+    words = [word.lower() for text in texts for word in re.findall(r"[A-Za-z']+", text)]
+    return DocstringWords(
+        docstrings=len(texts),
+        words=len(words),
+        relatives=_count(words, RELATIVES),
+        pronouns=_count(words, PRONOUNS),
+        gives=sum(text.startswith("Gives") for text in texts),
+    )
+
+
+def _docstrings(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)):
+            yield text
+
+
+def _count(words: Sequence[str], wanted: frozenset[str]) -> int:
+    return sum(word in wanted for word in words)

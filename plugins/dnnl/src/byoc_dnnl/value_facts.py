@@ -1,0 +1,78 @@
+"""The bound of one call's result, by the rule that its op states."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from byoc_core.opset import LARGEST, OpContext, Rule, TensorType, ValueFacts, find_op
+from byoc_core.runtime.module import NDArray
+
+from byoc_dnnl.calls import Call
+from byoc_dnnl.ranges_constants import ConstantRanges
+
+__all__ = ["CHECK_LIMITS", "bound_of"]
+
+CHECK_LIMITS = (2.0**40, 2.0**20)
+"""The magnitudes that checks let pass: far more than networks compute with, so that a region is hardly ever computed
+anew for size alone, and far enough below 2**127 for ten layers or so that make their operands a few hundred times as
+large. The second limit is for what the first does not prove."""
+
+
+class _CallFacts(ValueFacts):
+    def __init__(
+        self, call: Call, bound: Callable[[int], float], digests: Sequence[str | None], constants: ConstantRanges
+    ) -> None:
+        operands, results = (
+            tuple(TensorType(tensor.shape, tensor.dtype) for tensor in tensors)
+            for tensors in (call.operands, call.results)
+        )
+        self.context = OpContext(operands, results, call.attrs)
+        self._bound = bound
+        self._digests = digests
+        self._constants = constants
+
+    def bound(self, operand: int) -> float:
+        return self._bound(operand)
+
+    def is_constant(self, operand: int) -> bool:
+        return self._digests[operand] is not None
+
+    def constant(self, operand: int) -> NDArray:
+        return self._constants.array(str(self._digests[operand]))
+
+    def smallest(self, operand: int) -> float:
+        digest = self._digests[operand]
+        return 0.0 if digest is None else self._constants.smallest(digest)
+
+    def largest_sum(self, operand: int, axis: int) -> float:
+        return self._constants.largest_sum(str(self._digests[operand]), axis)
+
+
+def bound_of(
+    call: Call, bound: Callable[[int], float], digests: Sequence[str | None], constants: ConstantRanges
+) -> float:
+    """Return the bound of a call's result: its op's rule, or the bound of an operand that float32 does not hold.
+
+    Args:
+        call: the op.
+        bound: return the bound of an operand, by number.
+        digests: of the operands; ``None`` for those that are no constants.
+        constants: facts about constants.
+    """
+    op = find_op(call.op)
+    if op is None or op.bound is None:
+        return math.inf
+    facts = _CallFacts(call, bound, digests, constants)
+    # Of weights the sums are asked, which tell more and take a pass over them; of integers nothing is asked. Constants
+    # that are larger than checks let pass make masks of what is computed with them.
+    is_product = op.rounding is not None and op.rounding.rule is Rule.SUM and len(digests) > 1 and facts.is_constant(1)
+    asked = {
+        operand: facts.bound(operand)
+        for operand, tensor in enumerate(call.operands)
+        if tensor.dtype == "float32" and not (is_product and operand == 1)
+    }
+    if any(facts.is_constant(operand) and found > CHECK_LIMITS[0] for operand, found in asked.items()):
+        return math.inf
+    largest = max(asked.values())
+    return op.bound(facts) if largest <= LARGEST else largest
