@@ -11,6 +11,8 @@ from byoc_core.plugin import Catalog, PluginRecord, discover
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.plugin.markers import hookimpl, hookspec
 
+from core.tests.plugin.conftest import Site
+
 
 def new_specs(*, name_required: bool) -> types.ModuleType:
     """Gives specifications of two hooks."""
@@ -52,7 +54,7 @@ IMPORT_FAILURES = {
 
 @pytest.mark.parametrize("index", range(len(IMPORT_FAILURES)))
 def test_a_plugin_that_cannot_be_imported_is_quarantined(
-    site: Any, monkeypatch: pytest.MonkeyPatch, index: int
+    site: Site, monkeypatch: pytest.MonkeyPatch, index: int
 ) -> None:
     code, (reason, remedy) = list(IMPORT_FAILURES.items())[index]
     name = f"npu_plugin_{index}"
@@ -182,7 +184,7 @@ def test_a_result_of_the_wrong_type_names_the_hook() -> None:
     )
 
 
-def test_a_misspelt_hook_is_quarantined_by_the_catalogue(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misspelt_hook_is_quarantined_by_the_catalogue(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     code = "from byoc_core.plugin.markers import hookimpl\n@hookimpl\ndef byoc_nam(): return 'x'\n"
     site.install("byoc-npu", "[byoc.backends]\nnpu = misspelt_plugin\n", {"misspelt_plugin": code})
     monkeypatch.syspath_prepend(str(site.folder))

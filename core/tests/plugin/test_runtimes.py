@@ -20,6 +20,8 @@ from byoc_core.runtime.registry import RuntimeHandle, Runtimes
 from byoc_core.runtime.serial import SerialModule
 from byoc_core.runtime.status import Status
 
+from core.tests.plugin.conftest import Site
+
 RECORD = PluginRecord("npu", "byoc.runtimes", "npu_run", "byoc-npu", "1.0")
 WHERE = "plugin `npu` (byoc-npu 1.0)"
 CONTEXT = LoadContext()
@@ -226,7 +228,7 @@ def byoc_runtime_info():
 """
 
 
-def test_installed_runtimes_are_opened_on_demand(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_runtimes_are_opened_on_demand(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.install("byoc-npu", "[byoc.runtimes]\nnpu = npu_run_good\n", {"npu_run_good": GOOD})
     site.install("byoc-gpu", "[byoc.runtimes]\ngpu = gpu_run_bad\n", {"gpu_run_bad": GOOD})
     monkeypatch.syspath_prepend(str(site.folder))
