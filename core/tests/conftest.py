@@ -188,13 +188,16 @@ class FakeBackend:
 
 
 @pytest.fixture(scope="session")
-def fake_backend() -> Callable[..., Any]:
+def fake_backend() -> type[FakeBackend]:
     """The class of fake backends."""
     return FakeBackend
 
 
+RunCompiled = Callable[[IRModule, str, Sequence[Any]], tuple[Any, ...]]
+
+
 @pytest.fixture(scope="session")
-def run_compiled() -> Callable[..., Any]:
+def run_compiled() -> RunCompiled:
     """Runs a function of a module after ``RunCodegen`` with the reference interpreter, external modules included."""
 
     def run(module: IRModule, name: str, inputs: Sequence[Any]) -> tuple[Any, ...]:
