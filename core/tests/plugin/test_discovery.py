@@ -191,7 +191,7 @@ def test_discovery_imports_no_plugin_and_the_environment_works_in_a_fresh_proces
     printed = site.run(
         """
         import sys
-        from byoc_core.plugin import discover
+        from byoc_core.plugin.discovery import discover
         catalog = discover("byoc.backends")
         print([r.name for r in catalog.records if r.state == "available" and r.name in ("gpu", "npu")])
         assert not {"npu_plugin", "pluggy", "pydantic", "byoc_core.host"} & set(sys.modules)
