@@ -1,7 +1,7 @@
 """The families of ops, one module each: definitions with kernels and canonical cases.
 
-Families load when one of their ops is asked for: a process that runs one host region needs a few kernels, and a check
-of a graph document from a file needs the type rules of a few ops.
+A family is imported when one of its ops is asked for: a process that runs one host region needs a few kernels, and a
+check of a graph document from a file needs the type rules of a few ops.
 """
 
 from __future__ import annotations
@@ -17,33 +17,56 @@ if TYPE_CHECKING:
 
 __all__ = ["FAMILIES", "KERNELS", "find_op", "ops_of"]
 
-FAMILIES = (
-    "elementwise",
-    "functions",
-    "activations",
-    "linear",
-    "convolution",
-    "pooling",
-    "unit_axes",
-    "normalisation",
-    "shape",
-    "slices",
-    "indexing",
-    "scatter",
-    "creation",
-    "reduction",
-    "resize",
-    "recurrence",
-    "einsum",
-    "quantisation",
-    "attention",
-    "ordering",
-    "cumulative",
-    "arrangement",
-    "border",
-    "data_dependent",
-)
+_OPS_OF: Mapping[str, str] = {
+    "elementwise": (
+        "add subtract multiply divide maximum minimum power equal less less_equal greater "
+        "greater_equal logical_and logical_or logical_not negative abs exp log sqrt tanh sigmoid erf "
+        "clip cast where"
+    ),
+    "functions": (
+        "floor ceil round reciprocal sin cos tan asin acos atan sinh cosh asinh acosh atanh sign "
+        "bitwise_not bitwise_and bitwise_or bitwise_xor left_shift right_shift not_equal logical_xor "
+        "mod isnan isinf"
+    ),
+    "activations": (
+        "nn.relu nn.leaky_relu nn.gelu nn.softplus nn.softsign nn.elu nn.selu nn.celu nn.hard_sigmoid "
+        "nn.hard_swish nn.swish nn.mish nn.thresholded_relu nn.shrink nn.prelu"
+    ),
+    "linear": "matmul nn.dense nn.bias_add",
+    "convolution": "nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose",
+    "pooling": (
+        "nn.max_pool1d nn.avg_pool1d nn.lp_pool1d nn.max_pool2d nn.avg_pool2d nn.lp_pool2d "
+        "nn.max_pool3d nn.avg_pool3d nn.lp_pool3d nn.adaptive_max_pool1d nn.adaptive_avg_pool1d "
+        "nn.adaptive_max_pool2d nn.adaptive_avg_pool2d nn.adaptive_max_pool3d nn.adaptive_avg_pool3d"
+    ),
+    "unit_axes": "squeeze expand_dims",
+    "normalisation": (
+        "nn.batch_norm nn.layer_norm nn.rms_norm nn.group_norm nn.instance_norm nn.lrn nn.log_softmax "
+        "nn.softmax nn.stepwise_softmax"
+    ),
+    "shape": "reshape permute_dims broadcast_to concat split take strided_slice nn.pad",
+    "slices": "tile flip roll stack reverse_sequence",
+    "indexing": "gather_elements gather_nd one_hot",
+    "scatter": "scatter_elements scatter_nd scatter_slice",
+    "creation": "arange full shape_of size shape_to_tensor",
+    "reduction": "sum mean max min prod all any logsumexp argmin argmax",
+    "resize": "nn.resize",
+    "recurrence": "nn.rnn nn.gru nn.lstm",
+    "einsum": "einsum",
+    "quantisation": "quantize dequantize",
+    "attention": "nn.attention nn.rotary_embedding",
+    "ordering": "topk sort argsort",
+    "cumulative": "cumsum cumprod",
+    "arrangement": "trilu depth_to_space space_to_depth",
+    "border": "nn.border_pad",
+    "data_dependent": "nonzero compress unique range",
+}
+"""The ops of each family, so that looking for an op imports its family alone."""
+
+FAMILIES = tuple(_OPS_OF)
 """The modules that define ops, in the order of the registry."""
+
+_FAMILY_OF = {name: family for family, names in _OPS_OF.items() for name in names.split()}
 
 
 @cache
@@ -52,32 +75,31 @@ def ops_of(family: str) -> dict[str, OpDef]:
     return {op.name: op for op in import_module(f"byoc_core.opset.families.{family}").OPS}
 
 
-@cache
 def find_op(name: str) -> OpDef | None:
     """Return the core's op of that name, ``None`` where there is none.
 
-    Cost: imports the families up to the op's own, all of them where there is no such op.
+    Cost: the first call for an op of a family imports the family.
     """
-    return next((ops_of(family)[name] for family in FAMILIES if name in ops_of(family)), None)
+    family = _FAMILY_OF.get(name)
+    return None if family is None else ops_of(family)[name]
 
 
 class _Kernels(Mapping[str, "NumpyKernel"]):
     def __getitem__(self, name: str) -> NumpyKernel:
         op = find_op(name)
-        if op is None or op.kernel is None:
+        if op is None:
             raise KeyError(name)
         return op.kernel  # type: ignore[return-value]  # the core's kernels are all of that class; tested
 
     def __contains__(self, name: object) -> bool:
-        op = find_op(name) if isinstance(name, str) else None
-        return op is not None and op.kernel is not None
+        return name in _FAMILY_OF
 
     def __iter__(self) -> Iterator[str]:
-        return (name for family in FAMILIES for name, op in ops_of(family).items() if op.kernel is not None)
+        return iter(_FAMILY_OF)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(_FAMILY_OF)
 
 
 KERNELS: Mapping[str, NumpyKernel] = _Kernels()
-"""The reference kernel of every op of the core that computes, by op name."""
+"""The reference kernel of every op of the families, by op name."""
