@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from byoc_core.backend.registry import backends
-from byoc_core.plugin.discovery import installed
-from byoc_core.plugin.metadata import snapshot
-from byoc_core.runtime import runtimes
+from byoc_core.plugin.installation import Installation, using
 
 from conformance.tests.fakenpu_install import FAKES, install_fakenpu
 
 
-def forget_plugins() -> None:
-    """Has this process look for plugins again, as a new process would."""
-    for cached in (snapshot, installed, backends, runtimes):
-        cached.cache_clear()
+@pytest.fixture
+def look_again() -> Iterator[Callable[[], None]]:
+    """A function that has this test look for plugins again, as a new process would."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(using(Installation()))
 
 
 @pytest.fixture
@@ -27,12 +26,12 @@ def fakenpu_metadata(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def fakenpu(fakenpu_metadata: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def fakenpu(
+    fakenpu_metadata: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, look_again: Callable[[], None]
+) -> str:
     """The name of the fake backend, installed; set ``FAKENPU_FAULT`` before a process imports it to break it."""
     monkeypatch.syspath_prepend(str(FAKES))
     monkeypatch.syspath_prepend(str(fakenpu_metadata()))
     monkeypatch.delenv("FAKENPU_FAULT", raising=False)
-    forget_plugins()
-    yield "fakenpu"
-    monkeypatch.undo()
-    forget_plugins()
+    look_again()
+    return "fakenpu"

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from byoc_conformance.verdict import Verdict
 from byoc_core.cli.main import main
 from byoc_core.errors import InternalError
 
-from conformance.tests.conftest import forget_plugins
 from conformance.tests.samples import ALL_PASSED, new_report
 from conformance.tests.toys import CRASHES, DECLINES, FAILS, HANGS, install_toy
 
@@ -41,14 +40,12 @@ Run = Callable[..., Done]
 
 
 @pytest.fixture
-def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look_again: Callable[[], None]) -> str:
     """The name of the backend of :mod:`conformance.tests.toys`, installed for this process and those it starts."""
     install_toy(tmp_path / "toy")
     monkeypatch.syspath_prepend(str(tmp_path / "toy"))
-    forget_plugins()
-    yield "toy"
-    monkeypatch.undo()
-    forget_plugins()
+    look_again()
+    return "toy"
 
 
 @pytest.fixture

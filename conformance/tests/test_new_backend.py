@@ -19,7 +19,6 @@ from byoc_core.lint import lint_backend
 from byoc_core.scaffold.kind import Kind
 from byoc_core.scaffold.package import write_package
 
-from conformance.tests.conftest import forget_plugins
 from conformance.tests.new_packages import install_package
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +42,7 @@ Installing = Callable[[Path], str]
 
 
 @pytest.fixture
-def installing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installing]:
+def installing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look_again: Callable[[], None]) -> Iterator[Installing]:
     """A function that installs a package for this process and those that it starts, and gives its backend's name."""
     sites: list[str] = []
 
@@ -52,13 +51,12 @@ def installing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inst
         name = install_package(package, site)
         monkeypatch.setattr(sys, "path", [str(site), *(path for path in sys.path if path not in sites)])
         sites.append(str(site))
-        forget_plugins()
+        look_again()
         return name
 
     known = set(sys.modules)
     yield install
     monkeypatch.undo()
-    forget_plugins()
     # What this process has imported of a package would else be an installed module to the next test.
     for name in [name for name in sys.modules if name not in known and name.startswith(("byoc_fresh_", "byoc_scipy"))]:
         del sys.modules[name]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from byoc_conformance import Runner, Status, SubjectSpec, all_items
 
-from conformance.tests.conftest import forget_plugins
-
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Path]]:
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look_again: Callable[[], None]) -> Callable[[str], Path]:
     """A function that installs the backend ``dead``, and gives a file with a line for each time it was imported."""
 
     def write(code: str) -> Path:
@@ -23,12 +21,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: byoc-dead\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text("[byoc.backends]\ndead = dead_backend\n")
         monkeypatch.syspath_prepend(str(tmp_path))
-        forget_plugins()
+        look_again()
         return starts
 
-    yield write
-    monkeypatch.undo()
-    forget_plugins()
+    return write
 
 
 @pytest.mark.parametrize(

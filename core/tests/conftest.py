@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -14,14 +15,11 @@ import numpy as np
 import pytest
 from byoc_core.backend import BackendInfo, CodegenResult, CompileContext, Estimate, Rejection, Status, Support
 from byoc_core.backend.hooks import hookimpl
-from byoc_core.backend.registry import backends
 from byoc_core.ir import CALL, CALL_DPS_PACKED, CALL_PACKED, Binding, Function, IRModule, TensorType, Type
 from byoc_core.ops import OpDef, default_ops
 from byoc_core.pattern import CompositePattern
-from byoc_core.plugin.discovery import installed
-from byoc_core.plugin.metadata import snapshot
+from byoc_core.plugin.installation import Installation, using
 from byoc_core.runtime.module import CallTraits, PackedFunction, RuntimeModule, Signature, TensorSpec
-from byoc_core.runtime.registry import runtimes
 from byoc_core.transform import evaluate_function
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -190,13 +188,16 @@ class FakeBackend:
 
 
 @pytest.fixture(scope="session")
-def fake_backend() -> Callable[..., Any]:
+def fake_backend() -> type[FakeBackend]:
     """The class of fake backends."""
     return FakeBackend
 
 
+RunCompiled = Callable[[IRModule, str, Sequence[Any]], tuple[Any, ...]]
+
+
 @pytest.fixture(scope="session")
-def run_compiled() -> Callable[..., Any]:
+def run_compiled() -> RunCompiled:
     """Runs a function of a module after ``RunCodegen`` with the reference interpreter, external modules included."""
 
     def run(module: IRModule, name: str, inputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -266,21 +267,17 @@ def gather_cases(load_case_files: Callable[[Path, str], list[ModuleType]]) -> Ca
     return lambda folder, pattern: {name for file in load_case_files(folder, pattern) for name in file._CASES}
 
 
-@pytest.fixture(scope="session")
-def forget_plugins() -> Callable[[], None]:
-    """Has this process look for plugins again, as a new process would."""
-
-    def forget() -> None:
-        for cached in (snapshot, installed, backends, runtimes):
-            cached.cache_clear()
-
-    return forget
+@pytest.fixture
+def look_again() -> Iterator[Callable[[], None]]:
+    """A function that has this test look for plugins again, as a new process would."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(using(Installation()))
 
 
 @pytest.fixture
 def install_faulty(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forget_plugins: Callable[[], None]
-) -> Iterator[Callable[[], str]]:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look_again: Callable[[], None]
+) -> Callable[[], str]:
     """A function that installs ``debugging/faulty_backend.py`` for this process and those that it starts.
 
     It gives the backend's name.
@@ -295,9 +292,7 @@ def install_faulty(
         (info / "entry_points.txt").write_text("[byoc.backends]\nfaulty = installed_faulty_backend:plugin\n")
         monkeypatch.syspath_prepend(str(site))
         monkeypatch.setenv("BYOC_BACKENDS", "faulty")
-        forget_plugins()
+        look_again()
         return "faulty"
 
-    yield install
-    monkeypatch.undo()
-    forget_plugins()
+    return install

@@ -14,6 +14,8 @@ from byoc_core.ir import IRModule, Var, verify
 from byoc_core.ops import FunctionBuilder
 from byoc_core.transform import evaluate_function
 
+from core.tests.conftest import FakeBackend
+
 OPS = ("tanh", "sin", "cos", "abs")
 
 
@@ -78,7 +80,9 @@ def test_a_chain_of_twenty_thousand_ops_is_read_without_recursion() -> None:
 
 
 @pytest.mark.parametrize("make", [chain, layers, random_graph])
-def test_build_save_load_and_run(make: Callable[[int], IRModule], fake_backend: Any, tmp_path: Path) -> None:
+def test_build_save_load_and_run(
+    make: Callable[[int], IRModule], fake_backend: type[FakeBackend], tmp_path: Path
+) -> None:
     module = make(4_000)
     x = np.linspace(-1, 1, 4, dtype=np.float32)
     expected = evaluate_function(module, "main", [x])

@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from byoc_core.errors import ByocError
-from byoc_core.plugin.metadata import snapshot
+from byoc_core.plugin.installation import installation
 from byoc_core.version import __version__
 
 if TYPE_CHECKING:
@@ -136,4 +136,4 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-snapshot()
+installation()

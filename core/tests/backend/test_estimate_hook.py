@@ -11,15 +11,17 @@ from byoc_core.backend.registry import backends
 from byoc_core.errors import HookError
 from byoc_core.ir import Function
 
+from core.tests.conftest import FakeBackend
+
 pytestmark = pytest.mark.asks_for_plugins
 
 
-def _ask(fake_backend: Any, answer: object) -> Estimate | None:
+def _ask(fake_backend: type[FakeBackend], answer: Any) -> Estimate | None:
     handle = backends().get(fake_backend("npu", estimate=lambda function: answer))
     return handle.estimate(Function("nn.relu", (), (), ()), handle.context())
 
 
-def test_an_estimate_and_no_estimate_are_answers(fake_backend: Any) -> None:
+def test_an_estimate_and_no_estimate_are_answers(fake_backend: type[FakeBackend]) -> None:
     estimate = Estimate(1e-3, call_seconds=2e-5, bytes_per_second=8e9)
     assert _ask(fake_backend, estimate) is estimate
     assert _ask(fake_backend, Estimate(0)) == Estimate(0.0, 0.0, 0.0)
@@ -48,7 +50,9 @@ def test_an_estimate_and_no_estimate_are_answers(fake_backend: Any) -> None:
         ),
     ],
 )
-def test_a_bad_estimate_is_an_error_that_names_the_hook(fake_backend: Any, answer: object, text: str) -> None:
+def test_a_bad_estimate_is_an_error_that_names_the_hook(
+    fake_backend: type[FakeBackend], answer: object, text: str
+) -> None:
     with pytest.raises(HookError) as caught:
         _ask(fake_backend, answer)
     assert str(caught.value) == f"plugin `npu`, hook `byoc_estimate`: {text}"

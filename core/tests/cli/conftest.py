@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +30,8 @@ def byoc(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
-    forget_plugins: Callable[[], None],
-) -> Iterator[Callable[..., Outcome]]:
+    look_again: Callable[[], None],
+) -> Callable[..., Outcome]:
     """A function that runs a command line in an empty folder and gives exit code and texts."""
     monkeypatch.setenv("BYOC_BACKENDS", "none")
     monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path / "cache"))
@@ -43,7 +43,7 @@ def byoc(
     monkeypatch.chdir(folder)
 
     def run(*arguments: object) -> Outcome:
-        forget_plugins()  # so that the command sees the environment as a new process would
+        look_again()  # so that the command sees the environment as a new process would
         monkeypatch.setattr("sys.argv", ["byoc", *map(str, arguments)])
         with pytest.raises(SystemExit) as caught:
             main()
@@ -52,9 +52,7 @@ def byoc(
         assert code is None or isinstance(code, int)
         return Outcome(code or 0, captured.out, captured.err)
 
-    yield run
-    monkeypatch.undo()
-    forget_plugins()
+    return run
 
 
 @pytest.fixture

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 from byoc_core.frontend.onnx import from_onnx
 from onnx import helper, numpy_helper
 
+from core.tests.frontend.conftest import Array
+
 
 @pytest.mark.parametrize("op_type", ["LSTM", "GRU", "RNN"])
-def test_a_layer_with_the_batch_first_is_the_turned_layer(op_type: str, run: Callable[..., Any]) -> None:
+def test_a_layer_with_the_batch_first_is_the_turned_layer(op_type: str, run: Callable[..., Sequence[Array]]) -> None:
     """ONNX Runtime has no layers with the batch first, so the other layout is the oracle."""
     gates, states = {"LSTM": (4, 2), "GRU": (3, 1), "RNN": (1, 1)}[op_type]
     rng = np.random.default_rng(3)

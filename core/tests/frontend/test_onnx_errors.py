@@ -20,6 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from core.tests.frontend.conftest import Case
+
 pytestmark = pytest.mark.lowest
 
 
@@ -347,7 +349,9 @@ def test_external_data_that_does_not_fit(tmp_path: Path) -> None:
     )
 
 
-def test_case_builder_reports_what_it_refuses(node_model: Callable[..., Any], make_case: Callable[..., Any]) -> None:
+def test_case_builder_reports_what_it_refuses(
+    node_model: Callable[..., onnx.ModelProto], make_case: type[Case]
+) -> None:
     case = make_case(inputs=[np.ones((2, 3), np.float32)], attrs={"direction": 1})
     assert _refuse(node_model("ArgMax", 13, case)) == (
         "ONNX model, node `the_node` (ArgMax): has attributes that are not imported; got direction"

@@ -11,6 +11,8 @@ import pytest
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx import from_onnx
 
+from core.tests.frontend.conftest import Case
+
 _IMAGE, _FILTER = np.zeros((1, 2, 5, 4), np.float32), np.zeros((2, 3, 3, 3), np.float32)
 _STEPS, _GATES, _STATE = (np.zeros(shape, np.float32) for shape in ((4, 2, 3), (1, 8, 3), (1, 8, 2)))
 _HEADS = np.zeros((1, 4, 3, 8), np.float32)
@@ -145,7 +147,7 @@ def test_variant_is_refused(
     attrs: dict[str, Any],
     text: str,
     node_model: Callable[..., onnx.ModelProto],
-    make_case: Callable[..., Any],
+    make_case: type[Case],
 ) -> None:
     constants = [index for index, array in enumerate(inputs) if index and array is not None]
     model = node_model(op_type, 23, make_case(inputs, attrs, constants))
@@ -155,7 +157,7 @@ def test_variant_is_refused(
 
 
 def test_attributes_of_later_opsets_are_refused(
-    node_model: Callable[..., onnx.ModelProto], make_case: Callable[..., Any]
+    node_model: Callable[..., onnx.ModelProto], make_case: type[Case]
 ) -> None:
     model = node_model("TopK", 10, make_case([_SCALES, np.array([1])], {"largest": 0}, [1], 2))
     with pytest.raises(FrontendError) as caught:
@@ -179,7 +181,7 @@ def test_attributes_of_later_opsets_are_refused(
     ],
 )
 def test_attention_of_operator_set_24_is_refused(
-    inputs: list[Any], text: str, node_model: Callable[..., onnx.ModelProto], make_case: Callable[..., Any]
+    inputs: list[Any], text: str, node_model: Callable[..., onnx.ModelProto], make_case: type[Case]
 ) -> None:
     with pytest.raises(FrontendError) as caught:
         from_onnx(node_model("Attention", 24, make_case(inputs)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ import pytest
 from byoc_core.frontend.onnx import from_onnx
 from byoc_core.ir.module import IRModule
 from onnx import parser
+
+from core.tests.frontend.conftest import Array
 
 Check = Callable[..., IRModule]
 
@@ -86,7 +88,7 @@ def test_inputs_that_a_call_leaves_out_are_left_out_inside(check_model: Check) -
     ]
 
 
-def test_a_function_has_the_operator_set_it_names(run: Callable[..., Any]) -> None:
+def test_a_function_has_the_operator_set_it_names(run: Callable[..., Sequence[Array]]) -> None:
     """Before operator set 13 ``Squeeze`` has its axes as attribute; the oracle takes no such mixture."""
     mixed = _model(
         "g (float[3, 1] x) => (y) { y = local.F(x) }", "F (x) => (r) { r = Squeeze<axes = [1]>(x) }", function_opset=11
@@ -102,7 +104,7 @@ def test_what_is_known_stays_known_through_a_call(check_model: Check) -> None:
     assert _ops(module) == ["reshape"]
 
 
-def test_an_output_may_be_left_out(run: Callable[..., Any]) -> None:
+def test_an_output_may_be_left_out(run: Callable[..., Sequence[Array]]) -> None:
     """The oracle takes no such call."""
     graph = "g (float[n] x) => (float[n] y) { y = local.F(x) }"
     module = from_onnx(_model(graph, "F (x) => (a, b) { a = Neg(x) b = Exp(a) }"))
@@ -142,7 +144,7 @@ def test_ops_that_the_standard_defines_by_others(
     check_model(_model(graph, opset=opset), feeds, exact=False)
 
 
-def test_an_op_newer_than_the_oracle(run: Callable[..., Any]) -> None:
+def test_an_op_newer_than_the_oracle(run: Callable[..., Sequence[Array]]) -> None:
     """``SwiGLU(a, b) = a * sigmoid(alpha * a) * b``; alpha is 1 by default. At most eight operations round."""
     a, b = _ints(3, 4).astype(np.float64), _ints(3, 4, seed=1).astype(np.float64)
     for attributes, alpha in (("", 1.0), ("<alpha = 0.5>", 0.5)):

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.frontend.onnx.ops import NODE_IMPORTERS, SHAPE_IMPORTERS
+from byoc_core.ir import IRModule
 from byoc_core.ops import default_ops
 from onnx import TensorProto, helper, numpy_helper
+
+from core.tests.frontend.conftest import Case
 
 NEWEST = 26  # the newest opset of the oracle
 
@@ -401,7 +404,7 @@ def test_every_imported_op_has_cases(all_import_cases: Callable[[], set[str]]) -
 
 
 def test_op_equals_onnx_runtime(
-    op_type: str, opset: int, check_case: Callable[..., Any], make_case: Callable[..., Any]
+    op_type: str, opset: int, check_case: Callable[..., IRModule], make_case: type[Case]
 ) -> None:
     for arguments in _CASES[op_type](opset):
         check_case(op_type, opset, make_case(**arguments))
@@ -409,7 +412,7 @@ def test_op_equals_onnx_runtime(
 
 @pytest.mark.parametrize("op_type", sorted(set(_CASES) - {"Constant", "ConstantOfShape", "Shape", "Size"}))
 def test_op_imports_with_dynamic_sizes(
-    op_type: str, check_case: Callable[..., Any], make_case: Callable[..., Any]
+    op_type: str, check_case: Callable[..., IRModule], make_case: type[Case]
 ) -> None:
     """All sizes are symbols; what can only be imported with known sizes stands in the list below."""
     for arguments in _CASES[op_type](NEWEST):

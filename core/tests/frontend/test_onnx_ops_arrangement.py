@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,10 @@ import onnx
 import pytest
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx import from_onnx
+from byoc_core.ir import IRModule
 from onnx import TensorProto, helper, numpy_helper
+
+from core.tests.frontend.conftest import Array, Case
 
 NEWEST = 26  # the newest opset of the oracle
 
@@ -106,7 +109,7 @@ _CASES: dict[str, Callable[[int], Cases]] = {
 
 
 def test_op_equals_onnx_runtime(
-    op_type: str, opset: int, check_case: Callable[..., Any], make_case: Callable[..., Any]
+    op_type: str, opset: int, check_case: Callable[..., IRModule], make_case: type[Case]
 ) -> None:
     for arguments in _CASES[op_type](opset):
         check_case(op_type, opset, make_case(**arguments))
@@ -114,7 +117,7 @@ def test_op_equals_onnx_runtime(
 
 @pytest.mark.parametrize("op_type", sorted(set(_CASES) - {"CenterCropPad"}))
 def test_op_imports_with_dynamic_sizes(
-    op_type: str, check_case: Callable[..., Any], make_case: Callable[..., Any]
+    op_type: str, check_case: Callable[..., IRModule], make_case: type[Case]
 ) -> None:
     for arguments in _CASES[op_type](NEWEST):
         inputs = arguments["inputs"]
@@ -125,7 +128,7 @@ def test_op_imports_with_dynamic_sizes(
 
 @pytest.mark.parametrize("mode", ["DCR", "CRD"])
 def test_space_to_depth_has_modes_since_opset_28(
-    mode: str, node_model: Callable[..., Any], make_case: Callable[..., Any], run: Callable[..., Any]
+    mode: str, node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
 ) -> None:
     x = _count(2, 8, 2, 3)
     spread = node_model("DepthToSpace", 13, make_case([x], {"blocksize": 2, "mode": mode}))
@@ -163,7 +166,7 @@ def test_trilu_behind_a_past_of_symbolic_length(past: int, steps: int, check_mod
 
 
 def test_center_crop_pad_of_a_symbolic_size_by_a_known_number(
-    node_model: Callable[..., Any], check_model: Callable[..., Any]
+    node_model: Callable[..., onnx.ModelProto], check_model: Callable[..., Any]
 ) -> None:
     """A size that differs from the symbolic one by a number is a crop or a padding like any other."""
     for number in (-3, 0, 5):
@@ -183,7 +186,7 @@ def test_center_crop_pad_of_a_symbolic_size_by_a_known_number(
 
 
 def test_a_padding_number_that_no_float_equals_stays_exact(
-    node_model: Callable[..., Any], make_case: Callable[..., Any]
+    node_model: Callable[..., onnx.ModelProto], make_case: type[Case]
 ) -> None:
     """What a float holds becomes `nn.pad`, which passes know; the rest is joined."""
     for number, op in ((2**53, "nn.pad"), (2**53 + 1, "concat"), (2**63 - 1, "concat"), (-(2**63), "nn.pad")):
@@ -250,8 +253,8 @@ def test_variant_is_refused(
     inputs: list[Any],
     attrs: dict[str, Any],
     text: str,
-    node_model: Callable[..., Any],
-    make_case: Callable[..., Any],
+    node_model: Callable[..., onnx.ModelProto],
+    make_case: type[Case],
 ) -> None:
     constants = [index for index, array in enumerate(inputs) if index and array is not None]
     with pytest.raises(FrontendError) as caught:
@@ -259,7 +262,7 @@ def test_variant_is_refused(
     assert str(caught.value) == f"ONNX model, node `the_node` ({op_type}): {text}"
 
 
-def test_sizes_that_only_the_run_tells(node_model: Callable[..., Any], make_case: Callable[..., Any]) -> None:
+def test_sizes_that_only_the_run_tells(node_model: Callable[..., onnx.ModelProto], make_case: type[Case]) -> None:
     model = node_model("CenterCropPad", 18, make_case([_X, _i64(2, 9)], {}, (1,)), dynamic=True)
     with pytest.raises(FrontendError) as caught:
         from_onnx(model)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from byoc_core.frontend.onnx.rounds import MAX_UNROLLED_NODES
 from byoc_core.ir.module import IRModule
 from byoc_core.ir.verifier import verify
 from onnx import parser
+
+from core.tests.frontend.conftest import Array
 
 NEWEST = 26  # the newest opset of the oracle
 MANY = MAX_UNROLLED_NODES + 1  # rounds that are not unrolled
@@ -226,7 +228,7 @@ def test_op_equals_onnx_runtime(op_type: str, opset: int, check_model: Check) ->
 
 
 @pytest.mark.parametrize("op_type", ["If", "Loop", "Scan", "SplitToSequence"])
-def test_the_machine_runs_what_was_saved(op_type: str, tmp_path: Path, run: Callable[..., Any]) -> None:
+def test_the_machine_runs_what_was_saved(op_type: str, tmp_path: Path, run: Callable[..., Sequence[Array]]) -> None:
     executables: dict[str, byoc_core.Executable] = {}
     for text, feeds in _CASES[op_type](NEWEST):
         model = _model(text, NEWEST)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,10 @@ import pytest
 from byoc_core import VirtualMachine, build
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx import from_onnx
+from byoc_core.ir import IRModule
 from onnx import TensorProto, helper, numpy_helper
+
+from core.tests.frontend.conftest import Array, Case
 
 OLDEST, NEWEST = 7, 26  # the newest opset of the oracle
 
@@ -76,7 +79,7 @@ def _versions(op_type: str) -> list[int]:
 )
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_op_equals_onnx_runtime(
-    op_type: str, opset: int, dynamic: bool, check_case: Callable[..., Any], make_case: Callable[..., Any]
+    op_type: str, opset: int, dynamic: bool, check_case: Callable[..., IRModule], make_case: type[Case]
 ) -> None:
     for arguments in _CASES[op_type](opset):
         check_case(op_type, opset, make_case(**arguments), dynamic=dynamic)
@@ -84,7 +87,7 @@ def test_op_equals_onnx_runtime(
 
 @pytest.mark.parametrize("op_type", sorted(_CASES))
 def test_constants_are_folded(
-    op_type: str, node_model: Callable[..., Any], make_case: Callable[..., Any], run: Callable[..., Any]
+    op_type: str, node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
 ) -> None:
     for arguments in _CASES[op_type](NEWEST):
         arguments["constants"] = tuple(range(len(arguments["inputs"])))
@@ -145,13 +148,17 @@ def test_a_size_that_the_model_names_already_gets_another_name() -> None:
     assert str(module["main"].results[0].type) == 'R.Tensor((1, "nonzero_1"), "int64")'
 
 
-def test_a_long_range_of_constants_stays_an_op(node_model: Callable[..., Any], make_case: Callable[..., Any]) -> None:
-    bounds = [np.float32(item) for item in (0, 2**40, 0.5)]
+def test_a_long_range_of_constants_stays_an_op(
+    node_model: Callable[..., onnx.ModelProto], make_case: type[Case]
+) -> None:
+    bounds = [np.array(item, np.float32) for item in (0, 2**40, 0.5)]
     (binding,) = from_onnx(node_model("Range", NEWEST, make_case(bounds, constants=(0, 1, 2))))["main"].bindings
     assert binding.op.name == "range"
 
 
-def test_bounds_of_one_element(node_model: Callable[..., Any], make_case: Callable[..., Any], run: Any) -> None:
+def test_bounds_of_one_element(
+    node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
+) -> None:
     bounds = [np.array([item]) for item in (1, 4, 1)]
     module = from_onnx(node_model("Range", NEWEST, make_case(bounds)))
     assert run(module, {f"i{index}": bound for index, bound in enumerate(bounds)})[0].tolist() == [1, 2, 3]
@@ -170,7 +177,12 @@ def test_bounds_of_one_element(node_model: Callable[..., Any], make_case: Callab
     ],
 )
 def test_constants_that_do_not_fit(
-    op_type: str, inputs: list[Any], attrs: Any, text: str, node_model: Any, make_case: Any
+    op_type: str,
+    inputs: list[Any],
+    attrs: Any,
+    text: str,
+    node_model: Callable[..., onnx.ModelProto],
+    make_case: type[Case],
 ) -> None:
     with pytest.raises(FrontendError) as caught:
         from_onnx(node_model(op_type, NEWEST, make_case(inputs, attrs, tuple(range(len(inputs))))))
@@ -181,7 +193,9 @@ _BOUNDS = (0, 2, 4, 5, 9, -1, -5, -6, 2**63 - 1, -(2**63))
 
 
 @pytest.mark.parametrize("step", [1, 2, -1, -2])
-def test_a_slice_between_bounds_that_are_data(step: int, node_model: Any, make_case: Any, run: Any) -> None:
+def test_a_slice_between_bounds_that_are_data(
+    step: int, node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
+) -> None:
     """The oracle reads a stop of 2**63 - 1 with a negative step in its own way: as the front, not as the end."""
     for size in (0, 1, 5):
         x = _ints(2, size)
@@ -195,7 +209,7 @@ def test_a_slice_between_bounds_that_are_data(step: int, node_model: Any, make_c
             np.testing.assert_array_equal(run(module, feeds)[0], expected)
 
 
-def test_a_slice_of_several_axes_between_data(check_case: Any, make_case: Any) -> None:
+def test_a_slice_of_several_axes_between_data(check_case: Callable[..., IRModule], make_case: type[Case]) -> None:
     starts, stops = np.array([1, -3], np.int32), np.array([3, 4], np.int32)
     cases = [
         make_case([_ints(5, 4), starts, stops]),
@@ -207,7 +221,9 @@ def test_a_slice_of_several_axes_between_data(check_case: Any, make_case: Any) -
             check_case("Slice", opset, case)
 
 
-def test_slices_between_data_that_are_refused(node_model: Any, make_case: Any) -> None:
+def test_slices_between_data_that_are_refused(
+    node_model: Callable[..., onnx.ModelProto], make_case: type[Case]
+) -> None:
     x, bound = _ints(5), np.array([1])
     zero = node_model("Slice", NEWEST, make_case([x, bound, bound, np.array([0]), np.array([0])], constants=(3, 4)))
     many = node_model("Slice", NEWEST, make_case([x, bound, bound]), dynamic=True)

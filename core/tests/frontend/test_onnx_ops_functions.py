@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx import from_onnx
+from byoc_core.ir import IRModule
+
+from core.tests.frontend.conftest import Array, Case
 
 NEWEST = 26  # the newest opset of the oracle
 
@@ -123,7 +127,7 @@ WITHOUT_KERNEL = {"Swish"}  # ONNX Runtime has none at any opset that has the op
 
 
 def test_op_equals_onnx_runtime(
-    op_type: str, opset: int, check_case: Callable[..., Any], make_case: Callable[..., Any]
+    op_type: str, opset: int, check_case: Callable[..., IRModule], make_case: type[Case]
 ) -> None:
     for arguments in _CASES[op_type](opset):
         check_case(op_type, opset, make_case(**arguments))
@@ -131,14 +135,14 @@ def test_op_equals_onnx_runtime(
 
 @pytest.mark.parametrize("op_type", sorted(set(_CASES) - WITHOUT_KERNEL))
 def test_op_imports_with_dynamic_sizes(
-    op_type: str, check_case: Callable[..., Any], make_case: Callable[..., Any]
+    op_type: str, check_case: Callable[..., IRModule], make_case: type[Case]
 ) -> None:
     for arguments in _CASES[op_type](NEWEST):
         check_case(op_type, NEWEST, make_case(**arguments), dynamic=True)
 
 
 def test_swish_equals_its_definition_in_onnx_runtime(
-    node_model: Callable[..., Any], make_case: Callable[..., Any], run: Callable[..., Any]
+    node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
 ) -> None:
     for arguments in _CASES["Swish"](NEWEST):
         model = node_model("Swish", NEWEST, make_case(**arguments))
@@ -148,7 +152,7 @@ def test_swish_equals_its_definition_in_onnx_runtime(
         np.testing.assert_allclose(run(from_onnx(model), {"i0": x})[0], x * gate, rtol=2**-19, atol=2**-21)
 
 
-def test_mod_of_floats_needs_fmod(node_model: Callable[..., Any], make_case: Callable[..., Any]) -> None:
+def test_mod_of_floats_needs_fmod(node_model: Callable[..., onnx.ModelProto], make_case: type[Case]) -> None:
     with pytest.raises(FrontendError) as caught:
         from_onnx(node_model("Mod", NEWEST, make_case([_ints(3), _ints(3)])))
     assert str(caught.value) == (
@@ -157,7 +161,7 @@ def test_mod_of_floats_needs_fmod(node_model: Callable[..., Any], make_case: Cal
     )
 
 
-def test_bit_shift_has_two_directions(node_model: Callable[..., Any], make_case: Callable[..., Any]) -> None:
+def test_bit_shift_has_two_directions(node_model: Callable[..., onnx.ModelProto], make_case: type[Case]) -> None:
     x = _ints(3, low=0, dtype="uint8")
     with pytest.raises(FrontendError) as caught:
         from_onnx(node_model("BitShift", NEWEST, make_case([x, x], {"direction": "UP"})))

@@ -6,13 +6,17 @@ seven bits: on x86-64 without VNNI, ONNX Runtime adds pairs of products of uint8
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from byoc_core.dtypes import to_numpy
 from byoc_core.frontend.onnx import from_onnx
+from byoc_core.ir import IRModule
+
+from core.tests.frontend.conftest import Array, Case
 
 NEWEST = 26
 
@@ -94,7 +98,7 @@ _CASES: dict[str, Callable[[int], Cases]] = {
 @pytest.mark.parametrize("opset", [10, 21, NEWEST])
 @pytest.mark.parametrize("op_type", _CASES)
 def test_products_agree_with_onnxruntime(
-    op_type: str, opset: int, dynamic: bool, check_case: Callable[..., Any], make_case: Callable[..., Any]
+    op_type: str, opset: int, dynamic: bool, check_case: Callable[..., IRModule], make_case: type[Case]
 ) -> None:
     for case in _CASES[op_type](opset):
         if dynamic and any(len(array.shape) > 2 and "conv" in op_type.lower() for array in case["inputs"][1:]):
@@ -106,12 +110,12 @@ def test_products_agree_with_onnxruntime(
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_narrow_scales_do_not_narrow_the_sums(
-    dtype: str, node_model: Callable[..., Any], make_case: Callable[..., Any], run: Callable[..., Any]
+    dtype: str, node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
 ) -> None:
     """Sums of 64 products pass the range of float16; scales are powers of two, so that nothing rounds."""
     a, b = _bytes(3, 64), _bytes(64, 5, seed=1)
     scales = [np.array(scale).astype(to_numpy(dtype)) for scale in (2.0**-6, 2.0**-8, 1.0)]
-    zero = np.uint8(0)
+    zero = np.array(0, np.uint8)
     case = make_case([a, scales[0], zero, b, scales[1], zero, scales[2], zero])
     feeds = {f"i{index}": np.asarray(array) for index, array in enumerate(case.inputs)}
     (result,) = run(from_onnx(node_model("QLinearMatMul", 21, case)), feeds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,10 @@ import numpy as np
 import onnx
 import pytest
 from byoc_core.frontend.onnx import from_onnx
+from byoc_core.ir import IRModule
 from onnx.reference import ReferenceEvaluator
+
+from core.tests.frontend.conftest import Array, Case
 
 NEWEST = 26  # the newest opset of the oracle
 NEWEST_OF = {"GlobalLpPool": 21, "Upsample": 9}  # the oracle lacks a later version, or there is none
@@ -409,7 +412,7 @@ def _newest(op_type: str) -> int:
 
 
 def test_op_equals_onnx_runtime(
-    op_type: str, opset: int, check_case: Callable[..., Any], make_case: Callable[..., Any]
+    op_type: str, opset: int, check_case: Callable[..., IRModule], make_case: type[Case]
 ) -> None:
     for arguments in _CASES[op_type](opset):
         check_case(op_type, opset, make_case(**arguments))
@@ -417,7 +420,7 @@ def test_op_equals_onnx_runtime(
 
 @pytest.mark.parametrize("op_type", sorted(_CASES))
 def test_op_imports_with_dynamic_sizes(
-    op_type: str, check_case: Callable[..., Any], make_case: Callable[..., Any]
+    op_type: str, check_case: Callable[..., IRModule], make_case: type[Case]
 ) -> None:
     """All sizes are symbols, except where padding depends on them."""
     for arguments in _CASES[op_type](_newest(op_type)):
@@ -432,7 +435,7 @@ def test_op_imports_with_dynamic_sizes(
 
 
 def test_one_block_is_one_scale(
-    node_model: Callable[..., Any], make_case: Callable[..., Any], run: Callable[..., Any]
+    node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
 ) -> None:
     """ONNX Runtime has no blocks where there is but one, so a scalar is the oracle."""
     x, scale = _floats(9), np.array(0.25, np.float32)
@@ -443,7 +446,7 @@ def test_one_block_is_one_scale(
 
 
 def test_attention_equals_the_reference_evaluator(
-    node_model: Callable[..., onnx.ModelProto], make_case: Callable[..., Any], run: Callable[..., Any]
+    node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
 ) -> None:
     """In float64: in float32 the reference rounds what it multiplies with."""
     for arguments in _attention_of_the_reference_only():

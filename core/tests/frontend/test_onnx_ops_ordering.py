@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,10 @@ import onnx
 import pytest
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx import from_onnx
+from byoc_core.ir import IRModule
 from onnx import TensorProto, helper, numpy_helper
+
+from core.tests.frontend.conftest import Array, Case
 
 NEWEST = 26  # the newest opset of the oracle
 
@@ -111,7 +114,7 @@ _CASES: dict[str, Callable[[int], Cases]] = {
 
 
 def test_op_equals_onnx_runtime(
-    op_type: str, opset: int, check_case: Callable[..., Any], make_case: Callable[..., Any]
+    op_type: str, opset: int, check_case: Callable[..., IRModule], make_case: type[Case]
 ) -> None:
     for arguments in _CASES[op_type](opset):
         check_case(op_type, opset, make_case(**arguments))
@@ -119,14 +122,14 @@ def test_op_equals_onnx_runtime(
 
 @pytest.mark.parametrize("op_type", sorted(_CASES))
 def test_op_imports_with_dynamic_sizes(
-    op_type: str, check_case: Callable[..., Any], make_case: Callable[..., Any]
+    op_type: str, check_case: Callable[..., IRModule], make_case: type[Case]
 ) -> None:
     for arguments in _CASES[op_type](NEWEST):
         check_case(op_type, NEWEST, make_case(**arguments), dynamic=True)
 
 
 def test_logarithm_of_a_sum_of_exponentials_of_integers_is_truncated(
-    node_model: Callable[..., Any], make_case: Callable[..., Any], run: Callable[..., Any]
+    node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
 ) -> None:
     """ONNX Runtime truncates the exponentials too, each by itself."""
     x = _ints(4, 6, dtype="int32")
@@ -137,7 +140,7 @@ def test_logarithm_of_a_sum_of_exponentials_of_integers_is_truncated(
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_means_and_shrinking_of_integers_truncate(
-    dtype: str, check_case: Callable[..., Any], make_case: Callable[..., Any]
+    dtype: str, check_case: Callable[..., IRModule], make_case: type[Case]
 ) -> None:
     x = _ints(4, 3, low=-9, high=10, dtype=dtype)
     check_case("ReduceMean", 13, make_case([x], {"axes": (1,)}))
@@ -148,7 +151,7 @@ def test_means_and_shrinking_of_integers_truncate(
 @pytest.mark.parametrize("op_type", ["ArgMax", "ArgMin"])
 @pytest.mark.parametrize("opset", [12, 13])
 def test_the_last_of_equal_elements(
-    op_type: str, opset: int, check_case: Callable[..., Any], make_case: Callable[..., Any]
+    op_type: str, opset: int, check_case: Callable[..., IRModule], make_case: type[Case]
 ) -> None:
     x = _ints(4, 9, low=0, high=3)
     for attrs in ({"axis": 1}, {"axis": -2, "keepdims": 0}):
@@ -157,7 +160,7 @@ def test_the_last_of_equal_elements(
 
 
 def test_unsorted_topk_takes_the_same_elements(
-    node_model: Callable[..., Any], make_case: Callable[..., Any], run: Callable[..., Any]
+    node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
 ) -> None:
     """In which order, ONNX does not say."""
     x = _ints(5, 40)
@@ -168,7 +171,7 @@ def test_unsorted_topk_takes_the_same_elements(
 
 @pytest.mark.parametrize("op_type", ["ReduceL2", "ReduceLogSum", "ReduceSumSquare", "LpNormalization"])
 def test_half_precision_computes_in_float32(
-    op_type: str, node_model: Callable[..., Any], make_case: Callable[..., Any], run: Callable[..., Any]
+    op_type: str, node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
 ) -> None:
     """Squares and sums that float16 does not hold: the result is that of float32, rounded once."""
     x = np.repeat([[300.0], [0.375], [1e-4], [3e4]], 64, axis=1)
@@ -220,7 +223,7 @@ def test_topk_of_a_symbolic_number(
 
 
 def test_hardmax_marks_the_first_nan(
-    node_model: Callable[..., Any], make_case: Callable[..., Any], run: Callable[..., Any]
+    node_model: Callable[..., onnx.ModelProto], make_case: type[Case], run: Callable[..., Sequence[Array]]
 ) -> None:
     x = np.array([[1.0, np.nan, 3.0, np.nan]], np.float32)
     (result,) = run(from_onnx(node_model("Hardmax", 13, make_case([x]))), {"i0": x})
@@ -249,8 +252,8 @@ def test_variant_is_refused(
     inputs: list[Any],
     attrs: dict[str, Any],
     text: str,
-    node_model: Callable[..., Any],
-    make_case: Callable[..., Any],
+    node_model: Callable[..., onnx.ModelProto],
+    make_case: type[Case],
 ) -> None:
     model = node_model(op_type, opset, make_case(inputs, attrs, range(1, len(inputs))))
     with pytest.raises(FrontendError) as caught:
@@ -258,7 +261,9 @@ def test_variant_is_refused(
     assert str(caught.value) == f"ONNX model, node `the_node` ({op_type}): {text}"
 
 
-def test_topk_of_a_number_that_only_data_tells(node_model: Callable[..., Any], make_case: Callable[..., Any]) -> None:
+def test_topk_of_a_number_that_only_data_tells(
+    node_model: Callable[..., onnx.ModelProto], make_case: type[Case]
+) -> None:
     with pytest.raises(FrontendError) as caught:
         from_onnx(node_model("TopK", 11, make_case([_ints(4), _i64(2)])))
     assert str(caught.value) == (

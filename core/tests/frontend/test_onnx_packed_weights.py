@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from byoc_core.frontend.onnx import from_onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from core.tests.frontend.conftest import Array
 
-def test_packed_integers_are_read_from_every_field(run: Callable[..., Any]) -> None:
+
+def test_packed_integers_are_read_from_every_field(run: Callable[..., Sequence[Array]]) -> None:
     values = np.array([[-8, -1, 7], [3, 0, -5]])
     for raw in (False, True):
         tensor = helper.make_tensor("q", TensorProto.INT4, values.shape, values.reshape(-1).tolist())

@@ -14,6 +14,8 @@ from byoc_core.ir import IRModule, TensorType, tensor
 from byoc_core.ir.verifier import verify
 from onnx import TensorProto, helper, numpy_helper
 
+from core.tests.frontend.conftest import Array
+
 pytestmark = pytest.mark.lowest
 
 Nodes = Sequence[onnx.NodeProto]
@@ -209,7 +211,7 @@ def _slice_model(size: int | str, **weights: Any) -> onnx.ModelProto:
 
 
 def test_a_slice_of_a_table_has_the_size_that_was_asked_for(
-    check_model: Callable[..., IRModule], run: Callable[..., Any]
+    check_model: Callable[..., IRModule], run: Callable[..., Sequence[Array]]
 ) -> None:
     table = np.arange(8, dtype=np.float32)
     for n in (0, 1, 8):
@@ -229,7 +231,7 @@ def test_a_slice_of_a_dynamic_axis_is_cut(check_model: Callable[..., IRModule]) 
 
 @pytest.mark.parametrize(("opset", "first"), [(13, "n//2"), (18, "n - n//2")])
 def test_a_dynamic_axis_splits_into_equal_parts(
-    opset: int, first: str, check_model: Callable[..., IRModule], run: Callable[..., Any]
+    opset: int, first: str, check_model: Callable[..., IRModule], run: Callable[..., Sequence[Array]]
 ) -> None:
     attrs: dict[str, Any] = {"num_outputs": 2} if opset >= 18 else {}
     nodes = [_node("Split", ["x"], ["y", "z"], axis=0, **attrs)]
@@ -272,7 +274,7 @@ def test_sizes_that_only_data_tells_are_refused() -> None:
         )
 
 
-def test_sums_in_the_names_of_sizes_are_sums(run: Callable[..., Any]) -> None:
+def test_sums_in_the_names_of_sizes_are_sums(run: Callable[..., Sequence[Array]]) -> None:
     inputs = {
         "mask": (_FLOAT, ["batch", "past_length + length"]),
         "x": (_FLOAT, ["batch", "length"]),
@@ -321,7 +323,7 @@ def test_long_ranges_of_constants() -> None:
 
 
 def test_an_expansion_between_two_sizes_is_checked_when_it_runs(
-    check_model: Callable[..., IRModule], run: Callable[..., Any]
+    check_model: Callable[..., IRModule], run: Callable[..., Sequence[Array]]
 ) -> None:
     nodes = [*_scalars(), _node("Unsqueeze", ["n", "v0"], ["n1"]), _node("Expand", ["t", "n1"], ["y"])]
     model = _model(nodes, inputs={"x": (_FLOAT, ["n", 2]), "t": (_FLOAT, ["k"])})

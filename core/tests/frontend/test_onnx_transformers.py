@@ -16,11 +16,11 @@ from byoc_core.transform import Sequential, default_passes
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.zoo.accuracy import Accuracy, relative_error
+from core.tests.frontend.conftest import Array
 
 pytestmark = pytest.mark.lowest
 
 Inputs = Mapping[str, tuple[int, Sequence[Any]]]
-Array = np.ndarray[tuple[int, ...], np.dtype[Any]]
 
 _FLOAT, _INT64, _BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 _HEADS, _HEAD_SIZE, _MAX_POSITIONS = 2, 4, 16
@@ -255,7 +255,7 @@ def _check_right(results: Sequence[Any], peers: Sequence[Any], exacts: Sequence[
 
 
 @pytest.mark.parametrize("name", sorted(_MODELS))
-def test_the_sizes_survive_a_transformer(name: str, run: Callable[..., Any]) -> None:
+def test_the_sizes_survive_a_transformer(name: str, run: Callable[..., Sequence[Array]]) -> None:
     build, types, size_ops = _MODELS[name]
     model = build()
     module = verify(byoc_core.from_onnx(model))
@@ -282,7 +282,7 @@ def _symbols(value: Var) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("name", sorted(_MODELS))
-def test_the_host_runs_a_transformer_at_all_sizes(name: str, run: Callable[..., Any]) -> None:
+def test_the_host_runs_a_transformer_at_all_sizes(name: str, run: Callable[..., Sequence[Array]]) -> None:
     model = _MODELS[name][0]()
     module = byoc_core.from_onnx(model)
     machine = byoc_core.VirtualMachine(byoc_core.build(module, backends=[]))
@@ -293,7 +293,7 @@ def test_the_host_runs_a_transformer_at_all_sizes(name: str, run: Callable[..., 
         _check_right(results, run(model, feeds), run(module, feeds, exact=True))
 
 
-def test_a_position_beyond_the_table_is_an_error(run: Callable[..., Any]) -> None:
+def test_a_position_beyond_the_table_is_an_error(run: Callable[..., Sequence[Array]]) -> None:
     model = _gpt2_attention()
     module: IRModule = byoc_core.from_onnx(model)
     with pytest.raises(ExecutionError) as caught:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ import pytest
 from byoc_core import script as R
 from byoc_core.ir import IRModule
 from byoc_core.transform import evaluate_function
+
+from core.tests.conftest import FakeBackend
 
 SOURCE = """
 @R.ir_module
@@ -82,7 +83,7 @@ def test_the_host_runs_them_before_and_after_saving(tmp_path: Path) -> None:
             np.testing.assert_array_equal(machine["only"](arguments[0]), np.arange(sizes[1] + sizes[2]))
 
 
-def test_a_region_of_ops_without_operands_gets_the_inputs_that_give_its_sizes(fake_backend: Callable[..., Any]) -> None:
+def test_a_region_of_ops_without_operands_gets_the_inputs_that_give_its_sizes(fake_backend: type[FakeBackend]) -> None:
     backend = fake_backend("sizer", ["arange", "shape_to_tensor"])
     module = byoc_core.partition(_module(), backends=[backend])
     regions = {name: f for name, f in module.functions.items() if f.attrs.get("Codegen") == "sizer"}

@@ -20,6 +20,8 @@ from byoc_core.ops import EXACT, default_ops, example
 from byoc_core.pattern import CompositePattern, Match, Pattern, Rejection, any_number, is_const, is_op, wildcard
 from pydantic import BaseModel
 
+from core.tests.conftest import FakeBackend
+
 Fake = Callable[..., Any]
 
 
@@ -215,19 +217,19 @@ def test_every_code_has_a_bad_backend() -> None:
 
 
 @pytest.mark.parametrize("code", CODES)
-def test_every_finding_is_made_of_a_backend_that_is_bad_in_this_way(code: str, fake_backend: Fake) -> None:
+def test_every_finding_is_made_of_a_backend_that_is_bad_in_this_way(code: str, fake_backend: type[FakeBackend]) -> None:
     compiles = code in ("codegen-refuses", "codegen-raises", "not-compiled")
     findings = lint_backend(_BAD[code](fake_backend), compile_claims=compiles)
     assert [str(finding) for finding in findings] == _expected()[code]
     assert code in [finding.code for finding in findings]
 
 
-def test_nothing_is_found_of_a_good_backend(fake_backend: Fake) -> None:
+def test_nothing_is_found_of_a_good_backend(fake_backend: type[FakeBackend]) -> None:
     patterns = [*_named(_relu(), name="fake.conv_relu"), *_named(_conv(), name="fake.conv")]
     assert lint_backend(fake_backend(patterns=patterns, supports=_takes_float32), compile_claims=True) == ()
 
 
-def test_p31_a_wrong_number_of_operands_and_a_shadowed_pattern_are_reported(fake_backend: Fake) -> None:
+def test_p31_a_wrong_number_of_operands_and_a_shadowed_pattern_are_reported(fake_backend: type[FakeBackend]) -> None:
     patterns = [
         *_named(is_op("nn.conv2d")(wildcard(), wildcard(), wildcard()), name="fake.conv_bias"),
         *_named(_relu(), None, name="fake.conv_relu"),
@@ -240,7 +242,7 @@ def test_p31_a_wrong_number_of_operands_and_a_shadowed_pattern_are_reported(fake
     ]
 
 
-def test_a_pattern_that_wins_once_is_not_shadowed(fake_backend: Fake) -> None:
+def test_a_pattern_that_wins_once_is_not_shadowed(fake_backend: type[FakeBackend]) -> None:
     def only_static(match: Match) -> Rejection | None:
         symbols = {name for value in match.inputs for name in getattr(value.type, "symbols", ())}
         return Rejection("dynamic-shape", "only known sizes") if symbols else _only_float32(match)
@@ -249,7 +251,7 @@ def test_a_pattern_that_wins_once_is_not_shadowed(fake_backend: Fake) -> None:
     assert lint_backend(fake_backend(patterns=patterns, supports=_takes_float32)) == ()
 
 
-def test_a_pattern_whose_matches_the_core_declines_is_never_asked(fake_backend: Fake) -> None:
+def test_a_pattern_whose_matches_the_core_declines_is_never_asked(fake_backend: type[FakeBackend]) -> None:
     leaking = is_op("nn.relu")(_conv().used_by(is_op("tanh")))
     (finding,) = lint_backend(fake_backend(patterns=_named(leaking), supports=_takes_float32))
     assert str(finding) == (
@@ -260,7 +262,7 @@ def test_a_pattern_whose_matches_the_core_declines_is_never_asked(fake_backend: 
     assert lint_backend(fake_backend(patterns=kept, supports=_takes_float32)) == ()
 
 
-def test_equal_patterns_that_nothing_fits_shadow_each_other(fake_backend: Fake) -> None:
+def test_equal_patterns_that_nothing_fits_shadow_each_other(fake_backend: type[FakeBackend]) -> None:
     never = [is_op("nn.relu")(is_op("logical_not")(wildcard()), wildcard()) for _ in range(2)]
     patterns = [*_named(never[0], None, "fake.first"), *_named(never[1], name="fake.second")]
     findings = lint_backend(fake_backend(patterns=patterns, supports=_takes_float32))

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from core.tests.partitioning.graphs import Case, grow, plans
 
+Cases = Callable[..., st.SearchStrategy[Case]]
+
 
 @pytest.fixture(scope="session")
-def cases() -> Callable[..., st.SearchStrategy[Case]]:
+def cases() -> Cases:
     """Random modules of static shapes with claims and patterns of 1 to 4 backends, of up to ``max_size`` ops."""
     return lambda max_size=60: plans(max_size, symbolic=False).map(grow)
 
@@ -42,6 +44,6 @@ def _members(function: Function) -> Iterator[Binding]:
 
 
 @pytest.fixture(scope="session")
-def placement() -> Callable[[IRModule], Placement]:
-    """Gives the region of each op of a partitioned module; see :class:`Placement`."""
+def placement() -> type[Placement]:
+    """Return the class that tells the region of each op of a partitioned module."""
     return Placement

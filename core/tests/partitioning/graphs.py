@@ -23,6 +23,8 @@ from byoc_core.transform import evaluate_function
 from byoc_core.transform.rewrite import map_functions
 from hypothesis import strategies as st
 
+from core.tests.conftest import FakeBackend
+
 BACKENDS = ("aone", "btwo", "cthree", "dfour")
 UNARY = ("nn.relu", "negative", "abs")
 BINARY = ("add", "multiply", "subtract", "maximum", "minimum")
@@ -99,7 +101,7 @@ class Case:
         )
         return replace(function, bindings=bindings)
 
-    def plugins(self, fake_backend: Callable[..., Any], **more: Any) -> list[Any]:
+    def plugins(self, fake_backend: type[FakeBackend], **more: Any) -> list[Any]:
         """Backends that take what the case says: their patterns, and the ops of their claims; ``more`` for each."""
         return [
             fake_backend(

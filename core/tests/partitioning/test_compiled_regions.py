@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import byoc_core
@@ -11,6 +10,8 @@ from byoc_core.ir import IRModule
 from byoc_core.partitioning import RunCodegen, partition
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from core.tests.conftest import FakeBackend
 
 BY_HAND = """
 @R.ir_module
@@ -63,7 +64,7 @@ def facts(report: Any) -> dict[str, Any]:
     }
 
 
-def test_the_work_of_two_backends_compiled_one_after_the_other(fake_backend: Callable[..., Any]) -> None:
+def test_the_work_of_two_backends_compiled_one_after_the_other(fake_backend: type[FakeBackend]) -> None:
     one, two = fake_backend("aone", ["exp", "tanh"]), fake_backend("btwo", ["multiply", "add"])
     module = R.parse(CHAIN)
     step = RunCodegen(backends=[one])(partition(module, backends=[one]))
@@ -83,7 +84,7 @@ def test_the_work_of_two_backends_compiled_one_after_the_other(fake_backend: Cal
     assert "  # aone 40.0%: 2 ops" in explained.to_script()
 
 
-def test_a_region_that_nothing_calls_counts_for_nothing(fake_backend: Callable[..., Any]) -> None:
+def test_a_region_that_nothing_calls_counts_for_nothing(fake_backend: type[FakeBackend]) -> None:
     plugin = fake_backend("fake", ["exp", "tanh"])
     compiled = RunCodegen(backends=[plugin])(partition(R.parse(CHAIN), backends=[plugin]))
     other = R.parse("@R.function\ndef main(x: R.Tensor((4,))):\n    y = R.exp(x)\n    return y\n")
@@ -91,7 +92,7 @@ def test_a_region_that_nothing_calls_counts_for_nothing(fake_backend: Callable[.
     assert shares(executable.report_data) == {"host": 1.0}
 
 
-def test_names_that_stand_in_a_compiled_region_too(fake_backend: Callable[..., Any]) -> None:
+def test_names_that_stand_in_a_compiled_region_too(fake_backend: type[FakeBackend]) -> None:
     """A value left in the function, and its function, may have the names of what was compiled."""
     plugin = fake_backend("fake", ["exp", "tanh"])
     compiled = RunCodegen(backends=[plugin])(partition(R.parse(CHAIN), backends=[plugin]))
@@ -108,7 +109,7 @@ def test_names_that_stand_in_a_compiled_region_too(fake_backend: Callable[..., A
     assert any(line.startswith("a = R.multiply(b, b)  # host ") for line in lines)
 
 
-def test_an_annotated_function_counts_once_wherever_it_stands(fake_backend: Callable[..., Any]) -> None:
+def test_an_annotated_function_counts_once_wherever_it_stands(fake_backend: type[FakeBackend]) -> None:
     module = R.parse(BY_HAND.replace("BACKEND", "fake"))
     turned = module.with_functions(dict(reversed(list(module.functions.items()))))
     plugin = fake_backend("fake", None)
@@ -120,7 +121,7 @@ def test_an_annotated_function_counts_once_wherever_it_stands(fake_backend: Call
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )  # it makes backends, and keeps nothing
 @given(taken=st.lists(st.sets(st.sampled_from(["exp", "tanh", "multiply", "add", "sqrt"])), min_size=1, max_size=4))
-def test_steps_by_hand_tell_what_one_build_tells(fake_backend: Callable[..., Any], taken: list[set[str]]) -> None:
+def test_steps_by_hand_tell_what_one_build_tells(fake_backend: type[FakeBackend], taken: list[set[str]]) -> None:
     plugins = [fake_backend(f"fake{index}", sorted(ops)) for index, ops in enumerate(taken)]
     module = R.parse(CHAIN)
     by_hand = module

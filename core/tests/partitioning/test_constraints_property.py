@@ -19,6 +19,8 @@ from byoc_core.partitioning import (
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
+from core.tests.conftest import FakeBackend
+from core.tests.partitioning.conftest import Cases, Placement
 from core.tests.partitioning.constraint_laws import GLOBS, check_constraints, ops_of
 
 _SETTINGS = settings(
@@ -60,7 +62,9 @@ _POLICIES: Mapping[str, Policy] = {
 @pytest.mark.parametrize("policy", _POLICIES.values(), ids=_POLICIES)
 @_SETTINGS
 @given(data=st.data())
-def test_constraints_hold(policy: Policy, data: st.DataObject, cases: Any, placement: Any, fake_backend: Any) -> None:
+def test_constraints_hold(
+    policy: Policy, data: st.DataObject, cases: Cases, placement: type[Placement], fake_backend: type[FakeBackend]
+) -> None:
     case = data.draw(cases(60))
     options = _draw_options(data, case)
     fakes = case.plugins(fake_backend)

@@ -34,6 +34,9 @@ from byoc_core.pattern import CompositePattern, Rejection, Support, is_op, wildc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from core.tests.conftest import FakeBackend
+from core.tests.partitioning.conftest import Cases, Placement
+
 HOST = MachineModel(flops_per_second=1e15, bytes_per_second=1e15, op_seconds=10e-6)
 """A host on which every op of these tests takes 10 us, as near as six digits show."""
 
@@ -57,13 +60,15 @@ def function(head: str, *lines: str) -> IRModule:
 CHAIN = function('x: R.Tensor((1000,), "float32")', "a = R.nn.relu(x)", "b = R.tanh(a)", "c = R.nn.relu(b)", "return c")
 
 
-def taken(module: IRModule, placement: Any) -> dict[str, str]:
+def taken(module: IRModule, placement: type[Placement]) -> dict[str, str]:
     """Gives the backend of each offloaded op."""
     where = placement(module)
     return {name: where.backend_of[region] for name, region in where.region_of.items()}
 
 
-def test_an_op_is_offloaded_where_that_saves_more_than_its_borders_cost(fake_backend: Any, placement: Any) -> None:
+def test_an_op_is_offloaded_where_that_saves_more_than_its_borders_cost(
+    fake_backend: type[FakeBackend], placement: type[Placement]
+) -> None:
     def chosen(call_microseconds: float) -> dict[str, str]:
         estimate = estimates({"nn.relu": 1, "tanh": 12}, call_seconds=call_microseconds * 1e-6)
         backend = fake_backend("aone", ["nn.relu", "tanh"], estimate=estimate)
@@ -74,7 +79,7 @@ def test_an_op_is_offloaded_where_that_saves_more_than_its_borders_cost(fake_bac
     assert chosen(20) == {}
 
 
-def test_moving_data_counts_once_for_each_border(fake_backend: Any, placement: Any) -> None:
+def test_moving_data_counts_once_for_each_border(fake_backend: type[FakeBackend], placement: type[Placement]) -> None:
     """4,000 bytes in and 4,000 bytes out, with 3 us in the middle saved by a device at 1 us per op."""
 
     def chosen(bytes_per_second: float) -> dict[str, str]:
@@ -86,7 +91,7 @@ def test_moving_data_counts_once_for_each_border(fake_backend: Any, placement: A
     assert chosen(8000 / 28e-6) == {}
 
 
-def test_a_refusal_gives_the_figures(fake_backend: Any) -> None:
+def test_a_refusal_gives_the_figures(fake_backend: type[FakeBackend]) -> None:
     estimate = estimates({"nn.relu": 8, "tanh": 1}, call_seconds=5e-6)
     one = fake_backend("aone", ["nn.relu"], estimate=estimate)
     two = fake_backend("btwo", ["nn.relu", "tanh"], estimate=estimates({"nn.relu": 1, "tanh": 1}, call_seconds=4e-6))
@@ -105,14 +110,14 @@ def test_a_refusal_gives_the_figures(fake_backend: Any) -> None:
     ]
 
 
-def test_the_report_says_why_an_op_stayed_on_the_host(fake_backend: Any) -> None:
+def test_the_report_says_why_an_op_stayed_on_the_host(fake_backend: type[FakeBackend]) -> None:
     backend = fake_backend("aone", ["tanh"], estimate=estimates({"tanh": 9}, call_seconds=2e-6))
     report = byoc_core.build(CHAIN, [backend], policy=ByCost(machines={"host": HOST})).report()
     text = "1 x tanh: aone: 9 us on `aone` and transfers of 2 us against 10 us on the host [costs-more]"
     assert text in report
 
 
-def test_a_composite_goes_as_a_whole(fake_backend: Any, placement: Any) -> None:
+def test_a_composite_goes_as_a_whole(fake_backend: type[FakeBackend], placement: type[Placement]) -> None:
     pattern = CompositePattern("aone.tanh_relu", is_op("nn.relu")(is_op("tanh")(wildcard())))
     both = fake_backend("aone", patterns=[pattern], estimate=estimates({"nn.relu": 6}))
     single = fake_backend("btwo", ["nn.relu"], estimate=estimates({"nn.relu": 1}))
@@ -133,7 +138,9 @@ def test_a_composite_goes_as_a_whole(fake_backend: Any, placement: Any) -> None:
     }
 
 
-def test_backends_without_estimates_are_weighed_by_a_machine_model(fake_backend: Any, placement: Any) -> None:
+def test_backends_without_estimates_are_weighed_by_a_machine_model(
+    fake_backend: type[FakeBackend], placement: type[Placement]
+) -> None:
     slow = MachineModel(flops_per_second=1e6, bytes_per_second=1e6)
     backends = [fake_backend("aone", None), fake_backend("btwo", ["tanh"])]
     greedy = taken(partition(CHAIN, backends, policy=ByCost()), placement)
@@ -175,7 +182,7 @@ def layers(count: int) -> IRModule:
     return IRModule({"main": builder.finish(value)}, builder.constants)
 
 
-def test_equal_ops_are_asked_about_once(fake_backend: Any, placement: Any) -> None:
+def test_equal_ops_are_asked_about_once(fake_backend: type[FakeBackend], placement: type[Placement]) -> None:
     asked: list[Function] = []
 
     def estimate(function: Function) -> Estimate:
@@ -201,7 +208,7 @@ def test_equal_ops_are_asked_about_once(fake_backend: Any, placement: Any) -> No
         assert function.result_types == (tensor((32, 8)),)
 
 
-def test_ops_of_other_types_attributes_or_wiring_are_asked_about_again(fake_backend: Any) -> None:
+def test_ops_of_other_types_attributes_or_wiring_are_asked_about_again(fake_backend: type[FakeBackend]) -> None:
     asked: list[Binding] = []
 
     def estimate(function: Function) -> None:
@@ -223,7 +230,7 @@ def test_ops_of_other_types_attributes_or_wiring_are_asked_about_again(fake_back
     assert [binding.results[0].name for binding in asked] == ["a", "c", "d", "e", "f", "g"]
 
 
-def test_sizes_decide(fake_backend: Any, placement: Any) -> None:
+def test_sizes_decide(fake_backend: type[FakeBackend], placement: type[Placement]) -> None:
     """Worth 100 us for the call from a batch of some hundreds on."""
 
     def chosen(sizes: Mapping[str, int]) -> bool:
@@ -264,7 +271,9 @@ def test_arguments_of_the_wrong_kind(arguments: Any, text: str) -> None:
     assert str(caught.value) == text
 
 
-def test_figures_for_a_backend_that_nobody_knows(fake_backend: Any, install_faulty: Callable[[], str]) -> None:
+def test_figures_for_a_backend_that_nobody_knows(
+    fake_backend: type[FakeBackend], install_faulty: Callable[[], str]
+) -> None:
     """One that is installed may take part in another build."""
     backend = fake_backend("aone", None)
     partition(CHAIN, [backend], policy=ByCost(machines={"aone": HOST, "host": HOST}))
@@ -276,7 +285,7 @@ def test_figures_for_a_backend_that_nobody_knows(fake_backend: Any, install_faul
     )
 
 
-def test_the_best_placement_is_claimed_once(fake_backend: Any) -> None:
+def test_the_best_placement_is_claimed_once(fake_backend: type[FakeBackend]) -> None:
     """Two claims for trial and one for greedy, which begins with the first trial; then one for each, with its log."""
     asked: list[str] = []
 
@@ -293,12 +302,14 @@ def test_the_best_placement_is_claimed_once(fake_backend: Any) -> None:
     assert asked == ["aone", "btwo", "aone"]
 
 
-def test_an_estimate_of_ages_is_no_overflow(fake_backend: Any, placement: Any) -> None:
+def test_an_estimate_of_ages_is_no_overflow(fake_backend: type[FakeBackend], placement: type[Placement]) -> None:
     backend = fake_backend("aone", None, estimate=lambda function: Estimate(1e308, bytes_per_second=5e-324))
     assert taken(partition(CHAIN, [backend], policy=ByCost()), placement) == {}
 
 
-def test_sizes_that_contradict_an_op_leave_it_to_the_model(fake_backend: Any, placement: Any) -> None:
+def test_sizes_that_contradict_an_op_leave_it_to_the_model(
+    fake_backend: type[FakeBackend], placement: type[Placement]
+) -> None:
     asked: list[Function] = []
 
     def estimate(function: Function) -> Estimate:
@@ -314,7 +325,7 @@ def test_sizes_that_contradict_an_op_leave_it_to_the_model(fake_backend: Any, pl
     assert [function.params[0].type for function in asked] == [tensor((2, 4))]
 
 
-def test_a_failing_estimate_stops_the_partition(fake_backend: Any) -> None:
+def test_a_failing_estimate_stops_the_partition(fake_backend: type[FakeBackend]) -> None:
     backend = fake_backend("aone", None, estimate=lambda function: Estimate(-1.0))
     with pytest.raises(HookError) as caught:
         partition(CHAIN, [backend], policy=ByCost())
@@ -324,7 +335,9 @@ def test_a_failing_estimate_stops_the_partition(fake_backend: Any) -> None:
     )
 
 
-def test_the_user_s_admission_holds(fake_backend: Any, placement: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_s_admission_holds(
+    fake_backend: type[FakeBackend], placement: type[Placement], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What ``PartitionRequest.claim`` turns away for a backend is not counted on either."""
     claim = PartitionRequest.claim
 
@@ -346,7 +359,9 @@ def test_the_user_s_admission_holds(fake_backend: Any, placement: Any, monkeypat
     assert taken(module, placement) == {"a": "aone", "b": "btwo", "c": "aone"}
 
 
-def test_what_is_claimed_already_stays_and_counts_as_where_it_is(fake_backend: Any, placement: Any) -> None:
+def test_what_is_claimed_already_stays_and_counts_as_where_it_is(
+    fake_backend: type[FakeBackend], placement: type[Placement]
+) -> None:
     """Between two ops of the same backend, an op goes there as well; beside those of another it is not worth it."""
 
     def chosen(claimed_for: str) -> dict[str, str]:
@@ -359,7 +374,9 @@ def test_what_is_claimed_already_stays_and_counts_as_where_it_is(fake_backend: A
     assert chosen("btwo") == {"a": "btwo", "c": "btwo"}
 
 
-def test_what_the_user_forces_somewhere_goes_there_whatever_it_costs(fake_backend: Any, placement: Any) -> None:
+def test_what_the_user_forces_somewhere_goes_there_whatever_it_costs(
+    fake_backend: type[FakeBackend], placement: type[Placement]
+) -> None:
     dear = fake_backend("aone", None, estimate=estimates({"nn.relu": 50, "tanh": 50}))
     cheap = fake_backend("btwo", None, estimate=estimates({"nn.relu": 1, "tanh": 1}))
     policy = ByCost(machines={"host": HOST})
@@ -390,7 +407,7 @@ _SETTINGS = settings(
 )
 
 
-def _fakes(case: Any, fake_backend: Callable[..., Any], salt: int) -> list[Any]:
+def _fakes(case: Any, fake_backend: type[FakeBackend], salt: int) -> list[Any]:
     """Gives backends that take their own ops, some of others', and patterns; figures follow from name and salt."""
 
     def decide(index: int, name: str) -> Callable[[Binding], Support | Rejection]:
@@ -422,7 +439,9 @@ def _fakes(case: Any, fake_backend: Callable[..., Any], salt: int) -> list[Any]:
 
 @_SETTINGS
 @given(data=st.data())
-def test_the_cost_policy_is_lawful_and_never_dearer(data: st.DataObject, cases: Any, fake_backend: Any) -> None:
+def test_the_cost_policy_is_lawful_and_never_dearer(
+    data: st.DataObject, cases: Cases, fake_backend: type[FakeBackend]
+) -> None:
     case = data.draw(cases())
     fakes = _fakes(case, fake_backend, data.draw(st.integers(0, 200)))
     policy = ByCost(machines={"host": MachineModel(1e15, 1e15, op_seconds=4e-6)})

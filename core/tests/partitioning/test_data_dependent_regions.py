@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +21,8 @@ from byoc_core.partitioning import (
 )
 from byoc_core.pattern import CompositePattern, is_op, wildcard
 from byoc_core.transform import evaluate_function
+
+from core.tests.conftest import FakeBackend
 
 CHAIN = """
 class M:
@@ -93,7 +94,7 @@ class M:
     _check(module, np.array([0, 2, 3], np.float32), np.array([1, -1, 0], np.float32))
 
 
-def test_a_backend_that_does_not_say_so_is_not_asked(fake_backend: Callable[..., Any]) -> None:
+def test_a_backend_that_does_not_say_so_is_not_asked(fake_backend: type[FakeBackend]) -> None:
     log = PartitionLog()
     fake = fake_backend("fake", ops=None)
     module = AnnotateSupported(fake, log=log)(parse(CHAIN))
@@ -107,7 +108,7 @@ def test_a_backend_that_does_not_say_so_is_not_asked(fake_backend: Callable[...,
     )
 
 
-def test_the_host_takes_it_and_the_others_take_the_rest(fake_backend: Callable[..., Any]) -> None:
+def test_the_host_takes_it_and_the_others_take_the_rest(fake_backend: type[FakeBackend]) -> None:
     fake = fake_backend("fake", ops=None)
     executable = build(parse(CHAIN), [fake])
     assert sorted(binding.op.name for function in fake.compiled for binding in function.bindings) == sorted(
@@ -152,7 +153,7 @@ def test_its_call_returns_results() -> None:
     _check(parse(ANNOTATED.replace("BACKEND", "host")), np.array([0, 1, 0, 2], np.float32))
 
 
-def test_a_function_annotated_by_hand_for_another_backend_is_refused(fake_backend: Callable[..., Any]) -> None:
+def test_a_function_annotated_by_hand_for_another_backend_is_refused(fake_backend: type[FakeBackend]) -> None:
     fake = fake_backend("fake", ops=None)
     with pytest.raises(CodegenError) as caught:
         RunCodegen(backends=[fake])(parse(ANNOTATED.replace("BACKEND", "fake")))
@@ -242,7 +243,7 @@ class M:
             _check(module, np.array(flag), np.array(x, np.float32))
 
 
-def test_what_no_backend_takes_is_an_error(fake_backend: Callable[..., Any]) -> None:
+def test_what_no_backend_takes_is_an_error(fake_backend: type[FakeBackend]) -> None:
     with pytest.raises(PartitionError) as caught:
         build(parse(CHAIN), [fake_backend("fake", ops=None)], fallback="error")
     assert str(caught.value) == (

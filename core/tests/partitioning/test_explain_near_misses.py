@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import byoc_core
@@ -12,7 +11,7 @@ from byoc_core.partitioning import PartitionLog, partition
 from byoc_core.partitioning.reporting import near_misses
 from byoc_core.pattern import CompositePattern, Rejection, is_const, is_op, wildcard
 
-Fake = Callable[..., Any]
+from core.tests.conftest import FakeBackend
 
 DENSE = is_op("nn.dense")(wildcard(), wildcard())
 PAIR = CompositePattern("aone.pair", is_op("nn.relu")(DENSE))
@@ -38,14 +37,14 @@ def near(module: Any, *backends: Any, **chosen: Any) -> list[tuple[str, str, str
     ]
 
 
-def test_the_failing_part_is_named_from_both_sides(fake_backend: Fake) -> None:
+def test_the_failing_part_is_named_from_both_sides(fake_backend: type[FakeBackend]) -> None:
     assert near(MODULE, fake_backend("aone", ["exp"], [PAIR])) == [
         ("a", "aone.pair", "`aone.pair` does not fit: `nn.dense` is read by `tanh`, expected `nn.relu`"),
         ("c", "aone.pair", "`aone.pair` does not fit: operand 0 of `nn.relu` is made by `tanh`, expected `nn.dense`"),
     ]
 
 
-def test_the_report_shows_them_in_short(fake_backend: Fake) -> None:
+def test_the_report_shows_them_in_short(fake_backend: type[FakeBackend]) -> None:
     assert (
         byoc_core.explain(MODULE, [fake_backend("aone", ["exp"], [PAIR])]).report()
         == """
@@ -65,7 +64,7 @@ near misses of patterns:
     )
 
 
-def test_the_pattern_of_which_most_ops_fit_is_named_and_the_first_of_equals(fake_backend: Fake) -> None:
+def test_the_pattern_of_which_most_ops_fit_is_named_and_the_first_of_equals(fake_backend: type[FakeBackend]) -> None:
     module = R.parse("""
 def main(x: R.Tensor((2, 4)), w: R.Tensor((3, 4)), v: R.Tensor((2, 3))):
     a = R.nn.dense(x, w)
@@ -79,7 +78,7 @@ def main(x: R.Tensor((2, 4)), w: R.Tensor((3, 4)), v: R.Tensor((2, 3))):
         assert next(pattern for name, pattern, _ in found if name == "a") == named
 
 
-def test_there_are_none_where_a_pattern_fits_or_better_reasons_are_known(fake_backend: Fake) -> None:
+def test_there_are_none_where_a_pattern_fits_or_better_reasons_are_known(fake_backend: type[FakeBackend]) -> None:
     small = R.parse(
         "def main(x: R.Tensor((2, 4)), w: R.Tensor((3, 4))):\n"
         "    a = R.nn.dense(x, w)\n    b = R.nn.relu(a)\n    c = R.tanh(b)\n    return c"
@@ -92,13 +91,13 @@ def test_there_are_none_where_a_pattern_fits_or_better_reasons_are_known(fake_ba
     assert near(dynamic, fake_backend("aone", [], [PAIR], dynamic_shapes=False), specialize=False) == []
 
 
-def test_each_backend_has_its_own_and_ops_of_another_have_none(fake_backend: Fake) -> None:
+def test_each_backend_has_its_own_and_ops_of_another_have_none(fake_backend: type[FakeBackend]) -> None:
     other = CompositePattern("btwo.pair", PAIR.pattern)
     found = near(MODULE, fake_backend("aone", ["tanh"], [PAIR]), fake_backend("btwo", ["nn.dense"], [other]))
     assert [(name, pattern) for name, pattern, _ in found] == [("c", "aone.pair"), ("c", "btwo.pair")]
 
 
-def test_bodies_of_control_flow_have_them_too(fake_backend: Fake) -> None:
+def test_bodies_of_control_flow_have_them_too(fake_backend: type[FakeBackend]) -> None:
     module = R.parse("""
 def main(p: R.Tensor((), "bool"), x: R.Tensor((4,))):
     @R.region
@@ -114,14 +113,14 @@ def main(p: R.Tensor((), "bool"), x: R.Tensor((4,))):
     assert [name for name, *_ in near(module, fake_backend("aone", [], [PAIR]))] == ["a"]
 
 
-def test_patterns_ask_for_the_values_of_constants(fake_backend: Fake) -> None:
+def test_patterns_ask_for_the_values_of_constants(fake_backend: type[FakeBackend]) -> None:
     module = R.parse("def main(x: R.Tensor((4,))):\n    a = R.multiply(x, R.const(0.25))\n    return a")
     half = CompositePattern("aone.half", is_op("multiply")(wildcard(), is_const(0.5)))
     text = "`aone.half` does not fit: operand 1 of `multiply` holds 0.25, expected the constant 0.5"
     assert near(module, fake_backend("aone", [], [half])) == [("a", "aone.half", text)]
 
 
-def test_how_many_are_looked_at_is_bounded(fake_backend: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_many_are_looked_at_is_bounded(fake_backend: type[FakeBackend], monkeypatch: pytest.MonkeyPatch) -> None:
     backend = fake_backend("aone", ["exp"], [PAIR])
     assert byoc_core.explain(MODULE, [backend]).report_data["num_passed_over"] == 0
     monkeypatch.setattr(near_misses, "_MAX_EXPLAINED", 1)
@@ -133,7 +132,7 @@ def test_how_many_are_looked_at_is_bounded(fake_backend: Fake, monkeypatch: pyte
     assert byoc_core.explain(MODULE, [both]).report_data["num_passed_over"] == 2
 
 
-def test_equal_near_misses_are_one_line(fake_backend: Fake) -> None:
+def test_equal_near_misses_are_one_line(fake_backend: type[FakeBackend]) -> None:
     ops = ("nn.relu", "exp", "nn.relu", "exp", "nn.relu")
     lines = [f"    v{i + 1} = R.{op}(v{i})" for i, op in enumerate(ops)]
     module = R.parse("\n".join(["def main(v0: R.Tensor((2, 4))):", *lines, "    return v5"]))
@@ -146,7 +145,7 @@ def test_equal_near_misses_are_one_line(fake_backend: Fake) -> None:
     ]
 
 
-def test_partition_logs_them_where_a_log_is_given(fake_backend: Fake) -> None:
+def test_partition_logs_them_where_a_log_is_given(fake_backend: type[FakeBackend]) -> None:
     log = PartitionLog()
     partition(MODULE, [fake_backend("aone", ["exp"], [PAIR])], log=log)
     assert [refusal.ops for refusal in log.refusals("main", "c")] == [(), ("b",)]

@@ -18,6 +18,8 @@ from byoc_core.ir import Binding, Function, IRModule, OpDef, OperandSpec, Var, t
 from byoc_core.partitioning import REASONS, ByCost, PartitionLog, PartitionOptions, PartitionRequest, partition
 from byoc_core.pattern import CompositePattern, Rejection, is_op, wildcard
 
+from core.tests.conftest import FakeBackend
+
 CORE = Path(byoc_core.__file__).parent
 
 
@@ -203,5 +205,5 @@ def test_every_code_has_a_case() -> None:
 @pytest.mark.filterwarnings("ignore:backend `aone` cannot compile here")
 @pytest.mark.filterwarnings("ignore:backend `aone`. its hook `byoc_supports` raised")
 @pytest.mark.parametrize("code", CASES)
-def test_every_code_is_given(code: str, fake_backend: Fake) -> None:
+def test_every_code_is_given(code: str, fake_backend: type[FakeBackend]) -> None:
     assert code in CASES[code](fake_backend)

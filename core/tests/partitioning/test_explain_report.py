@@ -6,7 +6,7 @@ import itertools
 import json
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import byoc_core
@@ -22,7 +22,7 @@ from byoc_core.partitioning.reporting.borders import find_borders
 from byoc_core.pattern import CompositePattern, Match, Rejection, is_op, wildcard
 from byoc_core.reporting.page import render_page
 
-Fake = Callable[..., Any]
+from core.tests.conftest import FakeBackend
 
 MODULE = R.parse("""
 def main(x: R.Tensor(("n", 4)), w: R.Tensor((3, 4))):
@@ -93,7 +93,7 @@ SCRIPT = """
 
 
 @pytest.fixture
-def explained(fake_backend: Fake) -> byoc_core.Explanation:
+def explained(fake_backend: type[FakeBackend]) -> byoc_core.Explanation:
     """``MODULE`` for a backend that takes ``nn.dense`` only together with ``nn.relu``, and no ``tanh``."""
     return byoc_core.explain(MODULE, [fake_backend("aone", ["nn.relu", "add"], [DENSE_RELU])])
 
@@ -108,7 +108,7 @@ def test_the_printed_module_has_comments_and_parses_back(explained: byoc_core.Ex
     assert R.parse(script) == explained.module
 
 
-def test_build_reports_what_explain_says(fake_backend: Fake, explained: byoc_core.Explanation) -> None:
+def test_build_reports_what_explain_says(fake_backend: type[FakeBackend], explained: byoc_core.Explanation) -> None:
     built = byoc_core.build(MODULE, [fake_backend("aone", ["nn.relu", "add"], [DENSE_RELU])])
     assert built.report_data == explained.report_data
 
@@ -174,7 +174,7 @@ def refuse_wide(match: Match) -> Rejection:
     return Rejection("wide", "is too wide")
 
 
-def test_the_form_of_the_data(fake_backend: Fake) -> None:
+def test_the_form_of_the_data(fake_backend: type[FakeBackend]) -> None:
     refused = CompositePattern("aone.dense_relu", DENSE_RELU.pattern, refuse_wide)
     first = fake_backend("aone", ["add", "split"], [refused], rejects={"aone_main_0": Rejection("size", "is too big")})
     module = R.parse("""
@@ -213,7 +213,7 @@ def main(x: R.Tensor(("n", 4)), w: R.Tensor((4, 4))):
     assert data["borders"] == []
 
 
-def test_the_summary_counts_an_op_once_for_each_backend(fake_backend: Fake) -> None:
+def test_the_summary_counts_an_op_once_for_each_backend(fake_backend: type[FakeBackend]) -> None:
     first, second = fake_backend("aone", ["add"]), fake_backend("btwo", ["add"], dynamic_shapes=False)
     data = byoc_core.explain(MODULE, [first, second], specialize=False).report_data
     shares = {"ops": 4, "flops": "33*n", "share": 0.846154}
@@ -234,7 +234,7 @@ def border(before: int, after: int, code: str, ops: list[str], text: str) -> dic
     return {**names, "code": code, "ops": ops, "text": text}
 
 
-def test_a_cycle_through_another_backend_names_the_op_by_which_it_leaves(fake_backend: Fake) -> None:
+def test_a_cycle_through_another_backend_names_the_op_by_which_it_leaves(fake_backend: type[FakeBackend]) -> None:
     module = """
 def main(x: R.Tensor((4,))):
     a = R.nn.relu(x)
@@ -249,14 +249,14 @@ def main(x: R.Tensor((4,))):
     assert found == [border(0, 1, "would-close-cycle", ["c", "d"], text)]
 
 
-def test_of_a_long_cycle_the_ends_are_named(fake_backend: Fake) -> None:
+def test_of_a_long_cycle_the_ends_are_named(fake_backend: type[FakeBackend]) -> None:
     steps = "\n".join(f"    t{i + 1} = R.exp(t{i})" for i in range(20))
     module = f"def main(x: R.Tensor((4,))):\n    t0 = R.nn.relu(x)\n{steps}\n    c = R.add(t0, t20)\n    return c"
     (found,) = borders(module, fake_backend("aone", ["nn.relu", "add"]))
     assert found["ops"] == ["t1", "t2", "t3", "t4", "t17", "t18", "t19", "t20"]
 
 
-def test_an_op_whose_size_only_the_data_tells_stays_alone(fake_backend: Fake) -> None:
+def test_an_op_whose_size_only_the_data_tells_stays_alone(fake_backend: type[FakeBackend]) -> None:
     module = """
 def main(x: R.Tensor((4,))):
     i = R.nonzero(x, out_types=[R.Tensor((1, "m"), "int64")])
@@ -267,7 +267,7 @@ def main(x: R.Tensor((4,))):
     assert found == border(0, 1, "data-dependent-size", ["i"], "only the data tells the sizes that `i` gives")
 
 
-def fake_backend_taking_data(fake_backend: Fake) -> Any:
+def fake_backend_taking_data(fake_backend: type[FakeBackend]) -> Any:
     """A fake backend that takes everything, sizes that only the data tells among it."""
     from dataclasses import replace
 
@@ -276,7 +276,7 @@ def fake_backend_taking_data(fake_backend: Fake) -> Any:
     return backend
 
 
-def test_borders_inside_a_body(fake_backend: Fake) -> None:
+def test_borders_inside_a_body(fake_backend: type[FakeBackend]) -> None:
     module = """
 def main(p: R.Tensor((), "bool"), x: R.Tensor((4,))):
     @R.region
@@ -296,7 +296,7 @@ def main(p: R.Tensor((), "bool"), x: R.Tensor((4,))):
     ]
 
 
-def test_links_tell_what_control_flow_passes_on(fake_backend: Fake) -> None:
+def test_links_tell_what_control_flow_passes_on(fake_backend: type[FakeBackend]) -> None:
     module = R.parse("""
 def main(p: R.Tensor((), "bool"), n: R.Tensor((), "int64"), x: R.Tensor((4,))):
     h = R.exp(x)
@@ -336,7 +336,7 @@ def main(p: R.Tensor((), "bool"), n: R.Tensor((), "int64"), x: R.Tensor((4,))):
     }
 
 
-def test_regions_annotated_by_hand_have_no_borders(fake_backend: Fake) -> None:
+def test_regions_annotated_by_hand_have_no_borders(fake_backend: type[FakeBackend]) -> None:
     module = """
 class M:
     def one(x: R.Tensor((4,))):
@@ -368,7 +368,7 @@ def random_module(num_ops: int) -> IRModule:
     return IRModule({"main": builder.finish(values[-1])}, builder.constants)
 
 
-def test_searches_are_bounded_over_all(fake_backend: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_searches_are_bounded_over_all(fake_backend: type[FakeBackend], monkeypatch: pytest.MonkeyPatch) -> None:
     module = partition(random_module(2_000), [fake_backend("aone", ["add"])])
     known = find_borders(module, host="host")
     assert len(known) > 50
@@ -379,7 +379,7 @@ def test_searches_are_bounded_over_all(fake_backend: Fake, monkeypatch: pytest.M
     assert [item["after"] for item in unknown] == [item["after"] for item in known]
 
 
-def test_what_a_border_names_closes_the_cycle(fake_backend: Fake) -> None:
+def test_what_a_border_names_closes_the_cycle(fake_backend: type[FakeBackend]) -> None:
     """Each named way leads, value by value, from the one region to the other."""
     log = PartitionLog()
     module = partition(random_module(600), [fake_backend("aone", ["add"])], log=log)
@@ -396,7 +396,7 @@ def test_what_a_border_names_closes_the_cycle(fake_backend: Fake) -> None:
             assert any(way[-1] in row["inputs"] for row in reading)
 
 
-def test_shares_with_other_sizes(fake_backend: Fake) -> None:
+def test_shares_with_other_sizes(fake_backend: type[FakeBackend]) -> None:
     module = R.parse("""
 def main(x: R.Tensor(("n", "m")), y: R.Tensor((4,))):
     a = R.tanh(x)
@@ -431,7 +431,7 @@ def test_a_required_share(explained: byoc_core.Explanation) -> None:
     assert str(wrong.value) == "required offload: is no share; got 90, expected a number from 0 to 1"
 
 
-def test_where_no_op_counts_flops_it_is_all_or_nothing(fake_backend: Fake) -> None:
+def test_where_no_op_counts_flops_it_is_all_or_nothing(fake_backend: type[FakeBackend]) -> None:
     module = R.parse("def main(x: R.Tensor((4, 2))):\n    y = R.flip(x, axis=0)\n    return y")
     byoc_core.explain(module, [fake_backend("aone", None)]).require_offload(1)
     with pytest.raises(PartitionError, match=r"got 0.0%, expected at least 1%"):
@@ -450,7 +450,7 @@ def main(x: R.Tensor((2, 8)), y: R.Tensor((4,))):
 """
 
 
-def test_views_belong_to_no_backend(fake_backend: Fake) -> None:
+def test_views_belong_to_no_backend(fake_backend: type[FakeBackend]) -> None:
     explained = byoc_core.explain(R.parse(VIEWED), [fake_backend("aone", ["exp", "reshape", "split", "add"])])
     data = explained.report_data
     check_form(data)
@@ -476,7 +476,7 @@ def test_views_belong_to_no_backend(fake_backend: Fake) -> None:
     assert R.parse(explained.to_script()) == explained.module
 
 
-def test_views_are_no_fallback_and_borders_see_through_them(fake_backend: Fake) -> None:
+def test_views_are_no_fallback_and_borders_see_through_them(fake_backend: type[FakeBackend]) -> None:
     module = R.parse("""
 def main(x: R.Tensor((4,))):
     a = R.nn.relu(x)
@@ -494,7 +494,7 @@ def main(x: R.Tensor((4,))):
     byoc_core.build(only, [fake_backend("aone", [])], fallback="error")
 
 
-def test_a_view_of_a_constant_is_a_constant(fake_backend: Fake) -> None:
+def test_a_view_of_a_constant_is_a_constant(fake_backend: type[FakeBackend]) -> None:
     module = R.parse("""
 def main(x: R.Tensor((4,))):
     w = R.reshape(R.const([[1.0, 2.0], [3.0, 4.0]], "float32"), shape=(4,))
@@ -504,7 +504,7 @@ def main(x: R.Tensor((4,))):
     assert [row["name"] for row in byoc_core.explain(module, [fake_backend("aone", None)]).report_data["ops"]] == ["y"]
 
 
-def test_an_op_that_the_user_placed_stays_there(fake_backend: Fake) -> None:
+def test_an_op_that_the_user_placed_stays_there(fake_backend: type[FakeBackend]) -> None:
     placed = PartitionOptions(force={"a": "aone", "g": "host"})
     explained = byoc_core.explain(R.parse(VIEWED), [fake_backend("aone", None)], partition_options=placed)
     outcomes = {row["name"]: row["outcome"] for row in explained.report_data["ops"]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import byoc_core
 import numpy as np
@@ -14,6 +13,8 @@ from byoc_core.ir.verifier import MAX_NESTING
 from byoc_core.ops import FunctionBuilder, default_ops
 from byoc_core.partitioning import MergeCompositeFunctions, check_partition, partition
 from byoc_core.pattern import CompositePattern, is_op, wildcard
+
+from core.tests.conftest import FakeBackend
 
 
 def nested(depth: int, claim: str | None) -> IRModule:
@@ -39,7 +40,7 @@ def test_deep_nesting_is_partitioned_in_time_that_grows_with_the_depth(depth: in
         check_partition(nested(depth, None), nested(depth + 1, None))
 
 
-def test_the_deepest_nest_is_partitioned_built_and_run(fake_backend: Any) -> None:
+def test_the_deepest_nest_is_partitioned_built_and_run(fake_backend: type[FakeBackend]) -> None:
     module = nested(MAX_NESTING, None)
     pattern = CompositePattern("aone.relu", is_op("nn.relu")(wildcard()))
     after = partition(module, [fake_backend("aone", patterns=[pattern])])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from byoc_core import script as R
 from byoc_core.ir import Binding, Function, IRModule, Value, Var, tensor
@@ -16,6 +15,7 @@ from byoc_core.transform.specialise import symbols_in
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.tests.partitioning.conftest import Cases
 from core.tests.partitioning.graphs import Plan, grow, plans
 
 ROW = tensor((4,))
@@ -216,7 +216,7 @@ def test_no_two_groups_of_one_backend_could_be_merged(graph: Graph) -> None:
 
 @settings(max_examples=settings().max_examples * 3 // 5, deadline=None)
 @given(data=st.data())
-def test_modules_stay_lawful(data: st.DataObject, cases: Any) -> None:
+def test_modules_stay_lawful(data: st.DataObject, cases: Cases) -> None:
     case = data.draw(cases(60))
     claimed = case.claimed()
     merge = MergeCompositeFunctions(sideways=True)

@@ -12,6 +12,9 @@ from byoc_core.ir import IRModule
 from byoc_core.partitioning import PartitionLog, PartitionOptions, partition
 from byoc_core.pattern import CompositePattern, is_op, wildcard
 
+from core.tests.conftest import FakeBackend
+from core.tests.partitioning.conftest import Placement
+
 CHAIN = """
 def main(x: R.Tensor((4,))):
     a = R.tanh(x)
@@ -44,13 +47,13 @@ def main(flag: R.Tensor((), "bool"), x: R.Tensor((4,))):
 
 
 @pytest.fixture
-def two(fake_backend: Callable[..., Any]) -> list[Any]:
+def two(fake_backend: type[FakeBackend]) -> list[FakeBackend]:
     """Two backends that take everything."""
     return [fake_backend("aone", None), fake_backend("btwo", None)]
 
 
 @pytest.fixture
-def places(two: list[Any], placement: Any) -> Callable[..., str]:
+def places(two: list[FakeBackend], placement: type[Placement]) -> Callable[..., str]:
     """Gives a letter for each op that is offloaded, behind its name: ``a`` or ``b``."""
 
     def find(module: str | IRModule, *args: Any, backends: Any = None, log: Any = None, **kwargs: Any) -> str:
@@ -93,7 +96,7 @@ def test_the_name_of_control_flow_stands_for_its_bodies(places: Callable[..., st
 
 
 def test_a_composite_with_an_op_that_is_forced_elsewhere_is_declined(
-    fake_backend: Any, places: Callable[..., str]
+    fake_backend: type[FakeBackend], places: Callable[..., str]
 ) -> None:
     pattern = CompositePattern("aone.pair", is_op("nn.relu")(is_op("tanh")(wildcard())))
     aone = fake_backend("aone", ["exp"], [pattern])
@@ -108,7 +111,7 @@ def test_a_composite_with_an_op_that_is_forced_elsewhere_is_declined(
     assert places(CHAIN, force={"a": "aone"}, backends=[aone]) == "a:a b:a c:a"
 
 
-def test_a_backend_that_does_not_take_a_forced_op_is_an_error_with_its_reason(fake_backend: Any) -> None:
+def test_a_backend_that_does_not_take_a_forced_op_is_an_error_with_its_reason(fake_backend: type[FakeBackend]) -> None:
     picky = [fake_backend("aone", ["exp"]), fake_backend("btwo", None)]
     with pytest.raises(PartitionError) as caught:
         partition(R.parse(CHAIN), picky, partition_options=PartitionOptions(force={"[ab]": "aone"}))
@@ -118,7 +121,7 @@ def test_a_backend_that_does_not_take_a_forced_op_is_an_error_with_its_reason(fa
     )
 
 
-def test_ten_ops_that_are_not_taken_are_named_and_the_rest_counted(fake_backend: Any) -> None:
+def test_ten_ops_that_are_not_taken_are_named_and_the_rest_counted(fake_backend: type[FakeBackend]) -> None:
     lines = "".join(f"    v{i} = R.tanh(x)\n" for i in range(13))
     module = R.parse(f"def main(x: R.Tensor((4,))):\n{lines}    return v0\n")
     with pytest.raises(PartitionError) as caught:
@@ -128,7 +131,7 @@ def test_ten_ops_that_are_not_taken_are_named_and_the_rest_counted(fake_backend:
     assert shown[-1] == "and 3 more ops"
 
 
-def test_an_op_that_is_claimed_by_hand_is_not_forced_elsewhere(two: Any) -> None:
+def test_an_op_that_is_claimed_by_hand_is_not_forced_elsewhere(two: list[FakeBackend]) -> None:
     parted = partition(R.parse(CHAIN), two)
     with pytest.raises(PartitionError) as caught:
         partition(parted, two, partition_options=PartitionOptions(force={"b": "btwo"}))
@@ -229,14 +232,14 @@ WRONG: Mapping[str, tuple[Mapping[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_wishes_that_cannot_be_met(what: str, two: Any) -> None:
+def test_wishes_that_cannot_be_met(what: str, two: list[FakeBackend]) -> None:
     wishes, text = WRONG[what]
     with pytest.raises(OptionsError) as caught:
         partition(R.parse(CHAIN), two, partition_options=PartitionOptions(**wishes))
     assert str(caught.value) == text
 
 
-def test_a_call_is_placed_by_the_ops_of_its_function(two: Any) -> None:
+def test_a_call_is_placed_by_the_ops_of_its_function(two: list[FakeBackend]) -> None:
     with pytest.raises(OptionsError) as caught:
         partition(R.parse(CONTROL), two, partition_options=PartitionOptions(force={"z": "aone"}))
     assert str(caught.value) == (
@@ -270,7 +273,7 @@ def test_malformed_wishes(what: str) -> None:
     assert str(caught.value) == text
 
 
-def test_a_dict_is_no_partition_options(two: Any) -> None:
+def test_a_dict_is_no_partition_options(two: list[FakeBackend]) -> None:
     with pytest.raises(OptionsError) as caught:
         partition(R.parse(CHAIN), two, partition_options={"min_ops": 3})  # type: ignore[arg-type]
     assert str(caught.value) == (

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import byoc_core
 import numpy as np
@@ -15,6 +13,7 @@ from byoc_core.ir import Binding
 from byoc_core.partitioning import partition
 from byoc_core.pattern import CompositePattern, Support, is_op, wildcard
 
+from core.tests.conftest import FakeBackend
 from core.tests.partitioning.scenario import Scenario, check_scenario, load_scenarios, parse_scenarios
 
 HERE = Path(__file__).parent
@@ -85,7 +84,7 @@ def test_a_case_without_its_parts_is_refused(wrong: str) -> None:
         list(parse_scenarios(wrong))
 
 
-def test_p7_the_regions_of_one_op_have_equal_structure(fake_backend: Callable[..., Any]) -> None:
+def test_p7_the_regions_of_one_op_have_equal_structure(fake_backend: type[FakeBackend]) -> None:
     (case,) = (case for case in SCENARIOS if case.code == "P7")
     fakes = [fake_backend("aone", ["add", "nn.relu"]), fake_backend("btwo", ["nn.gelu"])]
     parted = partition(R.parse(case.sections["in"]), fakes)
@@ -93,7 +92,7 @@ def test_p7_the_regions_of_one_op_have_equal_structure(fake_backend: Callable[..
     assert left == right
 
 
-def test_p21_the_machine_runs_a_region_whose_sizes_come_with_another_value(fake_backend: Callable[..., Any]) -> None:
+def test_p21_the_machine_runs_a_region_whose_sizes_come_with_another_value(fake_backend: type[FakeBackend]) -> None:
     case = next(
         case for case in SCENARIOS if case.sentence == "a size that no input gives comes with a value that does"
     )
@@ -103,7 +102,7 @@ def test_p21_the_machine_runs_a_region_whose_sizes_come_with_another_value(fake_
     np.testing.assert_array_equal(byoc_core.VirtualMachine(executable)["main"](x), np.tanh(x.reshape(3, 2)))
 
 
-def test_a_backend_is_not_asked_inside_composites(fake_backend: Callable[..., Any]) -> None:
+def test_a_backend_is_not_asked_inside_composites(fake_backend: type[FakeBackend]) -> None:
     """A second backend must not claim ops that a composite of the first one holds."""
     asked: list[str] = []
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from byoc_core.ir import verify
 from byoc_core.transform import BindParams, FoldConstants, InferTypes, Pass, RemoveDeadCode, Sequential, UniqueNames
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from core.tests.partitioning.conftest import Cases
 from core.tests.partitioning.trial import check_same_run
 
 _SETTINGS = settings(
@@ -23,7 +22,7 @@ _PASSES = [FoldConstants(), RemoveDeadCode(), InferTypes(), UniqueNames()]
 @pytest.mark.parametrize("step", _PASSES, ids=lambda step: type(step).__name__)
 @_SETTINGS
 @given(data=st.data())
-def test_a_pass_keeps_numbers_and_effects(step: Pass, data: st.DataObject, cases: Any) -> None:
+def test_a_pass_keeps_numbers_and_effects(step: Pass, data: st.DataObject, cases: Cases) -> None:
     case = data.draw(cases(40))
     before = str(case.module)
     after = verify(step(case.module))
@@ -36,7 +35,7 @@ def test_a_pass_keeps_numbers_and_effects(step: Pass, data: st.DataObject, cases
 
 @_SETTINGS
 @given(data=st.data())
-def test_all_passes_in_any_order_keep_numbers_and_effects(data: st.DataObject, cases: Any) -> None:
+def test_all_passes_in_any_order_keep_numbers_and_effects(data: st.DataObject, cases: Cases) -> None:
     case = data.draw(cases(40))
     order = data.draw(st.lists(st.sampled_from(_PASSES), min_size=1, max_size=5))
     check_same_run(case, Sequential(order)(case.module))
@@ -44,7 +43,7 @@ def test_all_passes_in_any_order_keep_numbers_and_effects(data: st.DataObject, c
 
 @_SETTINGS
 @given(data=st.data())
-def test_bound_parameters_are_folded_to_the_same_numbers(data: st.DataObject, cases: Any) -> None:
+def test_bound_parameters_are_folded_to_the_same_numbers(data: st.DataObject, cases: Cases) -> None:
     case = data.draw(cases(40))
     params = case.module["main"].params[-2:]
     bound = Sequential([BindParams({p.name: a for p, a in zip(params, case.inputs[-2:], strict=True)})])(case.module)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import byoc_core
@@ -13,10 +12,10 @@ from byoc_core.dims import evaluate, parse_dim
 from byoc_core.ir import IRModule, verify
 from byoc_core.partitioning import MergeCompositeFunctions, PeelViews
 
-Fake = Callable[..., Any]
+from core.tests.conftest import FakeBackend
 
 
-def peeled(text: str, fake_backend: Fake, *, sideways: bool = False, **options: Any) -> IRModule:
+def peeled(text: str, fake_backend: type[FakeBackend], *, sideways: bool = False, **options: Any) -> IRModule:
     """Makes regions of the claims in a text (``aone`` takes no strides, ``btwo`` and the host do), and peels them."""
     backends = [fake_backend("aone"), fake_backend("btwo", strided=True)]
     carved = MergeCompositeFunctions(sideways)(R.parse(text))
@@ -40,11 +39,11 @@ def sketch(module: IRModule) -> list[str]:
     return lines
 
 
-def check(text: str, want: str, fake_backend: Fake, *, sideways: bool = False) -> None:
+def check(text: str, want: str, fake_backend: type[FakeBackend], *, sideways: bool = False) -> None:
     assert sketch(peeled(text, fake_backend, sideways=sideways)) == want.strip("\n").splitlines()
 
 
-def test_reshapes_leave_in_front_and_behind(fake_backend: Fake) -> None:
+def test_reshapes_leave_in_front_and_behind(fake_backend: type[FakeBackend]) -> None:
     check(
         """
 def main(x: R.Tensor((2, 8)), w: R.Tensor((4, 4))):
@@ -71,7 +70,7 @@ main(x w) -> f
     )
 
 
-def test_a_value_that_something_else_reads_stays(fake_backend: Fake) -> None:
+def test_a_value_that_something_else_reads_stays(fake_backend: type[FakeBackend]) -> None:
     """``a`` is read as it is, and ``c`` is read inside: leaving would make an input more, or a copy of the op."""
     check(
         """
@@ -95,7 +94,7 @@ main(x) -> c d
     )
 
 
-def test_what_reads_a_parameter_and_makes_a_result_leaves_at_no_cost(fake_backend: Fake) -> None:
+def test_what_reads_a_parameter_and_makes_a_result_leaves_at_no_cost(fake_backend: type[FakeBackend]) -> None:
     check(
         """
 def main(x: R.Tensor((2, 8))):
@@ -117,7 +116,7 @@ main(x) -> a b c
     )
 
 
-def test_splits_of_pieces_and_joints_of_pieces(fake_backend: Fake) -> None:
+def test_splits_of_pieces_and_joints_of_pieces(fake_backend: type[FakeBackend]) -> None:
     check(
         """
 def main(x: R.Tensor((1, 6, 5))):
@@ -150,7 +149,7 @@ def main(x: R.Tensor((3, 6))):
 """
 
 
-def test_parts_that_lie_apart_stay_with_who_wants_them_in_one_piece(fake_backend: Fake) -> None:
+def test_parts_that_lie_apart_stay_with_who_wants_them_in_one_piece(fake_backend: type[FakeBackend]) -> None:
     check(
         APART.replace("NAME", "aone"),
         """
@@ -166,7 +165,7 @@ main(x) -> e
     )
 
 
-def test_parts_that_lie_apart_leave_who_takes_strides(fake_backend: Fake) -> None:
+def test_parts_that_lie_apart_leave_who_takes_strides(fake_backend: type[FakeBackend]) -> None:
     check(
         APART.replace("NAME", "btwo"),
         """
@@ -182,7 +181,7 @@ main(x) -> e
     )
 
 
-def test_a_joint_of_inputs_that_is_a_result_leaves(fake_backend: Fake) -> None:
+def test_a_joint_of_inputs_that_is_a_result_leaves(fake_backend: type[FakeBackend]) -> None:
     """As in a DenseNet: the next layer reads it too. Without it ``x`` is read by the reshape alone, which follows."""
     check(
         """
@@ -211,7 +210,7 @@ main(x y) -> c d f h
     )
 
 
-def test_a_joint_that_only_the_region_reads_stays(fake_backend: Fake) -> None:
+def test_a_joint_that_only_the_region_reads_stays(fake_backend: type[FakeBackend]) -> None:
     text = """
 def main(x: R.Tensor((1, 2)), y: R.Tensor((1, 4))):
     c = R.concat(x, y, axis=1, codegen="btwo")
@@ -221,7 +220,7 @@ def main(x: R.Tensor((1, 2)), y: R.Tensor((1, 4))):
     assert sketch(peeled(text, fake_backend))[0] == "btwo_main_0(x y) -> d"
 
 
-def test_a_split_at_the_end_leaves_where_each_part_is_a_piece_that_is_read(fake_backend: Fake) -> None:
+def test_a_split_at_the_end_leaves_where_each_part_is_a_piece_that_is_read(fake_backend: type[FakeBackend]) -> None:
     check(
         """
 def main(x: R.Tensor((6, 5)), y: R.Tensor((3, 6)), z: R.Tensor((6, 5))):
@@ -267,7 +266,7 @@ main(x y z) -> b c e f h
         ('("n", 5)', "axes=(0,), begin=(1,), end=(4,), strides=(1,)", False),
     ],
 )
-def test_slices(shape: str, slice_: str, leaves: bool, fake_backend: Fake) -> None:
+def test_slices(shape: str, slice_: str, leaves: bool, fake_backend: type[FakeBackend]) -> None:
     text = f"""
 def main(x: R.Tensor({shape})):
     a = R.strided_slice(x, {slice_}, codegen="aone")
@@ -277,7 +276,7 @@ def main(x: R.Tensor({shape})):
     assert ("  a = strided_slice(x)" in sketch(peeled(text, fake_backend))[2:]) == leaves
 
 
-def test_a_slice_with_steps_leaves_who_takes_strides_if_it_goes_forwards(fake_backend: Fake) -> None:
+def test_a_slice_with_steps_leaves_who_takes_strides_if_it_goes_forwards(fake_backend: type[FakeBackend]) -> None:
     text = """
 def main(x: R.Tensor((6, 5))):
     a = R.strided_slice(x, axes=(0,), begin=(BEGIN,), end=(END,), strides=(STEP,), codegen="btwo")
@@ -295,7 +294,7 @@ def main(x: R.Tensor((6, 5))):
     [("aone", (2, 3, 4), False), ("btwo", (2, 3, 4), True), ("aone", (3, 1, 4), True)],
 )
 def test_a_permutation_leaves_in_front_where_it_makes_no_copy(
-    backend: str, shape: tuple[int, ...], leaves: bool, fake_backend: Fake
+    backend: str, shape: tuple[int, ...], leaves: bool, fake_backend: type[FakeBackend]
 ) -> None:
     text = f"""
 def main(x: R.Tensor({shape})):
@@ -308,7 +307,7 @@ def main(x: R.Tensor({shape})):
     assert found[0] == f"{backend}_main_0({'a' if leaves else 'x'}) -> c"
 
 
-def test_a_region_of_the_host_that_only_looks_is_opened(fake_backend: Fake) -> None:
+def test_a_region_of_the_host_that_only_looks_is_opened(fake_backend: type[FakeBackend]) -> None:
     """Of ``tanh`` the region stays: only the reshape in front of it leaves."""
     check(
         """
@@ -340,7 +339,7 @@ main(x y) -> e h
     )
 
 
-def test_a_region_that_becomes_empty_disappears(fake_backend: Fake) -> None:
+def test_a_region_that_becomes_empty_disappears(fake_backend: type[FakeBackend]) -> None:
     check(
         """
 def main(x: R.Tensor((2, 8))):
@@ -357,7 +356,7 @@ main(x) -> c b
     )
 
 
-def test_sizes_that_left_with_a_parameter_are_told_by_it(fake_backend: Fake) -> None:
+def test_sizes_that_left_with_a_parameter_are_told_by_it(fake_backend: type[FakeBackend]) -> None:
     """From ``m*n`` follows neither; in the second function ``n`` follows from ``4*n``."""
     check(
         """
@@ -387,7 +386,7 @@ side(x) -> b
     )
 
 
-def test_symbolic_parts_leave_where_their_sizes_provably_agree(fake_backend: Fake) -> None:
+def test_symbolic_parts_leave_where_their_sizes_provably_agree(fake_backend: type[FakeBackend]) -> None:
     text = """
 def main(x: R.Tensor(("m+n", 4)), y: R.Tensor(("m",)), z: R.Tensor(("n",))):
     a, b = R.split(x, sections=("m", "SECOND"), codegen="aone")
@@ -419,7 +418,7 @@ def main(w: R.Tensor(("n", "m")), x: R.Tensor(("{size}", 4)), y: R.Tensor(("n", 
     np.testing.assert_array_max_ulp(found[0], np.exp(np.concatenate(parts, dtype=np.float64)).astype(np.float32))
 
 
-def test_sizes_that_the_data_tells_are_left_alone(fake_backend: Fake) -> None:
+def test_sizes_that_the_data_tells_are_left_alone(fake_backend: type[FakeBackend]) -> None:
     check(
         """
 def main(x: R.Tensor((4,), "int64")):
@@ -444,7 +443,7 @@ main(x) -> a b
     )
 
 
-def test_bodies_of_control_flow(fake_backend: Fake) -> None:
+def test_bodies_of_control_flow(fake_backend: type[FakeBackend]) -> None:
     module = peeled(
         """
 def main(p: R.Tensor((), "bool"), x: R.Tensor((4,))):
@@ -469,7 +468,7 @@ def main(p: R.Tensor((), "bool"), x: R.Tensor((4,))):
     assert list(module.functions) == ["aone_main_0", "main"]
 
 
-def test_what_partition_did_not_make_is_not_changed(fake_backend: Fake) -> None:
+def test_what_partition_did_not_make_is_not_changed(fake_backend: type[FakeBackend]) -> None:
     """By hand: without ``source``. Called twice; and with other sizes than its own."""
     text = """
 def hand(x: R.Tensor((2, 8))):
@@ -501,7 +500,7 @@ def main(x: R.Tensor((2, 8))):
     assert PeelViews([fake_backend("aone")])(module) is module
 
 
-def test_composites_are_taken_as_a_whole(fake_backend: Fake) -> None:
+def test_composites_are_taken_as_a_whole(fake_backend: type[FakeBackend]) -> None:
     text = """
 def main(x: R.Tensor((2, 8))):
     def body(a: R.Tensor((2, 8))):
@@ -514,7 +513,7 @@ def main(x: R.Tensor((2, 8))):
     assert PeelViews([fake_backend("aone")])(module) is module
 
 
-def test_ops_that_somebody_keeps(fake_backend: Fake) -> None:
+def test_ops_that_somebody_keeps(fake_backend: type[FakeBackend]) -> None:
     text = """
 def main(x: R.Tensor((2, 8))):
     a = R.reshape(x, shape=(16,), codegen="aone")
@@ -526,7 +525,7 @@ def main(x: R.Tensor((2, 8))):
     assert found[0] == "aone_main_0(x) -> b"
 
 
-def test_dead_ops_are_left_to_who_removes_them(fake_backend: Fake) -> None:
+def test_dead_ops_are_left_to_who_removes_them(fake_backend: type[FakeBackend]) -> None:
     check(
         """
 def main(x: R.Tensor((4,))):

@@ -13,6 +13,9 @@ from byoc_core.ops import default_ops
 from byoc_core.partitioning import PartitionLog, PartitionOptions, PartitionRequest, partition
 from byoc_core.pattern import CompositePattern, Rejection, is_op, wildcard
 
+from core.tests.conftest import FakeBackend
+from core.tests.partitioning.conftest import Placement
+
 MIXED = """
 def main(x: R.Tensor((8,))):
     a = R.tanh(x)
@@ -25,7 +28,7 @@ def main(x: R.Tensor((8,))):
 
 
 @pytest.fixture
-def places(placement: Any) -> Callable[..., str]:
+def places(placement: type[Placement]) -> Callable[..., str]:
     """Gives the backend's first letter behind the name of each op that is offloaded."""
 
     def find(module: str | IRModule, backends: Any, log: Any = None, policy: Any = None, **kwargs: Any) -> str:
@@ -53,7 +56,7 @@ LIMITS: Mapping[str, tuple[dict[str, int], str, str]] = {
 }
 
 
-def test_what_symbolic_sizes_count_as_is_said(fake_backend: Any) -> None:
+def test_what_symbolic_sizes_count_as_is_said(fake_backend: type[FakeBackend]) -> None:
     module = R.parse('def main(x: R.Tensor(("n", 4))):\n    a = R.tanh(x)\n    return a\n')
     log = PartitionLog()
     partition(module, [fake_backend("aone", ["tanh"])], log=log, partition_options=PartitionOptions(min_flops=99))
@@ -62,7 +65,9 @@ def test_what_symbolic_sizes_count_as_is_said(fake_backend: Any) -> None:
 
 
 @pytest.mark.parametrize("what", LIMITS)
-def test_a_region_below_a_limit_is_given_back(what: str, places: Callable[..., str], fake_backend: Any) -> None:
+def test_a_region_below_a_limit_is_given_back(
+    what: str, places: Callable[..., str], fake_backend: type[FakeBackend]
+) -> None:
     limits, expected, text = LIMITS[what]
     log = PartitionLog()
     assert places(MIXED, [fake_backend("aone", ["tanh", "nn.relu"])], log, **limits) == expected
@@ -70,7 +75,9 @@ def test_a_region_below_a_limit_is_given_back(what: str, places: Callable[..., s
     assert refusals == ([Rejection("too-small", text)] if text else [])
 
 
-def test_a_backend_states_which_regions_are_worth_a_call(places: Callable[..., str], fake_backend: Any) -> None:
+def test_a_backend_states_which_regions_are_worth_a_call(
+    places: Callable[..., str], fake_backend: type[FakeBackend]
+) -> None:
     def backend() -> Any:
         return fake_backend("aone", ["tanh", "nn.relu"], min_region_flops=9)
 
@@ -92,7 +99,9 @@ def test_a_backend_states_which_regions_are_worth_a_call(places: Callable[..., s
     assert places(symbolic, [backend()]) == "a:a"
 
 
-def test_the_next_backend_is_asked_for_what_was_given_back(places: Callable[..., str], fake_backend: Any) -> None:
+def test_the_next_backend_is_asked_for_what_was_given_back(
+    places: Callable[..., str], fake_backend: type[FakeBackend]
+) -> None:
     backends = [fake_backend("aone", ["tanh"]), fake_backend("btwo", ["tanh", "nn.relu", "exp"])]
     assert places(MIXED, backends) == "a:a b:b c:a d:b e:a"
     assert places(MIXED, backends, min_ops=2) == "a:b b:b c:b d:b e:b"
@@ -104,33 +113,33 @@ def test_the_next_backend_is_asked_for_what_was_given_back(places: Callable[...,
     ]
 
 
-def test_ops_of_composites_count_singly(places: Callable[..., str], fake_backend: Any) -> None:
+def test_ops_of_composites_count_singly(places: Callable[..., str], fake_backend: type[FakeBackend]) -> None:
     pattern = CompositePattern("aone.pair", is_op("nn.relu")(is_op("tanh")(wildcard())))
     backends = [fake_backend("aone", [], [pattern])]
     assert places(MIXED, backends, min_ops=2) == "c:a d:a"
     assert places(MIXED, backends, min_ops=3) == ""
 
 
-def test_symbolic_sizes_count_as_one(places: Callable[..., str], fake_backend: Any) -> None:
+def test_symbolic_sizes_count_as_one(places: Callable[..., str], fake_backend: type[FakeBackend]) -> None:
     module = MIXED.replace("(8,)", '("n",)')
     backends = [fake_backend("aone", ["tanh", "nn.relu"])]
     assert places(module, backends, min_bytes=8) == "a:a c:a d:a e:a"
     assert places(module, backends, min_bytes=9) == "c:a d:a e:a"
 
 
-def test_a_region_with_a_forced_op_stays(places: Callable[..., str], fake_backend: Any) -> None:
+def test_a_region_with_a_forced_op_stays(places: Callable[..., str], fake_backend: type[FakeBackend]) -> None:
     backends = [fake_backend("aone", ["tanh", "nn.relu"])]
     assert places(MIXED, backends, min_ops=4, force={"d": "aone"}) == "c:a d:a e:a"
 
 
-def test_what_was_claimed_before_stays(places: Callable[..., str], fake_backend: Any) -> None:
+def test_what_was_claimed_before_stays(places: Callable[..., str], fake_backend: type[FakeBackend]) -> None:
     main = R.parse(MIXED)["main"]
     claimed = replace(main, bindings=(replace(main.bindings[0], codegen="aone"), *main.bindings[1:]))
     module = R.parse(MIXED).with_function(claimed)
     assert places(module, [fake_backend("aone", ["tanh"])], min_ops=2) == "a:a"
 
 
-def test_bodies_have_regions_of_their_own(places: Callable[..., str], fake_backend: Any) -> None:
+def test_bodies_have_regions_of_their_own(places: Callable[..., str], fake_backend: type[FakeBackend]) -> None:
     module = """
 def main(flag: R.Tensor((), "bool"), x: R.Tensor((4,))):
     def then_branch(p: R.Tensor((4,))):
@@ -146,7 +155,9 @@ def main(flag: R.Tensor((), "bool"), x: R.Tensor((4,))):
     assert places(module, [fake_backend("aone", None)], min_ops=2) == "q:a r:a"
 
 
-def test_a_second_round_takes_what_only_now_is_large_enough(places: Callable[..., str], fake_backend: Any) -> None:
+def test_a_second_round_takes_what_only_now_is_large_enough(
+    places: Callable[..., str], fake_backend: type[FakeBackend]
+) -> None:
     """`aone` gives back the pair `a, b`, which it liked best; `btwo` then takes `a`, and `b, c` is another pair."""
     module = "def main(x: R.Tensor((4,))):\n    a = R.tanh(x)\n    b = R.exp(a)\n    c = R.sin(b)\n    return c\n"
     tanh_exp = is_op("exp")(is_op("tanh")(wildcard()))
@@ -175,7 +186,9 @@ class ByHand:
         return module.with_function(replace(main, bindings=tuple(bindings)))
 
 
-def test_limits_hold_for_a_policy_that_does_not_ask(places: Callable[..., str], fake_backend: Any) -> None:
+def test_limits_hold_for_a_policy_that_does_not_ask(
+    places: Callable[..., str], fake_backend: type[FakeBackend]
+) -> None:
     backends = [fake_backend("aone", None)]
     assert places(MIXED, backends, policy=ByHand()) == "a:a c:a e:a"
     assert places(MIXED, backends, policy=ByHand(), min_ops=2) == ""

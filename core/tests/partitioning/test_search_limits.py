@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import byoc_core
 import pytest
 from byoc_core.ir import IRModule, Value, tensor
@@ -13,6 +10,8 @@ from byoc_core.partitioning import FuseOpsByPattern, PartitionLog
 from byoc_core.pattern import CompositePattern, FunctionIndex, Pattern, any_number, explain_mismatch, is_op, wildcard
 from byoc_core.pattern import search as search_module
 from byoc_core.pattern.reachability import MAX_VISITS
+
+from core.tests.conftest import FakeBackend
 
 WAYS = "a part of the pattern fits in more than 256 ways, and the others were not looked at"
 VISITS = f"whether an input depends on what the match makes was not found out within {MAX_VISITS} ops"
@@ -88,7 +87,7 @@ def test_a_way_back_that_is_not_found_out(height: int, limits: list[str]) -> Non
     assert ("composite" in left) == (not limits)
 
 
-def test_the_report_and_the_near_miss_say_it_too(fake_backend: Callable[..., Any]) -> None:
+def test_the_report_and_the_near_miss_say_it_too(fake_backend: type[FakeBackend]) -> None:
     """The near miss of the inner op claims no dependence that nobody saw."""
     module, pattern = beside_a_tower(MAX_VISITS + 1), residual()
     main = module["main"]

@@ -23,6 +23,8 @@ from byoc_core.partitioning import (
 from byoc_core.partitioning.claiming import selection
 from byoc_core.pattern import CompositePattern, Rejection, is_op, wildcard
 
+from core.tests.conftest import FakeBackend, RunCompiled
+
 TANH = is_op("tanh")(wildcard())
 RELU_TANH = is_op("nn.relu")(TANH)
 
@@ -209,7 +211,7 @@ def test_only_ties_depend_on_the_order_of_patterns(order: Sequence[int]) -> None
     assert made == ["v1=aone.exp", "v3=aone.large", "v4=aone.small"]
 
 
-def _run(module: IRModule, fake: Any, run_compiled: Any) -> Any:
+def _run(module: IRModule, fake: Any, run_compiled: RunCompiled) -> Any:
     parted = partition(module, [fake])
     assert any("Codegen" in function.attrs for function in parted.functions.values())
     check_partition(module, parted)
@@ -220,7 +222,7 @@ def _run(module: IRModule, fake: Any, run_compiled: Any) -> Any:
 @pytest.mark.parametrize("constants", ["embedded", "lifted"])
 @pytest.mark.parametrize("leaked", ["decline", "return"])
 def test_leaked_values_and_shared_constants_through_codegen(
-    constants: Any, leaked: Any, fake_backend: Any, run_compiled: Any
+    constants: Any, leaked: Any, fake_backend: type[FakeBackend], run_compiled: RunCompiled
 ) -> None:
     """Two layers share one constant, each reads it twice, and the first has an inner value that is read outside."""
     builder = FunctionBuilder("main")

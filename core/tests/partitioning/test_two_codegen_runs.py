@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from byoc_core.transform import (
     UniqueNames,
 )
 
+from core.tests.conftest import FakeBackend, RunCompiled
 from core.tests.partitioning.plugins import install_plugins, run_program
 
 # Backend `alpha` takes the ops up to `b`, `beta` those from `e` on; `k` can be folded, `z` is dead.
@@ -60,7 +60,7 @@ def expected() -> list[np.ndarray[Any, Any]]:
 
 @pytest.mark.parametrize("between", BETWEEN)
 def test_s001_3_both_modules_and_all_constants_survive(
-    between: str, fake_backend: Callable[..., Any], run_compiled: Callable[..., Any]
+    between: str, fake_backend: type[FakeBackend], run_compiled: RunCompiled
 ) -> None:
     alpha, beta = fake_backend("alpha", ALPHA_OPS), fake_backend("beta", BETA_OPS, constants="lifted")
     first = RunCodegen(backends=[alpha])(partition(R.parse(TEXT), [alpha]))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from byoc_core import script as R
+from byoc_core.backend.hooks import hookimpl
 from byoc_core.errors import HookError, InternalError, OptionsError, PartitionError
 from byoc_core.ir import COMPOSITE, Binding, Function, IRModule, Var
 from byoc_core.partitioning import (
@@ -20,6 +21,9 @@ from byoc_core.partitioning import (
 )
 from byoc_core.partitioning.claiming import claim_faults
 from byoc_core.partitioning.merging import merge
+
+from core.tests.conftest import FakeBackend, RunCompiled
+from core.tests.partitioning.conftest import Placement
 
 MODULE = """
 def main(x: R.Tensor((4,)), n: R.Tensor(("n",))):
@@ -142,12 +146,12 @@ FAULTS: Mapping[str, tuple[Callable[[IRModule], IRModule], str]] = {
 
 
 @pytest.fixture
-def two(fake_backend: Any) -> list[Any]:
+def two(fake_backend: type[FakeBackend]) -> list[FakeBackend]:
     return [fake_backend("aone", None), fake_backend("btwo", None, dynamic_shapes=False)]
 
 
 @pytest.mark.parametrize("what", FAULTS)
-def test_a_policy_that_does_more_than_it_may(what: str, two: Any) -> None:
+def test_a_policy_that_does_more_than_it_may(what: str, two: list[FakeBackend]) -> None:
     change, problem = FAULTS[what]
 
     def meddling(module: IRModule, request: PartitionRequest, /) -> IRModule:
@@ -159,7 +163,7 @@ def test_a_policy_that_does_more_than_it_may(what: str, two: Any) -> None:
     assert (caught.value.where, caught.value.problem) == ("policy `meddling`", problem)
 
 
-def test_a_policy_that_gives_an_invalid_module_is_named(two: Any) -> None:
+def test_a_policy_that_gives_an_invalid_module_is_named(two: list[FakeBackend]) -> None:
     """Names and claims are as they must be; only the order is not."""
 
     def backwards(module: IRModule, request: PartitionRequest, /) -> IRModule:
@@ -173,7 +177,7 @@ def test_a_policy_that_gives_an_invalid_module_is_named(two: Any) -> None:
 
 @pytest.mark.parametrize("limits", [PartitionOptions(), PartitionOptions(min_ops=2)], ids=["no limits", "limits"])
 def test_a_fault_of_the_merger_is_not_the_policys(
-    limits: PartitionOptions, two: Any, monkeypatch: pytest.MonkeyPatch
+    limits: PartitionOptions, two: list[FakeBackend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outputs = merge._outputs
     monkeypatch.setattr(merge, "_outputs", lambda members, readers: outputs(members, readers)[::-1])
@@ -184,7 +188,7 @@ def test_a_fault_of_the_merger_is_not_the_policys(
     assert caught.value.problem == "has its outputs in another order than its ops make them"
 
 
-def test_a_fault_of_claims_in_merging_is_found(two: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_claims_in_merging_is_found(two: list[FakeBackend], monkeypatch: pytest.MonkeyPatch) -> None:
     """The program is the same; another backend got the region."""
 
     def swapped(module: IRModule, sideways: bool, separated: frozenset[str]) -> IRModule:
@@ -200,7 +204,7 @@ def test_a_fault_of_claims_in_merging_is_found(two: Any, monkeypatch: pytest.Mon
     assert caught.value.problem == "changed who takes which op, or the impure ops around it, of function `main`"
 
 
-def test_a_lawful_partition_is_compared_once(two: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lawful_partition_is_compared_once(two: list[FakeBackend], monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[str] = []
     for owner in (merge, claim_faults):
         monkeypatch.setattr(owner, "check_partition", lambda before, after: compared.append("once"))
@@ -215,7 +219,7 @@ def test_a_lawful_partition_is_compared_once(two: Any, monkeypatch: pytest.Monke
         (ByCost, "policy: is a class; got ByCost, expected an instance: ByCost()"),
     ],
 )
-def test_what_is_no_policy(policy: Any, text: str, two: Any) -> None:
+def test_what_is_no_policy(policy: Any, text: str, two: list[FakeBackend]) -> None:
     with pytest.raises(OptionsError) as caught:
         partition(R.parse(MODULE), two, policy=policy)
     assert str(caught.value) == text
@@ -236,7 +240,7 @@ def test_a_model_that_is_no_module() -> None:
     )
 
 
-def test_a_policy_that_gives_no_module(two: Any) -> None:
+def test_a_policy_that_gives_no_module(two: list[FakeBackend]) -> None:
     class Nothing:
         def __call__(self, module: IRModule, request: PartitionRequest, /) -> Any:
             return None
@@ -246,7 +250,7 @@ def test_a_policy_that_gives_no_module(two: Any) -> None:
     assert str(caught.value) == "policy `Nothing`: gave no module; got NoneType"
 
 
-def test_a_policy_that_drops_an_older_claim(two: Any) -> None:
+def test_a_policy_that_drops_an_older_claim(two: list[FakeBackend]) -> None:
     def forgetful(module: IRModule, request: PartitionRequest, /) -> IRModule:
         return change_main(module, lambda bindings: [replace(b, codegen=None) for b in bindings])
 
@@ -255,7 +259,7 @@ def test_a_policy_that_drops_an_older_claim(two: Any) -> None:
     assert str(caught.value) == "policy `forgetful`: dropped the claim of `aone` on `b`"
 
 
-def test_a_policy_that_claims_by_hand_within_its_rights(two: Any, placement: Any) -> None:
+def test_a_policy_that_claims_by_hand_within_its_rights(two: list[FakeBackend], placement: type[Placement]) -> None:
     def careful(module: IRModule, request: PartitionRequest, /) -> IRModule:
         admit = request.admission(request.backends[1])
         main = module["main"]
@@ -267,26 +271,21 @@ def test_a_policy_that_claims_by_hand_within_its_rights(two: Any, placement: Any
     assert placement(parted).region_of == {"b": "btwo_main_0"}
 
 
-@pytest.fixture
-def own(fake_backend: Any) -> Callable[..., Any]:
-    """Gives a backend that claims by an algorithm of its own."""
-    from byoc_core.backend.hooks import hookimpl
+class OwnBackend(FakeBackend):
+    """A backend that claims by an algorithm of its own."""
 
-    class OwnBackend(fake_backend):  # type: ignore[misc]
-        def __init__(self, change: Callable[[IRModule], IRModule], **more: Any) -> None:
-            super().__init__("aone", None, **more)
-            self._change = change
+    def __init__(self, change: Callable[[IRModule], Any], **more: Any) -> None:
+        super().__init__("aone", None, **more)
+        self._change = change
 
-        @hookimpl
-        def byoc_partition(self, module: IRModule) -> IRModule:
-            return self._change(module)
-
-    return OwnBackend
+    @hookimpl
+    def byoc_partition(self, module: IRModule) -> Any:
+        return self._change(module)
 
 
-def test_a_backend_claims_by_its_own_algorithm(own: Any, placement: Any, two: Any) -> None:
+def test_a_backend_claims_by_its_own_algorithm(placement: type[Placement], two: list[FakeBackend]) -> None:
     log = PartitionLog()
-    backend = own(lambda m: change_main(m, composite("aone.pair", "aone", 0, 1)))
+    backend = OwnBackend(lambda m: change_main(m, composite("aone.pair", "aone", 0, 1)))
     parted = partition(R.parse(MODULE), [backend, two[1]], log=log)
     where = placement(parted)
     assert where.region_of == {"a": "aone_main_0", "b": "aone_main_0"}
@@ -297,9 +296,9 @@ def test_a_backend_claims_by_its_own_algorithm(own: Any, placement: Any, two: An
     ]
 
 
-def test_a_composite_of_its_own_with_an_op_that_it_may_not_have_is_dissolved(own: Any, placement: Any) -> None:
+def test_a_composite_of_its_own_with_an_op_that_it_may_not_have_is_dissolved(placement: type[Placement]) -> None:
     log = PartitionLog()
-    backend = own(lambda m: change_main(change_main(m, claim(4)), composite("aone.pair", "aone", 0, 1)))
+    backend = OwnBackend(lambda m: change_main(change_main(m, claim(4)), composite("aone.pair", "aone", 0, 1)))
     options = PartitionOptions(force={"a": "host"})
     parted = partition(R.parse(MODULE), [backend], log=log, partition_options=options)
     assert placement(parted).region_of == {"m": "aone_main_0"}
@@ -311,28 +310,28 @@ def test_a_composite_of_its_own_with_an_op_that_it_may_not_have_is_dissolved(own
     assert [(r.pattern, r.rejection.code) for r in log.refusals("main", "a")] == [("", "forced")]
 
 
-def test_its_claims_on_what_it_says_it_cannot_take_are_dropped(own: Any, placement: Any) -> None:
-    backend = own(lambda m: change_main(change_main(m, claim(4)), claim(0)), dynamic_shapes=False)
+def test_its_claims_on_what_it_says_it_cannot_take_are_dropped(placement: type[Placement]) -> None:
+    backend = OwnBackend(lambda m: change_main(change_main(m, claim(4)), claim(0)), dynamic_shapes=False)
     log = PartitionLog()
     parted = partition(R.parse(MODULE), [backend], log=log)
     assert placement(parted).region_of == {"a": "aone_main_0"}
     assert [refusal.rejection.code for refusal in log.refusals("main", "m")] == ["dynamic-shape"]
 
 
-def test_its_regions_are_pruned_like_others(own: Any, placement: Any, two: Any) -> None:
-    backend = own(lambda m: change_main(m, claim(0)) if m["main"].bindings[0].op.name == "tanh" else m)
+def test_its_regions_are_pruned_like_others(placement: type[Placement], two: list[FakeBackend]) -> None:
+    backend = OwnBackend(lambda m: change_main(m, claim(0)) if m["main"].bindings[0].op.name == "tanh" else m)
     options = PartitionOptions(min_ops=2)
     parted = partition(R.parse(MODULE), [backend, two[1]], partition_options=options)
     assert set(placement(parted).region_of) == {"a", "b"}
     assert set(placement(parted).backend_of.values()) == {"btwo"}
 
 
-def test_its_claims_are_compiled_and_run(own: Any, run_compiled: Any) -> None:
+def test_its_claims_are_compiled_and_run(run_compiled: RunCompiled) -> None:
     import numpy as np
     from byoc_core.partitioning import RunCodegen
 
     module = R.parse("def main(x: R.Tensor((4,))):\n    a = R.tanh(x)\n    b = R.exp(a)\n    return b\n")
-    backend = own(lambda m: change_main(m, composite("aone.pair", "aone", 0, 1)))
+    backend = OwnBackend(lambda m: change_main(m, composite("aone.pair", "aone", 0, 1)))
     x = np.linspace(-1, 1, 4, dtype=np.float32)
     (found,) = run_compiled(RunCodegen(backends=[backend])(partition(module, [backend])), "main", [x])
     assert len(backend.compiled) == 1
@@ -359,15 +358,15 @@ HOOK_FAULTS: Mapping[str, tuple[Callable[[IRModule], Any], str]] = {
 
 
 @pytest.mark.parametrize("what", HOOK_FAULTS)
-def test_a_backend_whose_partition_does_more_than_claim(what: str, own: Any, two: Any) -> None:
+def test_a_backend_whose_partition_does_more_than_claim(what: str, two: list[FakeBackend]) -> None:
     change, problem = HOOK_FAULTS[what]
     with pytest.raises(HookError) as caught:
-        partition(R.parse(MODULE), [own(change), two[1]])
+        partition(R.parse(MODULE), [OwnBackend(change), two[1]])
     assert caught.value.where == "plugin `aone`, hook `byoc_partition`"
     assert caught.value.problem == problem
 
 
-def test_a_partition_that_gives_no_module(own: Any) -> None:
+def test_a_partition_that_gives_no_module() -> None:
     with pytest.raises(HookError) as caught:
-        partition(R.parse(MODULE), [own(lambda m: None)])
+        partition(R.parse(MODULE), [OwnBackend(lambda m: None)])
     assert caught.value.problem == "returned a value of the wrong type"

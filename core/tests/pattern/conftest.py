@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 from byoc_core import script as R
-from byoc_core.ir import Binding, Function, IRModule, Value, Var
+from byoc_core.dims import Dim
+from byoc_core.ir import Binding, Function, IRModule, TensorType, Value, Var
 from byoc_core.pattern import FunctionIndex, Match, Mismatch, Pattern, explain_mismatch, find_matches
 
 
@@ -27,6 +28,12 @@ class Scene:
         """Gives a value by its name."""
         results = (result for binding in self.main.bindings for result in binding.results)
         return next(value for value in (*self.main.params, *results) if value.name == name)
+
+    def shape(self, name: str) -> tuple[Dim, ...]:
+        """Return the shape of a value."""
+        type_ = self.value(name).type
+        assert isinstance(type_, TensorType)
+        return type_.shape or ()
 
     def matches(self, pattern: Pattern, root: str | None = None) -> list[Match]:
         """Gives the matches at an op, the last one by default."""

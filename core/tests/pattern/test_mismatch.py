@@ -23,6 +23,8 @@ from byoc_core.pattern import (
 )
 from byoc_core.script import Tensor
 
+from core.tests.pattern.conftest import Scene
+
 ANY = wildcard
 TANH, RELU = is_op("tanh"), is_op("nn.relu")
 SAME = wildcard()
@@ -279,18 +281,18 @@ CASES: dict[str, tuple[Pattern, str, str, Mismatch]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_said(case: str, scene: Callable[..., Any]) -> None:
+def test_what_is_said(case: str, scene: Callable[..., Scene]) -> None:
     pattern, body, name, expected = CASES[case]
     assert scene(body).mismatch(pattern, name) == expected
 
 
-def test_where_nothing_is_to_be_said(scene: Callable[..., Any]) -> None:
+def test_where_nothing_is_to_be_said(scene: Callable[..., Scene]) -> None:
     pattern = RELU(TANH(ANY()).optional(is_op("exp")))
     fits = scene("a = R.tanh(x)\nb = R.nn.relu(a)\nc = R.sin(b)\nreturn c")
     assert [fits.mismatch(pattern, name) for name in "abc"] == [None, None, None]
 
 
-def test_one_reader_that_fits_is_enough(scene: Callable[..., Any]) -> None:
+def test_one_reader_that_fits_is_enough(scene: Callable[..., Scene]) -> None:
     main = scene("a = R.tanh(x)\nb = R.exp(a)\nc = R.nn.relu(a)\nreturn b, c")
     assert main.mismatch(RELU(TANH(ANY())), "a") is None
 
@@ -310,7 +312,7 @@ def test_the_cost_is_bounded() -> None:
     assert explain_mismatch(is_op("exp")(pattern), main.bindings[0], index) is not None
 
 
-def test_a_search_of_too_many_steps(scene: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_of_too_many_steps(scene: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch) -> None:
     main = scene("a = R.tanh(x)\nb = R.nn.relu(a)\nreturn b")
     monkeypatch.setattr(search, "MAX_STEPS", 1)
     text = "the search met its bound: the search was given up after 1 steps"

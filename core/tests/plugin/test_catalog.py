@@ -12,6 +12,8 @@ from byoc_core.plugin.discovery import discover
 from byoc_core.plugin.handle import PluginHandle
 from byoc_core.plugin.markers import hookimpl, hookspec
 
+from core.tests.plugin.conftest import Site
+
 pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 
 
@@ -55,7 +57,7 @@ IMPORT_FAILURES = {
 
 @pytest.mark.parametrize("index", range(len(IMPORT_FAILURES)))
 def test_a_plugin_that_cannot_be_imported_is_quarantined(
-    site: Any, monkeypatch: pytest.MonkeyPatch, index: int
+    site: Site, monkeypatch: pytest.MonkeyPatch, index: int
 ) -> None:
     code, (reason, remedy) = list(IMPORT_FAILURES.items())[index]
     name = f"npu_plugin_{index}"
@@ -185,7 +187,7 @@ def test_a_result_of_the_wrong_type_names_the_hook() -> None:
     )
 
 
-def test_a_misspelt_hook_is_quarantined_by_the_catalogue(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misspelt_hook_is_quarantined_by_the_catalogue(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     code = "from byoc_core.plugin.markers import hookimpl\n@hookimpl\ndef byoc_nam(): return 'x'\n"
     site.install("byoc-npu", "[byoc.backends]\nnpu = misspelt_plugin\n", {"misspelt_plugin": code})
     monkeypatch.syspath_prepend(str(site.folder))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import pytest
 from byoc_core.errors import OptionsError
@@ -10,12 +10,15 @@ from byoc_core.plugin import Catalog, PluginRecord, PluginState
 from byoc_core.plugin.discovery import discover
 from byoc_core.plugin.settings import PluginSettings
 
+from core.tests.plugin.conftest import Site
+
 pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 
 ENTRY = "[byoc.backends]\nnpu = npu_plugin\n"
 
 
-def catalog_of(site: Any, **environment: str) -> Catalog:
+def catalog_of(site: Site, **environment: str) -> Catalog:
     return discover("byoc.backends", settings=PluginSettings.from_environment(environment), path=[str(site.folder)])
 
 
@@ -23,7 +26,7 @@ def state_of(catalog: Catalog) -> list[tuple[str, str, str, str]]:
     return [(r.distribution, str(r.state), r.reason, r.remedy) for r in catalog.records]
 
 
-def test_a_record_tells_everything_from_metadata(site: Any) -> None:
+def test_a_record_tells_everything_from_metadata(site: Site) -> None:
     site.install("byoc-npu", ENTRY + "[byoc.runtimes]\nnpu = npu_run\n", version="1.2")
     assert catalog_of(site).records == (
         PluginRecord("npu", "byoc.backends", "npu_plugin", "byoc-npu", "1.2", "<1,>=0.1", PluginState.AVAILABLE),
@@ -32,7 +35,7 @@ def test_a_record_tells_everything_from_metadata(site: Any) -> None:
     assert catalog_of(site).records[0].label == "plugin `npu` (byoc-npu 1.2)"
 
 
-def test_distributions_without_our_groups_are_passed_over(site: Any) -> None:
+def test_distributions_without_our_groups_are_passed_over(site: Site) -> None:
     site.install("other", "[console_scripts]\nother = other:main\n")
     assert catalog_of(site).records == ()
     assert catalog_of(site).find("other") is None
@@ -51,7 +54,7 @@ def test_distributions_without_our_groups_are_passed_over(site: Any) -> None:
     ],
 )
 def test_the_core_range_is_read_before_any_import(
-    site: Any, monkeypatch: pytest.MonkeyPatch, core: str, requirement: str, state: str
+    site: Site, monkeypatch: pytest.MonkeyPatch, core: str, requirement: str, state: str
 ) -> None:
     monkeypatch.setattr("byoc_core.plugin.discovery.__version__", core)
     site.install("byoc-npu", ENTRY, requires=("numpy>=1", f"Byoc_Core{requirement}", "byoc-core>=9; extra == 'x'"))
@@ -63,7 +66,7 @@ def test_the_core_range_is_read_before_any_import(
         assert record.remedy == "Install versions that fit: pip install --upgrade byoc-npu byoc-core."
 
 
-def test_settings_allow_and_disable(site: Any) -> None:
+def test_settings_allow_and_disable(site: Site) -> None:
     site.install("byoc-npu", ENTRY)
     site.install("byoc-gpu", "[byoc.backends]\ngpu = gpu_plugin\n")
     catalog = catalog_of(site, BYOC_BACKENDS="npu, other", BYOC_DISABLE_BACKENDS="npu")
@@ -86,13 +89,13 @@ def test_settings_allow_and_disable(site: Any) -> None:
     assert catalog_of(site, BYOC_BACKENDS=" , ").names() == ("gpu", "npu")
 
 
-def test_settings_about_backends_leave_runtimes_alone(site: Any) -> None:
+def test_settings_about_backends_leave_runtimes_alone(site: Site) -> None:
     site.install("byoc-npu", "[byoc.runtimes]\nnpu = npu_run\n")
     settings = PluginSettings.from_environment({"BYOC_BACKENDS": "x", "BYOC_DISABLE_BACKENDS": "npu"})
     assert discover("byoc.runtimes", settings=settings, path=[str(site.folder)]).names() == ("npu",)
 
 
-def test_p30_two_distributions_with_one_name_both_lose(site: Any) -> None:
+def test_p30_two_distributions_with_one_name_both_lose(site: Site) -> None:
     site.install("byoc-npu", ENTRY)
     site.install("rival-npu", ENTRY, version="2.0")
     assert catalog_of(site).names() == ()
@@ -112,7 +115,7 @@ def test_p30_two_distributions_with_one_name_both_lose(site: Any) -> None:
     ]
 
 
-def test_p30_a_setting_chooses(site: Any) -> None:
+def test_p30_a_setting_chooses(site: Site) -> None:
     site.install("byoc-npu", ENTRY)
     site.install("rival-npu", ENTRY, version="2.0")
     catalog = catalog_of(site, BYOC_PREFER="other=x, npu = Rival_NPU")
@@ -129,7 +132,7 @@ def test_p30_a_setting_chooses(site: Any) -> None:
     assert catalog_of(site, BYOC_PREFER="npu=nobody").names() == ()
 
 
-def test_one_distribution_seen_twice_is_no_clash(site: Any, tmp_path: Any) -> None:
+def test_one_distribution_seen_twice_is_no_clash(site: Site, tmp_path: Path) -> None:
     site.install("byoc-npu", ENTRY)
     second = type(site)(tmp_path / "second")
     second.folder.mkdir()
@@ -138,7 +141,7 @@ def test_one_distribution_seen_twice_is_no_clash(site: Any, tmp_path: Any) -> No
     assert [(r.version, r.state) for r in records] == [("1.0", PluginState.AVAILABLE)]
 
 
-def test_one_distribution_that_declares_a_name_twice(site: Any) -> None:
+def test_one_distribution_that_declares_a_name_twice(site: Site) -> None:
     site.install("byoc-npu", ENTRY + "npu = npu_plugin\n")
     assert catalog_of(site).names() == ("npu",)
     site.install("byoc-gpu", "[byoc.backends]\ngpu = a\ngpu = b\n")
@@ -147,7 +150,7 @@ def test_one_distribution_that_declares_a_name_twice(site: Any) -> None:
     }
 
 
-def test_nobody_takes_a_name_from_the_core(site: Any) -> None:
+def test_nobody_takes_a_name_from_the_core(site: Site) -> None:
     site.install("byoc-core", "[byoc.backends]\nhost = core_host\n", requires=())
     site.install("evil", "[byoc.backends]\nhost = evil\n")
     catalog = catalog_of(site, BYOC_DISABLE_BACKENDS="host", BYOC_BACKENDS="other")
@@ -162,7 +165,7 @@ def test_nobody_takes_a_name_from_the_core(site: Any) -> None:
     )
 
 
-def test_broken_metadata_of_one_distribution_does_not_disturb_the_others(site: Any) -> None:
+def test_broken_metadata_of_one_distribution_does_not_disturb_the_others(site: Site) -> None:
     site.install("byoc-npu", ENTRY)
     site.install("wrecked", "[byoc.backends]\nthis line has no equals sign\n")
     site.install("unparsable", "[byoc.backends]\nx = y\n", requires=("byoc-core>>1",))
@@ -182,13 +185,13 @@ def test_a_malformed_preference_is_an_error() -> None:
     )
 
 
-def test_discovery_imports_no_plugin_and_the_environment_works_in_a_fresh_process(site: Any) -> None:
+def test_discovery_imports_no_plugin_and_the_environment_works_in_a_fresh_process(site: Site) -> None:
     site.install("byoc-npu", ENTRY, {"npu_plugin": "raise SystemExit('imported')"})
     site.install("byoc-gpu", "[byoc.backends]\ngpu = npu_plugin\n")
     printed = site.run(
         """
         import sys
-        from byoc_core.plugin import discover
+        from byoc_core.plugin.discovery import discover
         catalog = discover("byoc.backends")
         print([r.name for r in catalog.records if r.state == "available" and r.name in ("gpu", "npu")])
         assert not {"npu_plugin", "pluggy", "pydantic", "byoc_core.host"} & set(sys.modules)

@@ -13,6 +13,8 @@ from byoc_core.plugin.discovery import discover
 from byoc_core.plugin.info_folder import InfoFolder
 from byoc_core.plugin.metadata import Declaration, normalise, read_metadata
 
+from core.tests.plugin.conftest import Site
+
 pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 
 ENTRY = "[byoc.backends]\nnpu = npu_plugin\n"
@@ -86,7 +88,7 @@ def test_an_archive_on_the_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("light")
-def test_a_finder_of_its_own(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finder_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.install("byoc-npu", ENTRY)
 
     class Finder:
@@ -108,13 +110,13 @@ def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("light")
 @pytest.mark.parametrize("entry", ["a\0b", "\ud800", None, 5], ids=["null", "surrogate", "none", "number"])
-def test_what_is_no_path_holds_nothing(site: Any, entry: Any) -> None:
+def test_what_is_no_path_holds_nothing(site: Site, entry: Any) -> None:
     site.install("byoc-npu", ENTRY)
     assert len(read_metadata([entry, str(site.folder)]).declarations) == 1
 
 
 @pytest.mark.usefixtures("light")
-def test_a_path_may_be_bytes(site: Any) -> None:
+def test_a_path_may_be_bytes(site: Site) -> None:
     site.install("byoc-npu", ENTRY)
     path: Any = [str(site.folder).encode()]
     assert [found.distribution for found in read_metadata(path).declarations] == ["byoc-npu"]
@@ -122,7 +124,7 @@ def test_a_path_may_be_bytes(site: Any) -> None:
 
 @pytest.mark.parametrize("imported", [False, True])
 def test_metadata_that_is_no_text_is_a_problem_and_no_crash(
-    site: Any, monkeypatch: pytest.MonkeyPatch, imported: bool
+    site: Site, monkeypatch: pytest.MonkeyPatch, imported: bool
 ) -> None:
     site.install("byoc-npu", ENTRY)
     (metadata,) = site.folder.glob("*.dist-info/METADATA")
@@ -138,7 +140,7 @@ def test_metadata_that_is_no_text_is_a_problem_and_no_crash(
 
 
 @pytest.mark.parametrize("imported", [False, True])
-def test_both_ways_find_the_same(site: Any, monkeypatch: pytest.MonkeyPatch, imported: bool) -> None:
+def test_both_ways_find_the_same(site: Site, monkeypatch: pytest.MonkeyPatch, imported: bool) -> None:
     site.install("byoc-npu", ENTRY + "gpu = npu_plugin:part.of [extra]\n", version="1.2")
     site.install("wrecked", "[byoc.backends]\nthis line has no equals sign\n")
     site.install("other", "[console_scripts]\nother = other:main\n")

@@ -11,7 +11,6 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -387,8 +386,12 @@ print(json.dumps(answers))
 SURVIVED = [name for name, fault in FAULTS.items() if fault.exit_code is not None]
 
 
+Answers = dict[str, list[tuple[int, str, str, list[str]]]]
+"""For each plugin, for each half: exit code, output, errors, and the marks that it left."""
+
+
 @pytest.fixture(scope="module")
-def answers(fakes: Installation) -> dict[str, list[tuple[int, str, str, list[str]]]]:
+def answers(fakes: Installation) -> Answers:
     """What one process answers when asked for both halves of each fake, and at last for a good backend."""
     done = fakes.python("-c", ASK_FOR_EACH, *SURVIVED)
     assert (done.returncode, done.stderr) == (0, "")
@@ -396,7 +399,7 @@ def answers(fakes: Installation) -> dict[str, list[tuple[int, str, str, list[str
 
 
 @pytest.mark.parametrize("name", SURVIVED)
-def test_a_faulty_one_that_is_asked_for_is_an_error_with_reason_and_remedy(answers: Any, name: str) -> None:
+def test_a_faulty_one_that_is_asked_for_is_an_error_with_reason_and_remedy(answers: Answers, name: str) -> None:
     fault = FAULTS[name]
     for half, (code, out, error, marks) in zip(INFO_HOOKS, answers[name], strict=True):
         assert (code, out) == (fault.exit_code, "")
@@ -409,7 +412,9 @@ def test_a_faulty_one_that_is_asked_for_is_an_error_with_reason_and_remedy(answe
         assert (f"fake_{name}_{half}" in marks) == (fault.state == "broken")
 
 
-def test_the_process_that_met_them_all_still_compiles(answers: Any) -> None:
+def test_the_process_that_met_them_all_still_compiles(
+    answers: Answers,
+) -> None:
     ((code, _, error, marks),) = answers["good"]
     assert (code, error) == (0, "")
     imported = {mark.split("_")[1] for mark in marks}

@@ -21,7 +21,10 @@ from byoc_core.runtime.serial import SerialModule
 from byoc_core.runtime.status import Status
 from byoc_core.runtime.threads.fork_guard import UnforkedModule
 
+from core.tests.plugin.conftest import Site
+
 pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
+
 
 RECORD = PluginRecord("npu", "byoc.runtimes", "npu_run", "byoc-npu", "1.0")
 WHERE = "plugin `npu` (byoc-npu 1.0)"
@@ -229,7 +232,7 @@ def byoc_runtime_info():
 """
 
 
-def test_installed_runtimes_are_opened_on_demand(site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_runtimes_are_opened_on_demand(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.install("byoc-npu", "[byoc.runtimes]\nnpu = npu_run_good\n", {"npu_run_good": GOOD})
     site.install("byoc-gpu", "[byoc.runtimes]\ngpu = gpu_run_bad\n", {"gpu_run_bad": GOOD})
     monkeypatch.syspath_prepend(str(site.folder))

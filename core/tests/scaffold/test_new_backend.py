@@ -24,9 +24,9 @@ NAMES = ("x", "an_engine_of_24_letters_")
 
 
 @pytest.fixture(params=[(name, kind) for name in NAMES for kind in Kind], ids="-".join)
-def written(request: pytest.FixtureRequest, tmp_path: Path, forget_plugins: Callable[[], None]) -> Path:
+def written(request: pytest.FixtureRequest, tmp_path: Path, look_again: Callable[[], None]) -> Path:
     """The folder of a new backend."""
-    forget_plugins()
+    look_again()
     name, kind = request.param
     write_package(name, kind, tmp_path / "new")
     return tmp_path / "new"

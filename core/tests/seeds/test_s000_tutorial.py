@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import byoc_core
 import numpy as np
@@ -17,6 +15,8 @@ from byoc_core.ir import CALL_DPS_PACKED, IRModule, structural_hash, tensor
 from byoc_core.partitioning import FuseOpsByPattern, MergeCompositeFunctions, RunCodegen
 from byoc_core.pattern import CompositePattern, is_op, wildcard
 from byoc_core.transform import Sequential
+
+from core.tests.conftest import FakeBackend, RunCompiled
 
 pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 
@@ -119,7 +119,7 @@ def test_s000_1_in_a_fresh_process(backend: str, tmp_path: Path) -> None:
     assert (done.stdout, done.returncode) == ("equal\n", 0), done.stderr
 
 
-def test_s000_2_an_op_the_backend_cannot_take_is_an_error_at_run_codegen(fake_backend: Callable[..., Any]) -> None:
+def test_s000_2_an_op_the_backend_cannot_take_is_an_error_at_run_codegen(fake_backend: type[FakeBackend]) -> None:
     module = R.parse(TEXT.replace("BACKEND", "fake").replace("z2 = R.add(z1, z1)", "z2 = R.exp(z1)"))
     with pytest.raises(CodegenError) as caught:
         RunCodegen(backends=[fake_backend("fake", ["add", "multiply"])])(module)
@@ -136,7 +136,7 @@ def test_s000_2_an_op_the_backend_cannot_take_is_an_error_at_run_codegen(fake_ba
 
 
 def test_s000_4_the_sequence_and_annotate_codegen_give_run_codegen_the_same_interface(
-    fake_backend: Callable[..., Any], run_compiled: Callable[..., Any]
+    fake_backend: type[FakeBackend], run_compiled: RunCompiled
 ) -> None:
     module = R.parse("""
 @R.function
@@ -154,5 +154,5 @@ def main(x: R.Tensor((4, 4)), y: R.Tensor((4, 4))):
     assert [binding.op.name for binding in merged["main"].bindings] == ["call_dps_packed", "exp"]
     inputs = np.random.default_rng(1).standard_normal((2, 4, 4)).astype(np.float32)
     for compiled in (merged, annotated):
-        (result,) = run_compiled(compiled, "main", inputs)
+        (result,) = run_compiled(compiled, "main", list(inputs))
         np.testing.assert_array_equal(result, np.exp(np.maximum(inputs[0] * inputs[1], 0)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import byoc_core
@@ -14,6 +13,8 @@ from byoc_core.ir import CALL_DPS_PACKED, IRModule, tensor, verify
 from byoc_core.partitioning import FuseOpsByPattern, PartitionRequest, RunCodegen, partition
 from byoc_core.pattern import CompositePattern, is_op, wildcard
 from byoc_core.transform import BindParams, FoldConstants, evaluate_function
+
+from core.tests.conftest import FakeBackend, RunCompiled
 
 pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 
@@ -147,7 +148,7 @@ def only(backend: str, module: IRModule, plugin: Any) -> IRModule:
 
 
 def test_s001_3_two_runs_for_two_backends_keep_both_modules_and_constants(
-    fake_backend: Callable[..., Any], run_compiled: Callable[..., Any]
+    fake_backend: type[FakeBackend], run_compiled: RunCompiled
 ) -> None:
     module = R.parse(TWO_BACKENDS)
     first = only("aone", module, fake_backend("aone", None))
@@ -160,7 +161,7 @@ def test_s001_3_two_runs_for_two_backends_keep_both_modules_and_constants(
     np.testing.assert_array_equal(result, (x + np.arange(1, 5)) * np.arange(5, 9))
 
 
-def test_s001_4_the_policy_is_replaceable(fake_backend: Callable[..., Any]) -> None:
+def test_s001_4_the_policy_is_replaceable(fake_backend: type[FakeBackend]) -> None:
     module = R.parse("""
 @R.function
 def main(x: R.Tensor((4,))):
@@ -182,7 +183,7 @@ def main(x: R.Tensor((4,))):
     assert [binding.op.name for binding in parted["fake_main_0"].bindings] == ["exp"]
 
 
-def test_s001_5_patterns_match_around_a_call_that_another_backend_took(fake_backend: Callable[..., Any]) -> None:
+def test_s001_5_patterns_match_around_a_call_that_another_backend_took(fake_backend: type[FakeBackend]) -> None:
     module = R.parse("""
 @R.function
 def main(x: R.Tensor((4,))):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import byoc_core
 import numpy as np
 from byoc_core.transform import (
@@ -21,6 +19,7 @@ from byoc_core.transform import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from core.tests.conftest import FakeBackend
 from core.tests.ir_text import check_pass, check_unchanged, parse_main
 from core.tests.transform.random_modules import random_modules
 
@@ -52,7 +51,7 @@ def test_what_one_pass_finds_the_next_uses() -> None:
     check_pass(Sequential(default_passes()), 'x: R.Tensor((3,), "float32")', body, after)
 
 
-def test_quantised_constants_stay_for_backends_that_compute_on_them(fake_backend: Any) -> None:
+def test_quantised_constants_stay_for_backends_that_compute_on_them(fake_backend: type[FakeBackend]) -> None:
     body = 'w = R.dequantize(R.const([1, 2, 3], "int8"), R.const(0.5), R.const(0, "int8"))\ny = R.add(x, w)\nreturn y'
     check_unchanged(Sequential(default_passes(keep_quantised=True)), 'x: R.Tensor((3,), "float32")', body)
     module = parse_main('x: R.Tensor((3,), "float32")', body)
@@ -79,7 +78,7 @@ def test_build_runs_them_and_results_may_coincide() -> None:
         np.testing.assert_array_equal(result, wanted)
 
 
-def test_a_backend_asks_for_composites_when_it_prepares(fake_backend: Any) -> None:
+def test_a_backend_asks_for_composites_when_it_prepares(fake_backend: type[FakeBackend]) -> None:
     body = "a = R.sigmoid(x)\nb = R.multiply(a, x)\nc = R.exp(b)\nreturn c"
     module = parse_main('x: R.Tensor((3,), "float32")', body)
     asking = fake_backend("aone", ["nn.swish"], prepare=RecogniseComposites(("nn.swish",)))

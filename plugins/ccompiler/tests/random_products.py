@@ -28,7 +28,7 @@ from byoc_core.dims import Dim, DimExpr, evaluate, is_name, symbol
 from byoc_core.errors import ByocError, IRTypeError
 from byoc_core.ir import Function, FunctionBuilder, TensorType, Value, Var
 
-from plugins.ccompiler.tests.conftest import Bench
+from plugins.ccompiler.tests.bench import Bench
 
 NDArray = npt.NDArray[Any]
 KNOWN_SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 48, 64, 65, 100)

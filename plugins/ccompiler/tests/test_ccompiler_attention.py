@@ -9,6 +9,8 @@ import pytest
 from byoc_core.dims import symbol
 from byoc_core.ir import TensorType
 
+from plugins.ccompiler.tests.bench import Bench
+
 CASES: dict[str, tuple[Any, ...]] = {
     "plain": ((1, 2, 5, 8), (1, 2, 7, 8), 8, None, {}),
     "groups-of-heads": ((2, 4, 17, 16), (2, 2, 33, 16), 24, None, {"scale": 0.5}),
@@ -44,8 +46,8 @@ def _assert_near(actual: Any, oracle: Any, values: Any, length: int, size: int) 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("march", ["native", "generic"])
-def test_attention_is_that_of_float64(make_bench: Any, march: str, dtype: str) -> None:
-    bench = make_bench(march=march)
+def test_attention_is_that_of_float64(march: str, dtype: str) -> None:
+    bench = Bench(march=march)
     made = []
     for query, key, width, mask, attrs in CASES.values():
         types = _types(query, key, width, mask, dtype)
@@ -57,7 +59,7 @@ def test_attention_is_that_of_float64(make_bench: Any, march: str, dtype: str) -
         _assert_near(actual, oracle, inputs[2], inputs[1].shape[2], inputs[1].shape[3])
 
 
-def test_steps_that_see_nothing_give_nan_or_zeros(bench: Any) -> None:
+def test_steps_that_see_nothing_give_nan_or_zeros(bench: Bench) -> None:
     types = _types((1, 1, 4, 8), (1, 1, 6, 8), 3, (4, 6), "float32")
     plain = bench.op("nn.attention", types)
     zeros = bench.op("nn.attention", types, zero_unseen=True)
@@ -72,7 +74,7 @@ def test_steps_that_see_nothing_give_nan_or_zeros(bench: Any) -> None:
     assert not actual[0, 0, 1].any()
 
 
-def test_symbolic_sizes_and_a_mask_that_may_be_spread(bench: Any) -> None:
+def test_symbolic_sizes_and_a_mask_that_may_be_spread(bench: Bench) -> None:
     shapes: list[tuple[Any, ...]] = [("b", 2, "s", 8), ("b", 2, "t", 8), ("b", 2, "t", 8), ("m", 1, 1, "t")]
     builder = bench.builder()
     types = [TensorType(tuple(symbol(d) if isinstance(d, str) else d for d in s), "float32") for s in shapes]
@@ -87,7 +89,7 @@ def test_symbolic_sizes_and_a_mask_that_may_be_spread(bench: Any) -> None:
         _assert_near(actual, oracle, inputs[2], t, 8)
 
 
-def test_transposed_heads_are_read_and_written_in_place(bench: Any) -> None:
+def test_transposed_heads_are_read_and_written_in_place(bench: Bench) -> None:
     """Projections give (B, S, H*D); attention takes its heads out of them and writes its result back, with no copy."""
     builder = bench.builder()
     heads = []
@@ -109,7 +111,7 @@ def test_transposed_heads_are_read_and_written_in_place(bench: Any) -> None:
 
 
 @pytest.mark.parametrize(("heads", "group"), [(symbol("h"), 1), (symbol("h") * 2, 2)])
-def test_an_unknown_number_of_heads_that_groups_divide(bench: Any, heads: Any, group: int) -> None:
+def test_an_unknown_number_of_heads_that_groups_divide(bench: Bench, heads: Any, group: int) -> None:
     """An op that regions may hold, because it is recognised there, is also taken by itself."""
     builder = bench.builder()
     shapes: list[tuple[Any, ...]] = [(2, heads, 5, 8), (2, symbol("h"), 6, 8), (2, symbol("h"), 6, 8)]

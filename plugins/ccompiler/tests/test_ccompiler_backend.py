@@ -21,6 +21,8 @@ from byoc_core.lint import lint_backend
 from byoc_core.native.toolchain import find_toolchain
 from byoc_core.ops import default_ops
 
+from plugins.ccompiler.tests.bench import Bench
+
 pytestmark = pytest.mark.interpreter
 
 CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
@@ -162,10 +164,10 @@ def test_rearranged_weights_are_handed_over_with_the_module() -> None:
     assert not set(result.constants) & set(builder.constants)
 
 
-def test_equal_functions_give_equal_modules(make_bench: Any) -> None:
+def test_equal_functions_give_equal_modules() -> None:
     payloads = []
     for _ in range(2):
-        bench = make_bench()
+        bench = Bench()
         bench.op("nn.conv2d", [IMAGE, FILTER], padding=(1, 1))
         payloads.append((bench.module.get_source(), bench.module.build().data))
     assert payloads[0] == payloads[1]

@@ -21,7 +21,7 @@ from byoc_core.ir import Function, IRModule, tensor
 from byoc_core.native.cpu import machine_features
 from byoc_core.ops import default_ops
 
-from plugins.ccompiler.tests.conftest import WARNINGS
+from plugins.ccompiler.tests.bench import WARNINGS, Bench, assert_sum
 from plugins.ccompiler.tests.emulated_instructions import TILE_FLAGS, emulate, need_processor, tiles_answer
 
 ROUNDOFF = 2.0**-8
@@ -101,12 +101,12 @@ SIZES = [
 ]
 
 
-def _is_lowered(bench: Any) -> bool:
+def _is_lowered(bench: Bench) -> bool:
     return "byoc_shared_round_row" in bench.module.get_source()
 
 
-def test_matrix_products(make_bench: Any, sum_check: Any, target: Options) -> None:
-    bench = make_bench(**target, precision="bfloat16")
+def test_matrix_products(target: Options) -> None:
+    bench = Bench(**target, precision="bfloat16")
     cases: list[tuple[Function, list[Any], int]] = []
     for m, k, n in SIZES:
         for op, shape in (("matmul", (k, n)), ("nn.dense", (n, k))):
@@ -119,12 +119,12 @@ def test_matrix_products(make_bench: Any, sum_check: Any, target: Options) -> No
                 cases.append((bench.add(builder, builder.emit(op, left, right)), arrays, k))
     for function, arrays, length in cases:
         (actual,) = bench.run(function, *arrays[: len(function.params)])
-        _check(sum_check, function, actual, (arrays[0], arrays[1]), length)
+        _check(assert_sum, function, actual, (arrays[0], arrays[1]), length)
     assert _is_lowered(bench)
 
 
-def test_batches_that_broadcast(make_bench: Any, sum_check: Any) -> None:
-    bench = make_bench(precision="bfloat16")
+def test_batches_that_broadcast() -> None:
+    bench = Bench(precision="bfloat16")
     shapes = [
         ((3, 40, 50), (3, 50, 35)),
         ((2, 1, 33, 20), (3, 20, 40)),
@@ -135,11 +135,11 @@ def test_batches_that_broadcast(make_bench: Any, sum_check: Any) -> None:
     for function, pair in zip(functions, shapes, strict=True):
         arrays = [_random(shape, seed) for seed, shape in enumerate(pair)]
         (actual,) = bench.run(function, *arrays)
-        _check(sum_check, function, actual, (arrays[0], arrays[1]), pair[0][-1])
+        _check(assert_sum, function, actual, (arrays[0], arrays[1]), pair[0][-1])
 
 
-def test_symbolic_sizes(make_bench: Any, sum_check: Any) -> None:
-    bench = make_bench(precision="bfloat16")
+def test_symbolic_sizes() -> None:
+    bench = Bench(precision="bfloat16")
     builder, weights = bench.builder(), _random((300, 70), 1)
     rows = bench.add(
         builder, builder.emit("matmul", builder.param("x", tensor(("m", 300), "float32")), builder.const(weights))
@@ -148,11 +148,11 @@ def test_symbolic_sizes(make_bench: Any, sum_check: Any) -> None:
     for m in (0, 1, 16, 33, 1000):
         x = _random((m, 300))
         (actual,) = bench.run(rows, x)
-        _check(sum_check, rows, actual, (x, weights), 300)
+        _check(assert_sum, rows, actual, (x, weights), 300)
         for k, n in ((1, 1), (40, 33), (0, 3)):
             pair = [_random((m, k)), _random((k, n), 1)]
             (actual,) = bench.run(every, *pair)
-            _check(sum_check, every, actual, (pair[0], pair[1]), k)
+            _check(assert_sum, every, actual, (pair[0], pair[1]), k)
 
 
 CONVOLUTIONS: list[tuple[Any, Any, dict[str, Any]]] = [
@@ -168,8 +168,8 @@ CONVOLUTIONS: list[tuple[Any, Any, dict[str, Any]]] = [
 ]
 
 
-def test_convolutions(make_bench: Any, sum_check: Any, target: Options) -> None:
-    bench = make_bench(**target, precision="bfloat16")
+def test_convolutions(target: Options) -> None:
+    bench = Bench(**target, precision="bfloat16")
     cases = []
     for shape, weight_shape, attrs in CONVOLUTIONS:
         builder, arrays = bench.builder(), [_random(shape), _random(weight_shape, 1)]
@@ -178,13 +178,13 @@ def test_convolutions(make_bench: Any, sum_check: Any, target: Options) -> None:
         cases.append((bench.add(builder, result), arrays))
     for function, (x, w) in cases:
         (actual,) = bench.run(function, x)
-        _check(sum_check, function, actual, (x, w), int(np.prod(w.shape[1:])))
+        _check(assert_sum, function, actual, (x, w), int(np.prod(w.shape[1:])))
     assert _is_lowered(bench)
     assert "winograd" not in bench.module.get_source()
 
 
-def test_symbolic_images(make_bench: Any, sum_check: Any) -> None:
-    bench = make_bench(precision="bfloat16")
+def test_symbolic_images() -> None:
+    bench = Bench(precision="bfloat16")
     builder, w = bench.builder(), _random((20, 3, 5, 5), 1)
     image = builder.param("x", tensor(("n", "h", "w", 3), "float32"))
     function = bench.add(
@@ -193,12 +193,12 @@ def test_symbolic_images(make_bench: Any, sum_check: Any) -> None:
     for shape in ((1, 7, 9, 3), (2, 30, 31, 3), (0, 5, 5, 3)):
         x = _random(shape)
         (actual,) = bench.run(function, x)
-        _check(sum_check, function, actual, (x, w), 75)
+        _check(assert_sum, function, actual, (x, w), 75)
 
 
-def test_what_follows_is_float32(make_bench: Any, target: Options) -> None:
+def test_what_follows_is_float32(target: Options) -> None:
     """A bias far smaller than a unit of bfloat16 of the sums arrives whole."""
-    bench = make_bench(**target, precision="bfloat16")
+    bench = Bench(**target, precision="bfloat16")
     builder = bench.builder()
     x, w = np.ones((40, 64), "float32"), np.ones((64, 48), "float32")
     bias = np.linspace(0, 1e-3, 48, dtype="float32")
@@ -208,9 +208,9 @@ def test_what_follows_is_float32(make_bench: Any, target: Options) -> None:
     np.testing.assert_array_equal(actual, np.broadcast_to(np.float32(64) + bias, (40, 48)))
 
 
-def test_special_values(make_bench: Any, target: Options) -> None:
+def test_special_values(target: Options) -> None:
     """Infinities and NaN spread as in float32, to their own rows and columns; what is too large becomes infinite."""
-    bench = make_bench(**target, precision="bfloat16")
+    bench = Bench(**target, precision="bfloat16")
     x, w = np.ones((50, 40), "float32"), np.ones((40, 35), "float32")
     x[3, 5], x[4, 39], x[35, 0], x[49, 2] = np.inf, np.nan, -np.inf, np.finfo("float32").max
     w[7, 30], w[8, 31] = np.inf, np.nan
@@ -224,8 +224,8 @@ def test_special_values(make_bench: Any, target: Options) -> None:
     np.testing.assert_array_equal(actual, expected)
 
 
-def test_ties_go_to_even_on_both_sides(make_bench: Any, target: Options) -> None:
-    bench = make_bench(**target, precision="bfloat16")
+def test_ties_go_to_even_on_both_sides(target: Options) -> None:
+    bench = Bench(**target, precision="bfloat16")
     numbers = (1 + np.arange(64, dtype="float32") / 256) * np.where(np.arange(64) % 3, 1, -1).astype("float32")
     x = np.diag(numbers)
     functions = []
@@ -246,9 +246,9 @@ def _is_flushed(target: Options) -> bool:
     return target["march"] == "cooperlake" or "extra_flags" in target
 
 
-def test_subnormal_numbers(make_bench: Any, target: Options) -> None:
+def test_subnormal_numbers(target: Options) -> None:
     """Subnormal factors and sums count where numbers are widened, and are zero for the instructions; others stay."""
-    bench = make_bench(**target, precision="bfloat16")
+    bench = Bench(**target, precision="bfloat16")
     x, w = np.zeros((40, 64), "float32"), np.zeros((64, 48), "float32")
     tiny = np.finfo("float32").tiny
     x[0, 0], w[0, 0] = tiny / 8, 2.0**100  # a subnormal factor, times a large one
@@ -306,7 +306,7 @@ def _run(executable: Executable, num_threads: int, *arrays: Any) -> Any:
 
 @pytest.mark.parametrize("name", THREADED)
 def test_the_bits_do_not_depend_on_the_number_of_threads(
-    name: str, sum_check: Any, target: Options, monkeypatch: pytest.MonkeyPatch
+    name: str, target: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = "byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS"
     module, x, weights = _product(name)
@@ -319,7 +319,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(
     assert "byoc_shared_round_row" in source
     for number in (1, 2, 3, 7):
         assert _run(executable, number, x).tobytes() == alone.tobytes(), number
-    _check(sum_check, module["main"], alone, (x, weights), _sum_length(weights))
+    _check(assert_sum, module["main"], alone, (x, weights), _sum_length(weights))
 
 
 ASKING = """
@@ -371,7 +371,7 @@ def test_tiles_may_be_refused(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", THREADED)
-def test_emulated_tiles_are_asked_for(name: str, sum_check: Any, tmp_path: Path) -> None:
+def test_emulated_tiles_are_asked_for(name: str, tmp_path: Path) -> None:
     """Where a system refuses them, no tile is touched, and the results are those of a processor without tiles."""
     module, x, weights = _product(name)
     need_processor(*MARCHES["x86-64-v3"])
@@ -381,7 +381,7 @@ def test_emulated_tiles_are_asked_for(name: str, sum_check: Any, tmp_path: Path)
     refused = _run(_built(module, **_with_tiles(tiles_answer(tmp_path, granted=False))), 2, x)
     assert refused.tobytes() == without.tobytes()
     assert granted.tobytes() != without.tobytes()  # tiles add in another order
-    _check(sum_check, module["main"], granted, (x, weights), _sum_length(weights))
+    _check(assert_sum, module["main"], granted, (x, weights), _sum_length(weights))
 
 
 @pytest.mark.parametrize("name", ["rows", "pixels"])
@@ -400,11 +400,11 @@ def test_models_of_bfloat16_tensors_lose_nothing(name: str, target: Options) -> 
     assert np.all(np.abs(actual.astype("float64") - exact) <= bound)
 
 
-def test_weights_take_half(make_bench: Any) -> None:
+def test_weights_take_half() -> None:
     weights = _random((256, 256))
     sizes = {}
     for precision in ("float32", "bfloat16"):
-        bench = make_bench(precision=precision)
+        bench = Bench(precision=precision)
         builder = bench.builder()
         bench.add(
             builder, builder.emit("matmul", builder.param("x", tensor((64, 256), "float32")), builder.const(weights))
@@ -413,11 +413,11 @@ def test_weights_take_half(make_bench: Any) -> None:
     assert sizes == {"float32": weights.nbytes, "bfloat16": weights.nbytes // 2}
 
 
-def test_other_dtypes_keep_theirs(make_bench: Any) -> None:
+def test_other_dtypes_keep_theirs() -> None:
     """The option is about float32: products of float64 and integers are what they were."""
     sources = []
     for precision in ("float32", "bfloat16"):
-        bench = make_bench(precision=precision)
+        bench = Bench(precision=precision)
         for dtype in ("float64", "int32"):
             bench.op("matmul", [tensor((40, 40), dtype), tensor((40, 40), dtype)])
         sources.append(bench.module.get_source())

@@ -23,6 +23,8 @@ from byoc_core.ops.cases import OpCase, canonical_cases, dtypes_of, new_function
 from byoc_core.runtime import threads
 from byoc_core.runtime.threads.openmp import load_openmp
 
+from plugins.ccompiler.tests.bench import Bench
+
 NDArray = npt.NDArray[Any]
 CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
 SEED = 5
@@ -48,7 +50,7 @@ def _cases(names: str) -> Iterator[tuple[OpCase, str]]:
                     yield case, dtype
 
 
-def _add_all(bench: Any, cases: Iterator[tuple[OpCase, str]]) -> list[tuple[OpCase, str, Function]]:
+def _add_all(bench: Bench, cases: Iterator[tuple[OpCase, str]]) -> list[tuple[OpCase, str, Function]]:
     added = []
     for case, dtype in cases:
         function, _ = new_function(
@@ -59,7 +61,7 @@ def _add_all(bench: Any, cases: Iterator[tuple[OpCase, str]]) -> list[tuple[OpCa
     return added
 
 
-def _run(bench: Any, function: Function, inputs: tuple[NDArray, ...]) -> list[NDArray]:
+def _run(bench: Bench, function: Function, inputs: tuple[NDArray, ...]) -> list[NDArray]:
     outputs = []
     for type_ in function.result_types:
         assert isinstance(type_, TensorType)
@@ -80,8 +82,8 @@ def _bytes(array: NDArray) -> bytes:
 
 
 @pytest.mark.parametrize("names", [MOVING, EXACT], ids=["moving", "exact"])
-def test_what_moves_or_does_not_round_differently_gives_the_same_bits(make_bench: Any, names: str) -> None:
-    bench = make_bench(opt_level=0)
+def test_what_moves_or_does_not_round_differently_gives_the_same_bits(names: str) -> None:
+    bench = Bench(opt_level=0)
     added = _add_all(bench, _cases(names))
     assert {case.op for case, _, _ in added} == set(names.split())
     for case, dtype, function in added:
@@ -91,9 +93,9 @@ def test_what_moves_or_does_not_round_differently_gives_the_same_bits(make_bench
             assert _bytes(made) == _bytes(expected), (case, dtype)
 
 
-def test_what_rounds_is_as_near_to_the_exact_result_as_the_reference(make_bench: Any) -> None:
+def test_what_rounds_is_as_near_to_the_exact_result_as_the_reference() -> None:
     """The bound is that of sums of a few tens of terms, each within a few units of the last place of the largest."""
-    bench = make_bench(opt_level=1)
+    bench = Bench(opt_level=1)
     added = _add_all(bench, _cases(ROUNDING))
     assert {case.op for case, _, _ in added} == set(ROUNDING.split())
     for case, dtype, function in added:
@@ -119,9 +121,9 @@ def test_moves_are_compiled_for_all_dtypes_that_c_holds() -> None:
     assert {dtype for dtype in all_dtypes() if dtype not in held} == {"float8_e4m3fn", "float8_e5m2", "int4"}
 
 
-def test_empty_axes_are_right_and_known_to_be_empty_without_a_warning(make_bench: Any) -> None:
+def test_empty_axes_are_right_and_known_to_be_empty_without_a_warning() -> None:
     """Each size of each case in turn is 0, wherever it stands; what the type rules refuse then is left out."""
-    bench = make_bench(opt_level=0)
+    bench = Bench(opt_level=0)
     added: list[tuple[OpCase, Function]] = []
     for name in f"{MOVING} {EXACT} {ROUNDING}".split():
         for case in canonical_cases(default_ops())[name]:
@@ -163,12 +165,12 @@ def _with_empty(case: OpCase, size: int) -> OpCase:
 
 
 @pytest.mark.skipif(load_openmp() is None, reason="the system has no libgomp")
-def test_the_bits_do_not_depend_on_the_number_of_threads(make_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every loop is one of several threads in the one build, and of a single thread in the other."""
     benches, added = [], []
     for work in (1, 10**18):
         monkeypatch.setattr("byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS", work)
-        bench = make_bench(opt_level=1)
+        bench = Bench(opt_level=1)
         cases = (
             case for name in f"{MOVING} {EXACT} {ROUNDING}".split() for case in canonical_cases(default_ops())[name]
         )

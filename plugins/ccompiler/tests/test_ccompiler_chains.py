@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from byoc_core.ir import Function, tensor
 
+from plugins.ccompiler.tests.bench import Bench, assert_sum
+
 LARGE = "byoc_ccompiler.chains._LARGE_NBYTES"
 
 
@@ -69,7 +71,7 @@ def _emit(builder: Any, image: Any, case: Any, dtype: str, *, first: bool = True
     return made
 
 
-def _add(bench: Any, case: Any, dtype: str, *, first: bool, all_results: bool) -> Function:
+def _add(bench: Bench, case: Any, dtype: str, *, first: bool, all_results: bool) -> Function:
     builder = bench.builder()
     shape = case[0] if first else (*case[0][:3], case[1])
     made = _emit(builder, builder.param("x", tensor(shape, dtype)), case, dtype, first=first)
@@ -81,9 +83,9 @@ def _add(bench: Any, case: Any, dtype: str, *, first: bool, all_results: bool) -
     ("dtype", "march"),
     [("float32", "generic"), ("float32", "x86-64-v3"), ("float32", "native"), ("float64", "native")],
 )
-def test_geometries(make_bench: Any, monkeypatch: pytest.MonkeyPatch, dtype: str, march: str) -> None:
+def test_geometries(monkeypatch: pytest.MonkeyPatch, dtype: str, march: str) -> None:
     monkeypatch.setattr(LARGE, 0)
-    bench = make_bench(march=march)
+    bench = Bench(march=march)
     made = []
     for name, case in CASES.items():
         for first in (True, False) if name in WITHOUT_FIRST else (True,):
@@ -101,10 +103,10 @@ def test_geometries(make_bench: Any, monkeypatch: pytest.MonkeyPatch, dtype: str
 
 
 @pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
-def test_the_first_convolution_of_a_network(make_bench: Any, monkeypatch: pytest.MonkeyPatch, march: str) -> None:
+def test_the_first_convolution_of_a_network(monkeypatch: pytest.MonkeyPatch, march: str) -> None:
     """In an image of few channels, in whatever order they lie, one by one or in a batch (where it stays alone)."""
     monkeypatch.setattr(LARGE, 0)
-    bench = make_bench(march=march)
+    bench = Bench(march=march)
     forms: list[tuple[Any, str, dict[str, Any]]] = [
         ((1, 3, 29, 37), "NCHW", {"padding": (1, 1), "strides": (2, 2)}),
         ((1, 29, 37, 3), "NHWC", {"padding": (0, 1, 2, 1), "strides": (2, 3)}),
@@ -134,7 +136,7 @@ def test_the_first_convolution_of_a_network(make_bench: Any, monkeypatch: pytest
         np.testing.assert_array_equal(actual, bench.run(steps, image)[-1])
 
 
-def test_a_block_with_a_residual_is_one_kernel(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_with_a_residual_is_one_kernel(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LARGE, 0)
     case = ((2, 9, 11, 24), 40, 24, (3, 3), {"padding": (1, 1)})
     results = {}
@@ -150,9 +152,7 @@ def test_a_block_with_a_residual_is_one_kernel(bench: Any, monkeypatch: pytest.M
     assert "f0_1" not in bench.module.get_source()
 
 
-def test_chains_read_and_write_rows_that_lie_apart(
-    bench: Any, make_bench: Any, sum_check: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chains_read_and_write_rows_that_lie_apart(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LARGE, 0)
     layout = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
     for first in (True, False):
@@ -168,7 +168,7 @@ def test_chains_read_and_write_rows_that_lie_apart(
         bench.add(builder, builder.emit("concat", image, right, axis=3))
     source = bench.module.get_source()
     array = _random((1, 9, 10, 48), seed=5)
-    sizes = make_bench()
+    sizes = Bench()
     sizes.constants.update({digest: np.abs(weight) for digest, weight in bench.constants.items()})
     for function in bench.functions:
         # The convolutions, and the copy of the other half.
@@ -178,10 +178,10 @@ def test_chains_read_and_write_rows_that_lie_apart(
         (wide,) = bench.reference(function, array, wide=True)
         (magnitude,) = sizes.reference(function, np.abs(array), wide=True)
         np.testing.assert_array_equal(actual[..., 40:], array[..., 24:])
-        sum_check(actual, wide, magnitude, 24 + 9 + 24)
+        assert_sum(actual, wide, magnitude, 24 + 9 + 24)
 
 
-def test_what_two_read_ends_a_chain(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_two_read_ends_a_chain(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a squeeze and excitation stands before the last convolution."""
     monkeypatch.setattr(LARGE, 0)
     case = ((1, 9, 11, 24), 40, 0, (3, 3), {"padding": (1, 1)})
@@ -201,7 +201,7 @@ def test_what_two_read_ends_a_chain(bench: Any, monkeypatch: pytest.MonkeyPatch)
     assert "static void f0_1_" in source
 
 
-def test_what_is_small_or_of_unknown_size_is_not_joined(bench: Any) -> None:
+def test_what_is_small_or_of_unknown_size_is_not_joined(bench: Bench) -> None:
     case = ((2, 9, 11, 24), 40, 24, (3, 3), {"padding": (1, 1)})
     for shape in (case[0], ("n", 900, 900, 24)):
         builder = bench.builder()

@@ -10,6 +10,8 @@ from byoc_ccompiler.kernels import winograd
 from byoc_ccompiler.kernels.winograd_plan import make_plan
 from byoc_core.ir import Value, tensor
 
+from plugins.ccompiler.tests.bench import Bench
+
 SHAPE = (2, 9, 11, 36)
 
 
@@ -36,9 +38,9 @@ def _avg_pool(builder: Any, x: Value) -> Any:
 
 
 @pytest.mark.parametrize("anchor", [_winograd, _depthwise, _max_pool, _avg_pool])
-def test_slices_change_no_bit(make_bench: Any, monkeypatch: pytest.MonkeyPatch, anchor: Any) -> None:
+def test_slices_change_no_bit(monkeypatch: pytest.MonkeyPatch, anchor: Any) -> None:
     monkeypatch.setattr(winograd, "choose_plan", lambda geometry, unit, option: make_plan(geometry, unit, 4))
-    bench = make_bench()
+    bench = Bench()
     builder = bench.builder()
     parts = [builder.param(name, tensor(SHAPE)) for name in "xy"]
     plain = bench.add(builder, *(anchor(builder, part) for part in parts))
@@ -58,9 +60,9 @@ def test_slices_change_no_bit(make_bench: Any, monkeypatch: pytest.MonkeyPatch, 
     assert "/* concat */" not in source
 
 
-def test_parameters_may_bear_the_names_that_kernels_use(make_bench: Any) -> None:
+def test_parameters_may_bear_the_names_that_kernels_use() -> None:
     for name in ("start_h", "divisor", "powf", "o_w", "item", "total", "tap", "from", "to", "is_inside"):
-        bench = make_bench()
+        bench = Bench()
         builder = bench.builder()
         x = builder.param(name, tensor((1, 9, 9, 32)))
         other = {"pool_size": (3, 3), "p": 3, "layout": "NHWC"}

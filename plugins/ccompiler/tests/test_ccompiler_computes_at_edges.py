@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 from byoc_core.ir import TensorType, tensor
 
+from plugins.ccompiler.tests.bench import Bench
 from plugins.ccompiler.tests.edge_values import floats, ints, wild
 
 NDArray = npt.NDArray[Any]
@@ -186,7 +187,7 @@ ENTRIES: list[Entry] = [
 
 
 @pytest.fixture(scope="module")
-def compiled(module_bench: Any) -> Any:
+def compiled(module_bench: Bench) -> Bench:
     """Gives all functions, by their place in the table, compiled at once."""
     for name, types, attrs, _ in ENTRIES:
         module_bench.op(name, types, **attrs)
@@ -194,7 +195,7 @@ def compiled(module_bench: Any) -> Any:
 
 
 @pytest.mark.parametrize("index", range(len(ENTRIES)), ids=lambda index: f"{index}-{ENTRIES[index][0]}")
-def test_results_are_near_those_of_the_reference_in_float64(compiled: Any, index: int) -> None:
+def test_results_are_near_those_of_the_reference_in_float64(compiled: Bench, index: int) -> None:
     """Integers are the same; floats are within tens of roundings of numbers as large as the largest."""
     name, _, _, calls = ENTRIES[index]
     function = compiled.functions[index]

@@ -11,6 +11,8 @@ from byoc_core.ir import Function, tensor
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from plugins.ccompiler.tests.bench import Bench, assert_sum
+
 
 def _random(shape: Any, dtype: str = "float32", seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
@@ -47,8 +49,8 @@ CASES: dict[str, tuple[Any, tuple[int, int], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_geometries(make_bench: Any, sum_check: Any, dtype: str, march: str) -> None:
-    bench = make_bench(march=march)
+def test_geometries(dtype: str, march: str) -> None:
+    bench = Bench(march=march)
     layouts = {"OIHW": lambda c, k: (c, 1, *k), "HWIO": lambda c, k: (*k, 1, c)}
     made = []
     for number, (shape, filter_size, attrs) in enumerate(CASES.values()):
@@ -64,10 +66,10 @@ def test_geometries(make_bench: Any, sum_check: Any, dtype: str, march: str) -> 
     assert "_depthwise_inside" in bench.module.get_source()
     for function, image, weight in made:
         (actual,) = bench.run(function, *[image, weight][: len(function.params)])
-        _check(sum_check, function, actual, image, weight)
+        _check(assert_sum, function, actual, image, weight)
 
 
-def test_images_of_any_size(bench: Any, sum_check: Any) -> None:
+def test_images_of_any_size(bench: Bench) -> None:
     forms: list[dict[str, Any]] = [
         {"padding": (1, 1)},
         {"padding": (1, 0, 2, 1), "strides": (2, 2)},
@@ -87,12 +89,12 @@ def test_images_of_any_size(bench: Any, sum_check: Any) -> None:
     def check(function: Function, batch: int, height: int, width: int, seed: int) -> None:
         image = _random((batch, height, width, 21), seed=seed)
         (actual,) = bench.run(function, image)
-        _check(sum_check, function, actual, image, weight)
+        _check(assert_sum, function, actual, image, weight)
 
     check()
 
 
-def test_what_follows_is_computed_on_the_sums(bench: Any) -> None:
+def test_what_follows_is_computed_on_the_sums(bench: Bench) -> None:
     builder = bench.builder()
     x, other = builder.param("x", tensor((2, 9, 10, 40))), builder.param("other", tensor((2, 9, 10, 40)))
     weight, bias = builder.const(_random((3, 3, 1, 40), seed=1)), builder.const(_random(40, seed=2))
@@ -107,9 +109,9 @@ def test_what_follows_is_computed_on_the_sums(bench: Any) -> None:
     assert "f0_1" not in bench.module.get_source()
 
 
-def test_few_channels_and_several_filters_go_another_way(make_bench: Any) -> None:
+def test_few_channels_and_several_filters_go_another_way() -> None:
     for shape, weight in (((1, 7, 7, 3), (3, 3, 1, 3)), ((1, 7, 7, 32), (3, 3, 1, 64))):
-        bench = make_bench()
+        bench = Bench()
         types = [tensor(shape), tensor(weight)]
         bench.op("nn.conv2d", types, groups=shape[3], data_layout="NHWC", kernel_layout="HWIO")
         assert "depthwise" not in bench.module.get_source()

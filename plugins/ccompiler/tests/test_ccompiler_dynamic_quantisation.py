@@ -7,6 +7,7 @@ both scales, Add. Products of integers are exact: results differ by the rounding
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import byoc_core
@@ -128,7 +129,7 @@ def test_a_layer_equals_the_reference(layers: dict[str, Layer], name: str, data:
 @pytest.mark.parametrize("style", ["exported17"])
 @pytest.mark.parametrize(("per_channel", "bits"), [(False, 8), (False, 7), (True, 8), (True, 7)])
 def test_a_transformer_of_the_usual_recipe_is_taken_whole(
-    style: str, per_channel: bool, bits: int, tmp_path: Any
+    style: str, per_channel: bool, bits: int, tmp_path: Path
 ) -> None:
     """ONNX Runtime judges weights of seven bits: without VNNI it adds pairs of products in 16 bits, which saturate."""
     quantization = pytest.importorskip("onnxruntime.quantization")

@@ -11,6 +11,8 @@ from byoc_core.ir import tensor
 from byoc_core.ops import default_ops
 from byoc_core.opset.opdef import Trait
 
+from plugins.ccompiler.tests.bench import Bench, assert_sum, assert_ulp, sizes_of, tensor_type
+
 FLOATS = ("float32", "float64")
 SIGNED = ("int8", "int16", "int32", "int64")
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
@@ -71,7 +73,7 @@ def _pairs(dtype: str) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("dtype", ALL)
-def test_arithmetic_and_comparison_equal_the_kernels(bench: Any, dtype: str) -> None:
+def test_arithmetic_and_comparison_equal_the_kernels(bench: Bench, dtype: str) -> None:
     left, right = _pairs(dtype)
     type_ = tensor(left.shape, dtype)
     names = [name for name in (*ARITHMETIC, *COMPARISONS) if dtype != "bool" or name not in ("subtract", "divide")]
@@ -87,15 +89,15 @@ def test_arithmetic_and_comparison_equal_the_kernels(bench: Any, dtype: str) -> 
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_power_of_floats(bench: Any, ulp_check: Any, dtype: str) -> None:
+def test_power_of_floats(bench: Bench, dtype: str) -> None:
     left, right = np.abs(_samples(dtype)), _samples(dtype)[::-1].copy()
     function = bench.op("power", [tensor(left.shape, dtype)] * 2)
     (oracle,) = bench.reference(function, left, right, wide=True)
-    ulp_check(bench.run(function, left, right)[0], oracle, 1.5)
+    assert_ulp(bench.run(function, left, right)[0], oracle, 1.5)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_functions_are_within_their_bounds(bench: Any, ulp_check: Any, dtype: str) -> None:
+def test_functions_are_within_their_bounds(bench: Bench, dtype: str) -> None:
     x = _samples(dtype)
     functions = {
         name: bench.op(name.partition("/")[0], [tensor(x.shape, dtype)], **attrs)
@@ -105,11 +107,11 @@ def test_functions_are_within_their_bounds(bench: Any, ulp_check: Any, dtype: st
         (oracle,) = bench.reference(function, x, wide=True)
         (actual,) = bench.run(function, x)
         # In float64 the oracle errs as well.
-        ulp_check(actual, oracle, FUNCTIONS[name][0] * (1 if dtype == "float32" else 2))
+        assert_ulp(actual, oracle, FUNCTIONS[name][0] * (1 if dtype == "float32" else 2))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_gelu_is_within_its_bound_of_the_operand(bench: Any, dtype: str) -> None:
+def test_gelu_is_within_its_bound_of_the_operand(bench: Bench, dtype: str) -> None:
     x = _samples(dtype)
     x = x[np.isfinite(x)]
     functions = [bench.op("nn.gelu", [tensor(x.shape, dtype)], approximate=name) for name in ("none", "tanh")]
@@ -119,7 +121,7 @@ def test_gelu_is_within_its_bound_of_the_operand(bench: Any, dtype: str) -> None
         assert np.all(error <= 2.5 * np.spacing(np.minimum(np.abs(x), np.finfo(dtype).max / 2)))
 
 
-def test_every_elementwise_op_is_compiled_for_every_dtype_that_it_takes(bench: Any) -> None:
+def test_every_elementwise_op_is_compiled_for_every_dtype_that_it_takes(bench: Bench) -> None:
     taken = []
     for name, op in default_ops().items():
         for dtype in ALL if Trait.ELEMENTWISE in op.traits else ():
@@ -135,7 +137,7 @@ def test_every_elementwise_op_is_compiled_for_every_dtype_that_it_takes(bench: A
 
 
 @pytest.mark.parametrize("dtype", [*SIGNED, *UNSIGNED])
-def test_integer_functions_equal_the_kernels(bench: Any, dtype: str) -> None:
+def test_integer_functions_equal_the_kernels(bench: Bench, dtype: str) -> None:
     x = _samples(dtype)
     names = [name for name in ("negative", "abs", "nn.relu") if name != "negative" or dtype in SIGNED]
     functions = [bench.op(name, [tensor(x.shape, dtype)]) for name in names]
@@ -144,7 +146,7 @@ def test_integer_functions_equal_the_kernels(bench: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("source", ALL)
-def test_cast_equals_the_kernel(bench: Any, source: str) -> None:
+def test_cast_equals_the_kernel(bench: Bench, source: str) -> None:
     rng = np.random.default_rng(3)
     x = rng.random(50) > 0.5 if source == "bool" else (rng.random(50) * 100).astype(source)
     functions = {target: bench.op("cast", [tensor(x.shape, source)], dtype=target) for target in ALL}
@@ -167,24 +169,22 @@ SHAPES = [
 ]
 
 
-def test_broadcasting_from_0d_to_5d(bench: Any) -> None:
+def test_broadcasting_from_0d_to_5d(bench: Bench) -> None:
     rng = np.random.default_rng(1)
     functions = [bench.op("subtract", [tensor(left), tensor(right)]) for left, right in SHAPES]
     functions.append(bench.op("where", [tensor((2, 1), "bool"), tensor((3,)), tensor((1, 3))]))
     functions.append(bench.op("broadcast_to", [tensor((3, 1))], shape=(2, 3, 4)))
     functions.append(bench.op("nn.bias_add", [tensor((2, 3, 4)), tensor((3,))], axis=1))
     for function in functions:
-        inputs = [
-            np.asarray(
-                rng.standard_normal(p.type.shape) > 0 if p.type.dtype == "bool" else rng.standard_normal(p.type.shape)
-            ).astype(p.type.dtype)
-            for p in function.params
-        ]
+        inputs = []
+        for param in function.params:
+            numbers, dtype = rng.standard_normal(sizes_of(param)), tensor_type(param).dtype
+            inputs.append(np.asarray(numbers > 0 if dtype == "bool" else numbers).astype(dtype))
         np.testing.assert_array_equal(bench.run(function, *inputs)[0], bench.reference(function, *inputs)[0])
 
 
 @pytest.mark.parametrize(("n", "m"), [(0, 1), (1, 1), (4, 1), (1, 4), (4, 4)])
-def test_symbolic_sizes_broadcast_by_what_they_are(bench: Any, n: int, m: int) -> None:
+def test_symbolic_sizes_broadcast_by_what_they_are(bench: Bench, n: int, m: int) -> None:
     functions = [
         bench.op("add", [tensor(("n", 3)), tensor(("m", 3))]),
         bench.op("add", [tensor(("n", 1, 2)), tensor((3, 1))]),
@@ -197,7 +197,7 @@ def test_symbolic_sizes_broadcast_by_what_they_are(bench: Any, n: int, m: int) -
         np.testing.assert_array_equal(bench.run(function, x, y)[0], bench.reference(function, x, y)[0])
 
 
-def test_symbolic_sizes_that_do_not_fit_are_an_error(bench: Any) -> None:
+def test_symbolic_sizes_that_do_not_fit_are_an_error(bench: Bench) -> None:
     from byoc_core.errors import ExecutionError
 
     function = bench.op("add", [tensor(("n", 3)), tensor(("m", 3))])
@@ -207,7 +207,7 @@ def test_symbolic_sizes_that_do_not_fit_are_an_error(bench: Any) -> None:
     assert str(caught.value) == f"function `{function.name}`: sizes 3 and 2 do not broadcast"
 
 
-def test_batch_norm(bench: Any, sum_check: Any) -> None:
+def test_batch_norm(bench: Bench) -> None:
     rng = np.random.default_rng(4)
     function = bench.op("nn.batch_norm", [tensor((2, 3, 4, 4)), *[tensor((3,))] * 4])
     x = rng.standard_normal((2, 3, 4, 4)).astype("float32")
@@ -215,4 +215,4 @@ def test_batch_norm(bench: Any, sum_check: Any) -> None:
     (actual,), (oracle,) = bench.run(function, x, *parameters), bench.reference(function, x, *parameters, wide=True)
     gamma, beta, mean, variance = (parameter.astype("float64")[:, None, None] for parameter in parameters)
     # Eight roundings at most: the difference, the square root and what it is made of, two products, the sum.
-    sum_check(actual, oracle, (np.abs(x) + mean) * gamma / np.sqrt(variance) + beta, 8)
+    assert_sum(actual, oracle, (np.abs(x) + mean) * gamma / np.sqrt(variance) + beta, 8)

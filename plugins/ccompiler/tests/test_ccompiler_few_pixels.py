@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from byoc_core.ir import Binding, tensor
 
+from plugins.ccompiler.tests.bench import Bench, assert_sum
+
 # Image, filter, attributes: pixels and channels that fill tiles, pieces and panels, and that do not.
 CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "three by three": ((1, 7, 7, 200), (150, 200, 3, 3), {"padding": (1, 1)}),
@@ -35,8 +37,8 @@ def _correlate(binding: Binding, x: Any, w: Any) -> Any:
 
 @pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_sums(make_bench: Any, sum_check: Any, dtype: str, march: str) -> None:
-    bench = make_bench(march=march, winograd="off")
+def test_sums(dtype: str, march: str) -> None:
+    bench = Bench(march=march, winograd="off")
     made = []
     for x, w, attrs in CASES.values():
         builder = bench.builder()
@@ -49,12 +51,12 @@ def test_sums(make_bench: Any, sum_check: Any, dtype: str, march: str) -> None:
         (actual,) = bench.run(function, inputs[0])
         oracle = _correlate(function.bindings[0], *inputs)
         magnitude = _correlate(function.bindings[0], *map(np.abs, inputs))
-        sum_check(actual, oracle, magnitude, int(np.prod(w[1:])))
+        assert_sum(actual, oracle, magnitude, int(np.prod(w[1:])))
 
 
-def test_what_follows_and_views(make_bench: Any) -> None:
+def test_what_follows_and_views() -> None:
     """The image is a part of a larger one, the result a slice of a concat; a bias and a residual follow."""
-    bench = make_bench(winograd="off")
+    bench = Bench(winograd="off")
     builder = bench.builder()
     image = builder.param("x", tensor((1, 7, 9, 300)))
     residual = builder.param("y", tensor((1, 7, 7, 130)))

@@ -16,6 +16,8 @@ from byoc_core.runtime.symbolic_storage import SymbolicInterval
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from plugins.ccompiler.tests.bench import Bench, assert_sum
+
 
 def _random(shape: Any, seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
@@ -25,12 +27,12 @@ def _kernels(function: Function) -> list[list[str]]:
     return [[step.op for step in group.steps] for group in form_groups(flatten(function)[0], FAMILIES)]
 
 
-def _check(bench: Any, function: Function, *inputs: Any) -> None:
+def _check(bench: Bench, function: Function, *inputs: Any) -> None:
     for actual, expected in zip(bench.run(function, *inputs), bench.reference(function, *inputs), strict=True):
         np.testing.assert_array_equal(actual, expected)
 
 
-def test_s002_3_several_outputs(bench: Any) -> None:
+def test_s002_3_several_outputs(bench: Bench) -> None:
     builder = bench.builder()
     x, y = builder.param("x", tensor((3, 4))), builder.param("y", tensor((3, 4)))
     function = bench.add(builder, builder.emit("add", x, y), builder.emit("subtract", x, y))
@@ -38,7 +40,7 @@ def test_s002_3_several_outputs(bench: Any) -> None:
     _check(bench, function, _random((3, 4)), _random((3, 4), 1))
 
 
-def test_s002_3_diamonds_and_repeated_operands(bench: Any) -> None:
+def test_s002_3_diamonds_and_repeated_operands(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x", tensor((3, 4)))
     a = builder.emit("nn.relu", x)
@@ -50,14 +52,14 @@ def test_s002_3_diamonds_and_repeated_operands(bench: Any) -> None:
     _check(bench, function, _random((3, 4)))
 
 
-def test_s002_3_reversed_and_unused_parameters(bench: Any) -> None:
+def test_s002_3_reversed_and_unused_parameters(bench: Bench) -> None:
     builder = bench.builder()
     x, _, z = (builder.param(name, tensor((4,))) for name in ("x", "unused", "z"))
     function = bench.add(builder, builder.emit("subtract", z, x))
     _check(bench, function, _random(4), _random(4, 1), _random(4, 2))
 
 
-def test_s002_3_outputs_that_are_parameters_constants_or_repeated(bench: Any) -> None:
+def test_s002_3_outputs_that_are_parameters_constants_or_repeated(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x", tensor((4,)))
     y = builder.emit("nn.relu", x)
@@ -66,7 +68,7 @@ def test_s002_3_outputs_that_are_parameters_constants_or_repeated(bench: Any) ->
     _check(bench, function, _random(4))
 
 
-def test_s002_3_constants_of_every_size(bench: Any) -> None:
+def test_s002_3_constants_of_every_size(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x", tensor((20, 3)))
     y = builder.emit("multiply", x, builder.const(np.float32(1.25)))
@@ -80,7 +82,7 @@ def test_s002_3_constants_of_every_size(bench: Any) -> None:
     _check(bench, function, _random((20, 3), 2))
 
 
-def test_names_that_c_or_the_kernel_uses_itself(bench: Any) -> None:
+def test_names_that_c_or_the_kernel_uses_itself(bench: Bench) -> None:
     builder = bench.builder()
     names = [
         "int",
@@ -106,7 +108,7 @@ def test_names_that_c_or_the_kernel_uses_itself(bench: Any) -> None:
     _check(bench, function, *(_random((3, 2), seed) for seed in range(len(names))))
 
 
-def test_what_follows_a_convolution_is_computed_on_its_sums(bench: Any, sum_check: Any) -> None:
+def test_what_follows_a_convolution_is_computed_on_its_sums(bench: Bench) -> None:
     builder = bench.builder()
     x, residual = builder.param("x", tensor((1, 3, 8, 8))), builder.param("r", tensor((1, 4, 8, 8)))
     conv = builder.emit("nn.conv2d", x, builder.const(_random((4, 3, 3, 3))), padding=(1, 1))
@@ -123,11 +125,11 @@ def test_what_follows_a_convolution_is_computed_on_its_sums(bench: Any, sum_chec
     conv = plain.emit("nn.conv2d", x, plain.const(np.abs(_random((4, 3, 3, 3)))), padding=(1, 1))
     total = plain.emit("add", plain.emit("nn.bias_add", conv, plain.const(np.abs(_random(4))), axis=1), residual)
     (magnitude,) = bench.reference(bench.add(plain, total), *map(np.abs, inputs), wide=True)
-    sum_check(actual[0], expected[0], magnitude, 3 * 3 * 3 + 2)  # relu does not enlarge an error
+    assert_sum(actual[0], expected[0], magnitude, 3 * 3 * 3 + 2)  # relu does not enlarge an error
     np.testing.assert_array_equal(actual[1], expected[1].astype("float32"))
 
 
-def test_a_sum_that_is_needed_elsewhere_is_stored_too(bench: Any, sum_check: Any) -> None:
+def test_a_sum_that_is_needed_elsewhere_is_stored_too(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x", tensor((5, 8)))
     product = builder.emit("nn.dense", x, builder.const(_random((6, 8))))
@@ -138,11 +140,11 @@ def test_a_sum_that_is_needed_elsewhere_is_stored_too(bench: Any, sum_check: Any
     x_value = _random((5, 8), 3)
     actual, expected = bench.run(function, x_value), bench.reference(function, x_value, wide=True)
     magnitude = np.abs(x_value).astype("float64") @ np.abs(_random((6, 8)).astype("float64")).T
-    sum_check(actual[0], expected[0], magnitude + magnitude.max(axis=1, keepdims=True), 8 + 1)
-    sum_check(actual[1], expected[1], magnitude, 8)
+    assert_sum(actual[0], expected[0], magnitude + magnitude.max(axis=1, keepdims=True), 8 + 1)
+    assert_sum(actual[1], expected[1], magnitude, 8)
 
 
-def test_dead_code_is_dropped(bench: Any) -> None:
+def test_dead_code_is_dropped(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x", tensor((4,)))
     builder.emit("exp", builder.emit("negative", x))
@@ -151,7 +153,7 @@ def test_dead_code_is_dropped(bench: Any) -> None:
     _check(bench, function, _random(4))
 
 
-def test_a_split_of_which_one_part_is_unused(bench: Any) -> None:
+def test_a_split_of_which_one_part_is_unused(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x", tensor((2, 6)))
     first, _, last = builder.emit("split", x, sections=(1, 2, 3), axis=1)
@@ -159,7 +161,7 @@ def test_a_split_of_which_one_part_is_unused(bench: Any) -> None:
     _check(bench, function, _random((2, 6)))
 
 
-def test_a_failed_allocation_is_an_error(bench: Any) -> None:
+def test_a_failed_allocation_is_an_error(bench: Bench) -> None:
     from byoc_core.errors import ExecutionError
 
     builder = bench.builder()
@@ -211,8 +213,8 @@ def programs(draw: st.DrawFn) -> list[tuple[str, list[int]]]:
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batch=st.lists(programs(), min_size=8, max_size=8), seed=st.integers(0, 100))
-def test_random_graphs_equal_the_kernels_bit_for_bit(make_bench: Any, batch: list[Any], seed: int) -> None:
-    bench = make_bench(opt_level=1, march="generic")
+def test_random_graphs_equal_the_kernels_bit_for_bit(batch: list[Any], seed: int) -> None:
+    bench = Bench(opt_level=1, march="generic")
     functions = []
     for program in batch:
         builder = bench.builder()
@@ -230,7 +232,7 @@ def test_random_graphs_equal_the_kernels_bit_for_bit(make_bench: Any, batch: lis
         _check(bench, function, *inputs)
 
 
-def test_a_batch_norm_of_constants_has_the_bits_of_one_of_inputs(bench: Any) -> None:
+def test_a_batch_norm_of_constants_has_the_bits_of_one_of_inputs(bench: Bench) -> None:
     """The factor is computed when the code is written, with the roundings that the code would have."""
     shape, rng = (2, 5, 19), np.random.default_rng(0)
     parameters = [rng.uniform(0.1, 2, 5).astype(np.float32) for _ in range(4)]

@@ -11,6 +11,7 @@ import pytest
 from byoc_core.errors import ExecutionError
 from byoc_core.ir import TensorType, tensor
 
+from plugins.ccompiler.tests.bench import Bench
 from plugins.ccompiler.tests.edge_values import floats, ints
 
 NDArray = npt.NDArray[Any]
@@ -131,7 +132,7 @@ FAILING: list[tuple[str, tuple[TensorType, ...], Mapping[str, Any], tuple[NDArra
 
 
 @pytest.fixture(scope="module")
-def compiled(module_bench: Any) -> Any:
+def compiled(module_bench: Bench) -> Bench:
     """Gives all functions, by their place in the table, compiled at once."""
     for name, types, attrs, _, _ in FAILING:
         module_bench.op(name, types, **attrs)
@@ -139,7 +140,7 @@ def compiled(module_bench: Any) -> Any:
 
 
 @pytest.mark.parametrize("index", range(len(FAILING)), ids=lambda index: f"{index}-{FAILING[index][0]}")
-def test_what_means_no_element_is_an_error_that_names_it(compiled: Any, index: int) -> None:
+def test_what_means_no_element_is_an_error_that_names_it(compiled: Bench, index: int) -> None:
     *_, inputs, text = FAILING[index]
     function = compiled.functions[index]
     with pytest.raises(ExecutionError) as caught:
@@ -147,7 +148,7 @@ def test_what_means_no_element_is_an_error_that_names_it(compiled: Any, index: i
     assert str(caught.value) == f"function `{function.name}`, {text}"
 
 
-def test_a_function_that_failed_works_again(compiled: Any) -> None:
+def test_a_function_that_failed_works_again(compiled: Bench) -> None:
     """The memory of the call that failed is freed, its message is of no later call."""
     index = next(place for place, entry in enumerate(FAILING) if entry[0] == "take")
     function = compiled.functions[index]

@@ -17,12 +17,14 @@ from byoc_core.runtime.module import CallTraits
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from plugins.ccompiler.tests.bench import Bench
+
 
 def _random(shape: Any, seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
-def _pools(bench: Any, size: int | str) -> Any:
+def _pools(bench: Bench, size: int | str) -> Any:
     builder = bench.builder()
     value = builder.param("x", tensor((1, 4, size, 16)))
     for _ in range(6):
@@ -31,7 +33,7 @@ def _pools(bench: Any, size: int | str) -> Any:
 
 
 @pytest.mark.parametrize("size", [16, "n"])
-def test_the_workspace_holds_what_was_allocated(bench: Any, size: int | str) -> None:
+def test_the_workspace_holds_what_was_allocated(bench: Bench, size: int | str) -> None:
     function = _pools(bench, size)
     traits = bench.module.call_traits(function.name)
     # Five intermediates of 4 KiB live two at a time.
@@ -72,12 +74,12 @@ def test_a_call_in_the_machine_allocates_nothing() -> None:
     np.testing.assert_array_equal(machine["main"](*inputs), expected)
 
 
-def test_what_stands_in_for_a_function_is_called_without_workspace(make_bench: Any) -> None:
+def test_what_stands_in_for_a_function_is_called_without_workspace() -> None:
     """As machine code too: a function that takes none refuses one."""
     executable = build(parse(PRODUCTS), backends=["ccompiler"])
     (module,) = executable.modules
     (symbol,) = module.function_names
-    bench = make_bench()
+    bench = Bench()
     builder = bench.builder()
     x, w = builder.param("x", tensor(("n", 32))), builder.param("w", tensor((32, 32)))
     function = bench.add(builder, builder.emit("matmul", x, w))
@@ -96,9 +98,9 @@ SHAPES = {"full": ("n", 3, 8), "row": (8,), "column": (3, 1), "one": (1, 1, 1)}
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_declared_pairs_share_memory(make_bench: Any, data: st.DataObject) -> None:
+def test_declared_pairs_share_memory(data: st.DataObject) -> None:
     """Random graphs of elementwise ops: each declared pair gives what separate buffers give, bit for bit."""
-    bench = make_bench(opt_level=data.draw(st.sampled_from([2, 3])))
+    bench = Bench(opt_level=data.draw(st.sampled_from([2, 3])))
     builder = bench.builder()
     kinds = ["full", *data.draw(st.lists(st.sampled_from(sorted(SHAPES)), min_size=1, max_size=3))]
     params = [builder.param(f"x{k}", tensor(SHAPES[kind])) for k, kind in enumerate(kinds)]
@@ -130,7 +132,7 @@ def test_declared_pairs_share_memory(make_bench: Any, data: st.DataObject) -> No
             np.testing.assert_array_equal(actual, wanted)
 
 
-def test_all_inputs_and_the_output_in_one_memory(bench: Any) -> None:
+def test_all_inputs_and_the_output_in_one_memory(bench: Bench) -> None:
     builder = bench.builder()
     x, y = builder.param("x", tensor((1000,))), builder.param("y", tensor((1000,)))
     function = bench.add(builder, builder.emit("tanh", builder.emit("add", builder.emit("multiply", x, y), x)))
@@ -141,11 +143,11 @@ def test_all_inputs_and_the_output_in_one_memory(bench: Any) -> None:
     np.testing.assert_array_equal(array, expected)
 
 
-def _pairs(bench: Any, function: Any) -> Any:
+def _pairs(bench: Bench, function: Any) -> Any:
     return bench.module.call_traits(function.name).in_place
 
 
-def test_what_is_not_certain_is_not_declared(bench: Any) -> None:
+def test_what_is_not_certain_is_not_declared(bench: Bench) -> None:
     functions: dict[str, tuple[Any, tuple[tuple[int, int], ...]]] = {}
     builder = bench.builder()
     x, row = builder.param("x", tensor((4, 4))), builder.param("row", tensor((4,)))
@@ -180,8 +182,8 @@ def test_what_is_not_certain_is_not_declared(bench: Any) -> None:
     }
 
 
-def test_the_tutorial_form_permits_nothing(make_bench: Any) -> None:
-    bench = make_bench(tutorial=True)
+def test_the_tutorial_form_permits_nothing() -> None:
+    bench = Bench(tutorial=True)
     builder = bench.builder()
     x = builder.param("x", tensor((parse_dim("n"),)))
     function = bench.add(builder, builder.emit("nn.relu", builder.emit("negative", x)))

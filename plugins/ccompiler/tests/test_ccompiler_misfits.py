@@ -21,6 +21,8 @@ from byoc_core.runtime.module import PackedFunction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plugins.ccompiler.tests.bench import Bench
+
 NDArray = npt.NDArray[Any]
 POOL = {"pool_size": (3,), "strides": (2,), "ceil_mode": True}
 ADD: tuple[str, dict[str, Any]] = ("add", {})
@@ -86,7 +88,7 @@ def _call(function: PackedFunction, *inputs: NDArray) -> NDArray:
 
 @pytest.mark.parametrize(("op", "types", "shapes", "text"), MISFITS)
 def test_sizes_that_no_output_shows_are_checked(
-    bench: Any, op: tuple[str, dict[str, Any]], types: list[TensorType], shapes: list[tuple[int, ...]], text: str
+    bench: Bench, op: tuple[str, dict[str, Any]], types: list[TensorType], shapes: list[tuple[int, ...]], text: str
 ) -> None:
     builder = bench.builder()
     params = [builder.param(f"x{index}", type_) for index, type_ in enumerate(types)]
@@ -105,7 +107,7 @@ def test_sizes_that_no_output_shows_are_checked(
 
 
 @pytest.mark.parametrize("size", ["n//m", "n%m"])
-def test_a_size_divided_by_an_empty_axis_fits_no_tensor(bench: Any, size: str) -> None:
+def test_a_size_divided_by_an_empty_axis_fits_no_tensor(bench: Bench, size: str) -> None:
     """The generated code checks by itself: the caller's check in Python is gone around."""
     builder = bench.builder()
     params = [builder.param(name, tensor((dim,))) for name, dim in (("x", "n"), ("y", "m"), ("z", size))]
@@ -117,8 +119,8 @@ def test_a_size_divided_by_an_empty_axis_fits_no_tensor(bench: Any, size: str) -
             implementation(*inputs, *(np.empty_like(array) for array in inputs))
 
 
-def test_tutorial_form_checks_as_well(make_bench: Any) -> None:
-    bench = make_bench(tutorial=True)
+def test_tutorial_form_checks_as_well() -> None:
+    bench = Bench(tutorial=True)
     builder = bench.builder()
     x, y = builder.param("x", tensor((4,))), builder.param("y", tensor(("k",)))
     function = bench.add(builder, builder.emit("add", x, y))
@@ -133,7 +135,7 @@ def test_tutorial_form_checks_as_well(make_bench: Any) -> None:
 
 @pytest.mark.parametrize(("rows", "y_shape"), [("n", ("n", "q")), ("n", ("q",)), (3, ("p", "q")), (3, ("p", 70))])
 def test_an_operand_of_an_epilogue_broadcasts_where_its_sizes_turn_out_to_be_1(
-    bench: Any, rows: str | int, y_shape: tuple[str | int, ...]
+    bench: Bench, rows: str | int, y_shape: tuple[str | int, ...]
 ) -> None:
     builder = bench.builder()
     x, w = builder.param("x", tensor((rows, 5))), builder.param("w", tensor((5, 70)))
@@ -182,7 +184,7 @@ def _numpy_result(function: Function, inputs: list[NDArray]) -> NDArray | None:
 
 
 @pytest.fixture(scope="module")
-def find_chain(module_bench: Any) -> Callable[[int], tuple[Function, list[PackedFunction]]]:
+def find_chain(module_bench: Bench) -> Callable[[int], tuple[Function, list[PackedFunction]]]:
     """Gives a function that gives one of many chains, as C and for the host; all are compiled at once."""
     bench, choose = module_bench, random.Random(7)
     for _ in range(_NUM_CHAINS):

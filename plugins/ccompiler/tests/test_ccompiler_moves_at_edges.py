@@ -11,6 +11,7 @@ import pytest
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import TensorType, tensor
 
+from plugins.ccompiler.tests.bench import Bench
 from plugins.ccompiler.tests.edge_values import floats, ints, wild
 
 NDArray = npt.NDArray[Any]
@@ -203,7 +204,7 @@ ENTRIES: list[Entry] = [
 
 
 @pytest.fixture(scope="module")
-def compiled(module_bench: Any) -> Any:
+def compiled(module_bench: Bench) -> Bench:
     """Gives all functions, by their place in the table, compiled at once."""
     for name, types, attrs, _ in ENTRIES:
         module_bench.op(name, types, **attrs)
@@ -211,7 +212,7 @@ def compiled(module_bench: Any) -> Any:
 
 
 @pytest.mark.parametrize("index", range(len(ENTRIES)), ids=lambda index: f"{index}-{ENTRIES[index][0]}")
-def test_results_are_the_bits_of_the_reference(compiled: Any, index: int) -> None:
+def test_results_are_the_bits_of_the_reference(compiled: Bench, index: int) -> None:
     function = compiled.functions[index]
     for inputs in ENTRIES[index][3]:
         expected = compiled.reference(function, *inputs)
@@ -224,7 +225,7 @@ def test_results_are_the_bits_of_the_reference(compiled: Any, index: int) -> Non
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_scattered_halves_are_added_in_float32_and_rounded_once(bench: Any, dtype: str) -> None:
+def test_scattered_halves_are_added_in_float32_and_rounded_once(bench: Bench, dtype: str) -> None:
     types = (tensor((2,), dtype), tensor((3,), I64), tensor((3,), dtype))
     function = bench.op("scatter_elements", types, reduction="add")
     x, updates = np.array([1, 1], to_numpy(dtype)), np.array([2.0**-11, 2.0**-11, 1], to_numpy(dtype))

@@ -9,6 +9,8 @@ import pytest
 from byoc_core.authoring.csource import C_LIBRARY_NAMES
 from byoc_core.ir import tensor
 
+from plugins.ccompiler.tests.bench import Bench
+
 ODD = (
     "",
     "1x",
@@ -28,7 +30,7 @@ ODD = (
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_values_may_be_called_anything(bench: Any, dtype: str) -> None:
+def test_values_may_be_called_anything(bench: Bench, dtype: str) -> None:
     """Kernels that call functions of the C library read, and make, values that are called like these."""
     names = [*ODD, *sorted(C_LIBRARY_NAMES)]
     builder = bench.builder()
@@ -48,7 +50,7 @@ def test_values_may_be_called_anything(bench: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("names", [("from", "right"), ("right", "from")])
-def test_a_direct_convolution_has_names_of_its_own(bench: Any, names: tuple[str, str]) -> None:
+def test_a_direct_convolution_has_names_of_its_own(bench: Bench, names: tuple[str, str]) -> None:
     builder = bench.builder()
     x = builder.param(names[0], tensor((1, 2, 5, 6), "float32"))
     weight = builder.param(names[1], tensor((2, 3, 2, 2), "float32"))
@@ -62,12 +64,10 @@ NESTED = ("to", "row", "col", "c", "n", "y", "j", "from", "image", "next", "read
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_copied_images_may_be_called_like_what_copies_them(
-    make_bench: Any, monkeypatch: pytest.MonkeyPatch, precision: str
-) -> None:
+def test_copied_images_may_be_called_like_what_copies_them(monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
     """Alone, and joined with the convolutions behind it; results do not depend on the name."""
     monkeypatch.setattr("byoc_ccompiler.chains._LARGE_NBYTES", 0)
-    bench, rng = make_bench(opt_level=0, precision=precision), np.random.default_rng(1)
+    bench, rng = Bench(opt_level=0, precision=precision), np.random.default_rng(1)
     weights = [rng.integers(-3, 4, shape).astype(np.float32) for shape in ((24, 3, 3, 3), (24, 1, 3, 3), (7, 24, 1, 1))]
     functions: dict[bool, list[Any]] = {False: [], True: []}
     for name in NESTED:
@@ -87,7 +87,7 @@ def test_copied_images_may_be_called_like_what_copies_them(
             np.testing.assert_array_equal(bench.run(function, image)[0], expected)
 
 
-def test_what_a_team_is_called_with_may_be_called_anything(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_team_is_called_with_may_be_called_anything(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("byoc_core.authoring.csource_parallel.PARALLEL_WORK_PS", 1)
     builder = bench.builder()
     names = ("call", "status", "data")

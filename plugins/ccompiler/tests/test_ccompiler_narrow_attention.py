@@ -15,6 +15,8 @@ from byoc_core.ir import tensor
 from byoc_core.opset.families import KERNELS
 from onnx import TensorProto, numpy_helper
 
+from plugins.ccompiler.tests.bench import Bench
+
 SHAPES: list[tuple[tuple[int, ...], int]] = [
     *(((3, size), -1) for size in (1, 7, 8, 9, 16, 17, 33, 200)),
     *(((2, 9, 5), axis) for axis in (0, 1, 2)),
@@ -36,8 +38,8 @@ def draw_multiples(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
 
 @pytest.mark.parametrize("march", ["native", "generic"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_a_softmax_by_steps_has_the_bits_of_the_reference(make_bench: Any, march: str, dtype: str) -> None:
-    bench = make_bench(march=march)
+def test_a_softmax_by_steps_has_the_bits_of_the_reference(march: str, dtype: str) -> None:
+    bench = Bench(march=march)
     functions = [bench.op("nn.stepwise_softmax", [tensor(shape, dtype)], axis=axis) for shape, axis in SHAPES]
     for function, (shape, axis) in zip(functions, SHAPES, strict=True):
         x = draw_multiples(shape, dtype)
@@ -47,7 +49,7 @@ def test_a_softmax_by_steps_has_the_bits_of_the_reference(make_bench: Any, march
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_of_wide_floats_it_is_a_softmax(bench: Any, dtype: str) -> None:
+def test_of_wide_floats_it_is_a_softmax(bench: Bench, dtype: str) -> None:
     functions = [bench.op("nn.stepwise_softmax", [tensor(shape, dtype)], axis=axis) for shape, axis in SHAPES]
     unit = float(np.finfo(dtype).eps) / 2
     for function, (shape, axis) in zip(functions, SHAPES, strict=True):
@@ -60,7 +62,7 @@ def test_of_wide_floats_it_is_a_softmax(bench: Any, dtype: str) -> None:
 
 @pytest.mark.parametrize("zero_unseen", [False, True])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
-def test_rows_that_are_not_finite(bench: Any, dtype: str, zero_unseen: bool) -> None:
+def test_rows_that_are_not_finite(bench: Bench, dtype: str, zero_unseen: bool) -> None:
     function = bench.op("nn.stepwise_softmax", [tensor((5, 40), dtype)], axis=1, zero_unseen=zero_unseen)
     x = np.zeros((5, 40))
     x[0, 7], x[1, 39], x[2], x[3, 20:], x[4] = np.nan, np.inf, -np.inf, -np.inf, [-np.inf, np.nan] * 20
@@ -73,7 +75,7 @@ def test_rows_that_are_not_finite(bench: Any, dtype: str, zero_unseen: bool) -> 
     np.testing.assert_array_equal(found.astype(np.float64), wanted)
 
 
-def test_symbolic_sizes(bench: Any) -> None:
+def test_symbolic_sizes(bench: Bench) -> None:
     function = bench.op("nn.stepwise_softmax", [tensor((symbol("n"), symbol("t")), "bfloat16")], axis=1)
     for shape in ((1, 1), (33, 12), (2, 100)):
         x = draw_multiples(shape, "bfloat16")

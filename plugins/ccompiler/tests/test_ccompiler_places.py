@@ -13,10 +13,12 @@ from byoc_core.ir import FunctionBuilder, TensorType, Value
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from plugins.ccompiler.tests.bench import Bench
+
 SHAPE = (2, 6, 4)
 
 
-def _kernels(bench: Any) -> list[str]:
+def _kernels(bench: Bench) -> list[str]:
     """Gives the ops of each kernel of the generated source, in order."""
     return re.findall(r"^/\* ([a-z0-9_., ]+) \*/$", bench.module.get_source(), re.MULTILINE)
 
@@ -26,7 +28,7 @@ def _one(builder: FunctionBuilder, op: str, *operands: Value, **attrs: object) -
     return result
 
 
-def _check(bench: Any, function: Any, *inputs: Any) -> None:
+def _check(bench: Bench, function: Any, *inputs: Any) -> None:
     for actual, expected in zip(bench.run(function, *inputs), bench.reference(function, *inputs), strict=True):
         np.testing.assert_array_equal(actual, expected)
 
@@ -36,7 +38,7 @@ def _draw(*shapes: tuple[int, ...]) -> list[Any]:
     return [rng.integers(-9, 9, shape).astype("float32") for shape in shapes]
 
 
-def test_operands_of_a_concat_are_made_in_it(bench: Any) -> None:
+def test_operands_of_a_concat_are_made_in_it(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x", TensorType((2, 3), "float32"))
     first = _one(builder, "nn.relu", x)
@@ -49,7 +51,7 @@ def test_operands_of_a_concat_are_made_in_it(bench: Any) -> None:
     assert not [kernel for kernel in _kernels(bench) if "permute_dims" in kernel or "concat" in kernel]
 
 
-def test_the_parts_of_a_split_are_read_where_they_are(bench: Any) -> None:
+def test_the_parts_of_a_split_are_read_where_they_are(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x", TensorType((4, 9), "float32"))
     parts = builder.bind("split", [x], {"sections": (2, 3, 4), "axis": 1}).results
@@ -59,7 +61,7 @@ def test_the_parts_of_a_split_are_read_where_they_are(bench: Any) -> None:
     assert not [kernel for kernel in _kernels(bench) if "split" in kernel or "permute_dims" in kernel]
 
 
-def test_results_that_only_move_are_copied(bench: Any) -> None:
+def test_results_that_only_move_are_copied(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x", TensorType((4, 6), "float32"))
     turned = _one(builder, "permute_dims", x, axes=(1, 0))
@@ -68,7 +70,7 @@ def test_results_that_only_move_are_copied(bench: Any) -> None:
     _check(bench, function, *_draw((4, 6)))
 
 
-def test_one_value_in_two_concats_is_copied_once(bench: Any) -> None:
+def test_one_value_in_two_concats_is_copied_once(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x", TensorType((2, 3), "float32"))
     made = _one(builder, "negative", x)
@@ -76,7 +78,7 @@ def test_one_value_in_two_concats_is_copied_once(bench: Any) -> None:
     _check(bench, function, *_draw((2, 3)))
 
 
-def test_views_of_symbolic_sizes(bench: Any) -> None:
+def test_views_of_symbolic_sizes(bench: Bench) -> None:
     n = symbol("n")
     builder = bench.builder()
     x = builder.param("x", TensorType((n, 4, 6), "float32"))
@@ -135,9 +137,9 @@ def _add_op(draw: Any, builder: FunctionBuilder, values: list[Value]) -> None:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_random_mixtures_of_views_are_right(make_bench: Any, data: st.DataObject) -> None:
+def test_random_mixtures_of_views_are_right(data: st.DataObject) -> None:
     """Several functions in one source, for a compiler run costs more than they do."""
-    bench = make_bench(opt_level=1)
+    bench = Bench(opt_level=1)
     functions = []
     for _ in range(4):
         builder = bench.builder()
@@ -151,8 +153,8 @@ def test_random_mixtures_of_views_are_right(make_bench: Any, data: st.DataObject
 
 
 @pytest.mark.parametrize("march", ["native", "generic"])
-def test_strided_views_reach_every_form_of_kernel(make_bench: Any, march: str) -> None:
-    bench = make_bench(march=march)
+def test_strided_views_reach_every_form_of_kernel(march: str) -> None:
+    bench = Bench(march=march)
     builder = bench.builder()
     x = builder.param("x", TensorType((1, 5, 7, 24), "float32"))
     left, right = builder.bind("split", [x], {"sections": (8, 16), "axis": 3}).results

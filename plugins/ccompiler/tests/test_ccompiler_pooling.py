@@ -12,6 +12,8 @@ from byoc_core.ir import Function, tensor
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from plugins.ccompiler.tests.bench import Bench, sizes_of
+
 LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 IMAGES = {1: (2, 5, 23), 2: (2, 5, 11, 14), 3: (1, 3, 6, 7, 9)}
 
@@ -66,7 +68,7 @@ def _forms(rank: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("layout", [layout for pair in LAYOUTS.values() for layout in pair])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_windows(bench: Any, layout: str, dtype: str) -> None:
+def test_windows(bench: Bench, layout: str, dtype: str) -> None:
     rank = len(layout) - 2
     shape = _in_layout(IMAGES[rank], layout)
     functions = []
@@ -96,8 +98,8 @@ def test_windows(bench: Any, layout: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
-def test_many_channels(make_bench: Any, march: str) -> None:
-    bench = make_bench(march=march)
+def test_many_channels(march: str) -> None:
+    bench = Bench(march=march)
     functions = [
         bench.op("nn.max_pool2d", [tensor((1, 12, 13, 131))], pool_size=(3, 3), padding=(1, 1), layout="NHWC"),
         bench.op("nn.avg_pool2d", [tensor((1, 12, 13, 300))], pool_size=(12, 13), layout="NHWC"),
@@ -106,13 +108,13 @@ def test_many_channels(make_bench: Any, march: str) -> None:
         bench.op("nn.lp_pool2d", [tensor((1, 8, 8, 129))], pool_size=(7, 7), p=2, layout="NHWC"),
     ]
     for function in functions:
-        image = _random([int(str(dim)) for dim in function.params[0].type.shape])
+        image = _random(sizes_of(function.params[0]))
         (actual,) = bench.run(function, image)
         _check(function, image, actual)
 
 
 @pytest.mark.parametrize("dtype", [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)])
-def test_maxima_of_integers(bench: Any, dtype: str) -> None:
+def test_maxima_of_integers(bench: Bench, dtype: str) -> None:
     functions = []
     for layout in ("NCHW", "NHWC", "NWC", "NCDHW"):
         rank = len(layout) - 2
@@ -122,12 +124,12 @@ def test_maxima_of_integers(bench: Any, dtype: str) -> None:
         attrs = {"layout": layout, "output_size": (2,) * rank}
         functions.append(bench.op(f"nn.adaptive_max_pool{rank}d", [type_], **attrs))
     for function in functions:
-        image = _random([int(str(dim)) for dim in function.params[0].type.shape], dtype)
+        image = _random(sizes_of(function.params[0]), dtype)
         (actual,) = bench.run(function, image)
         _check(function, image, actual)
 
 
-def test_a_window_of_padding_alone(bench: Any) -> None:
+def test_a_window_of_padding_alone(bench: Bench) -> None:
     attrs = {"pool_size": (2, 2), "strides": (2, 2), "padding": (2, 2), "dilation": (2, 2)}
     functions = [
         bench.op(name, [tensor(_in_layout((1, 3, 1, 1), layout))], layout=layout, **attrs, **more)
@@ -135,13 +137,13 @@ def test_a_window_of_padding_alone(bench: Any) -> None:
         for name, more in (("nn.max_pool2d", {}), ("nn.avg_pool2d", {}), ("nn.lp_pool2d", {"p": 2}))
     ]
     for function in functions:
-        image = _random(function.params[0].type.shape)
+        image = _random(sizes_of(function.params[0]))
         (actual,) = bench.run(function, image)
         (expected,) = bench.reference(function, image)
         np.testing.assert_array_equal(actual, expected)
 
 
-def test_images_of_any_size(bench: Any) -> None:
+def test_images_of_any_size(bench: Bench) -> None:
     functions = []
     for layout in ("NCHW", "NHWC", "NCW", "NDHWC"):
         rank = len(layout) - 2
@@ -165,14 +167,14 @@ def test_images_of_any_size(bench: Any) -> None:
     check()
 
 
-def test_long_sums_are_accurate(bench: Any) -> None:
+def test_long_sums_are_accurate(bench: Bench) -> None:
     """The mean of equal numbers 0.1 over 300 by 300 pixels, which one chain of additions misses by 1e-4."""
     functions = [
         bench.op("nn.adaptive_avg_pool2d", [tensor(shape)], output_size=(1, 1), layout=layout)
         for layout, shape in (("NHWC", (1, 300, 300, 3)), ("NCHW", (1, 3, 300, 300)))
     ]
     for function in functions:
-        image = np.full(function.params[0].type.shape, 0.1, "float32")
+        image = np.full(sizes_of(function.params[0]), 0.1, "float32")
         (actual,) = bench.run(function, image)
         np.testing.assert_allclose(actual, np.float32(0.1), rtol=600 * 2.0**-24)
 

@@ -15,6 +15,7 @@ from byoc_core.ir import Function, IRModule, tensor
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from plugins.ccompiler.tests.bench import Bench, assert_sum
 from plugins.ccompiler.tests.emulated_instructions import need_processor
 
 MARCHES = ["generic", "native"]
@@ -24,7 +25,7 @@ def _random(shape: Any, dtype: str = "float32", seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
-def _check(bench: Any, sum_check: Any, function: Function, inputs: list[Any], length: int) -> None:
+def _check(bench: Bench, sum_check: Any, function: Function, inputs: list[Any], length: int) -> None:
     (actual,) = bench.run(function, *inputs)
     (oracle,) = bench.reference(function, *inputs, wide=True)
     # The magnitude of the terms: the same function of the sizes of all numbers, constants included.
@@ -37,7 +38,7 @@ def _check(bench: Any, sum_check: Any, function: Function, inputs: list[Any], le
     sum_check(actual, oracle, magnitude, length)
 
 
-def _product(bench: Any, op: str, x: Any, y: Any, dtype: str, *, is_constant: bool) -> tuple[Function, list[Any]]:
+def _product(bench: Bench, op: str, x: Any, y: Any, dtype: str, *, is_constant: bool) -> tuple[Function, list[Any]]:
     """Gives a function of one product and its inputs; the right operand is a constant or an input."""
     arrays = [_random(x, dtype), _random(y, dtype, 1)]
     builder = bench.builder()
@@ -67,17 +68,17 @@ SIZES = [
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("march", [*MARCHES, "x86-64-v3"])
-def test_all_forms_on_every_vector_unit(make_bench: Any, sum_check: Any, march: str, dtype: str) -> None:
+def test_all_forms_on_every_vector_unit(march: str, dtype: str) -> None:
     if march == "x86-64-v3":
         need_processor("avx2", "fma")
-    bench = make_bench(march=march)
+    bench = Bench(march=march)
     cases = []
     for m, k, n in SIZES:
         for is_constant in (False, True):
             cases.append((*_product(bench, "matmul", (m, k), (k, n), dtype, is_constant=is_constant), k))
             cases.append((*_product(bench, "nn.dense", (m, k), (n, k), dtype, is_constant=is_constant), k))
     for function, inputs, length in cases:
-        _check(bench, sum_check, function, inputs, length)
+        _check(bench, assert_sum, function, inputs, length)
 
 
 RANKS = [
@@ -99,18 +100,18 @@ RANKS = [
 
 
 @pytest.mark.parametrize("is_constant", [False, True])
-def test_vectors_and_stacks(bench: Any, sum_check: Any, is_constant: bool) -> None:
+def test_vectors_and_stacks(bench: Bench, is_constant: bool) -> None:
     cases = [_product(bench, "matmul", x, y, "float32", is_constant=is_constant) for x, y in RANKS]
     for (function, inputs), (x, _) in zip(cases, RANKS, strict=True):
-        _check(bench, sum_check, function, inputs, x[-1])
+        _check(bench, assert_sum, function, inputs, x[-1])
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_products_of_any_sizes(make_bench: Any, sum_check: Any, data: st.DataObject) -> None:
+def test_products_of_any_sizes(data: st.DataObject) -> None:
     # Several at a time: a run of the C compiler costs more than a product.
     sizes = st.sampled_from([1, 2, 3, 5, 8, 13, 16, 31, 48, 64, 67, 100])
-    bench, cases = make_bench(opt_level=1), []
+    bench, cases = Bench(opt_level=1), []
     for _ in range(8):
         m, k, n, batch = (data.draw(sizes) for _ in range(4))
         op = data.draw(st.sampled_from(["matmul", "nn.dense"]))
@@ -122,10 +123,10 @@ def test_products_of_any_sizes(make_bench: Any, sum_check: Any, data: st.DataObj
         is_constant = data.draw(st.booleans())
         cases.append((*_product(bench, op, (*lead, m, k), right, dtype, is_constant=is_constant), k))
     for function, inputs, length in cases:
-        _check(bench, sum_check, function, inputs, length)
+        _check(bench, assert_sum, function, inputs, length)
 
 
-def test_symbolic_sizes(bench: Any, sum_check: Any) -> None:
+def test_symbolic_sizes(bench: Bench) -> None:
     types: list[tuple[str, Any, Any]] = [
         ("nn.dense", ("n", 20), (70, 20)),
         ("nn.dense", ("n", "k"), ("m", "k")),
@@ -143,10 +144,10 @@ def test_symbolic_sizes(bench: Any, sum_check: Any) -> None:
         for function, (_, x, y) in zip(functions, types, strict=True):
             shapes = [tuple(known.get(dim, dim) if isinstance(dim, str) else dim for dim in shape) for shape in (x, y)]
             inputs = [_random(shape, seed=seed) for seed, shape in enumerate(shapes)]
-            _check(bench, sum_check, function, inputs, inputs[0].shape[-1])
+            _check(bench, assert_sum, function, inputs, inputs[0].shape[-1])
 
 
-def test_constant_weights_and_any_number_of_rows(bench: Any, sum_check: Any) -> None:
+def test_constant_weights_and_any_number_of_rows(bench: Bench) -> None:
     cases = []
     for depth, width in ((20, 70), (900, 130), (2000, 5)):
         builder = bench.builder()
@@ -155,11 +156,11 @@ def test_constant_weights_and_any_number_of_rows(bench: Any, sum_check: Any) -> 
         cases.append((function, depth))
     for rows in (0, 1, 3, 24, 100):
         for function, depth in cases:
-            _check(bench, sum_check, function, [_random((rows, 2, depth))], depth)
+            _check(bench, assert_sum, function, [_random((rows, 2, depth))], depth)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
-def test_integers_wrap_around(bench: Any, dtype: str) -> None:
+def test_integers_wrap_around(bench: Bench, dtype: str) -> None:
     shapes = [((7, 33), (33, 70)), ((2, 1, 3, 4), (3, 4, 5)), ((5,), (5, 3)), ((3, 0), (0, 2)), ((4, 5), (5,))]
     limits = np.iinfo(dtype)
     rng = np.random.default_rng(0)
@@ -171,7 +172,7 @@ def test_integers_wrap_around(bench: Any, dtype: str) -> None:
         np.testing.assert_array_equal(bench.run(function, *inputs)[0], bench.reference(function, *inputs)[0])
 
 
-def _with_epilogue(bench: Any, x: Any, weights: Any, *, is_constant: bool) -> Function:
+def _with_epilogue(bench: Bench, x: Any, weights: Any, *, is_constant: bool) -> Function:
     """Gives a product with a value for each column, one for each row and one for each element, stored twice."""
     builder = bench.builder()
     columns = weights.shape[-1]
@@ -190,9 +191,9 @@ def _with_epilogue(bench: Any, x: Any, weights: Any, *, is_constant: bool) -> Fu
 
 @pytest.mark.parametrize("is_constant", [False, True])
 @pytest.mark.parametrize(("x", "columns"), [((50, 40), 64), ((3, 17, 900), 70), ((1, 40), 130), (("n", 5, 40), 70)])
-def test_what_follows_is_computed_on_the_sums(make_bench: Any, x: Any, columns: int, is_constant: bool) -> None:
+def test_what_follows_is_computed_on_the_sums(x: Any, columns: int, is_constant: bool) -> None:
     for march in MARCHES:
-        bench = make_bench(march=march)
+        bench = Bench(march=march)
         weights = _random((x[-1], columns), seed=1)
         function = _with_epilogue(bench, x, weights, is_constant=is_constant)
         for n in (1, 13) if x[0] == "n" else (0,):
@@ -214,7 +215,7 @@ def test_what_follows_is_computed_on_the_sums(make_bench: Any, x: Any, columns: 
             np.testing.assert_array_equal(is_less[clear], (scaled < residual)[clear])
 
 
-def test_a_comparison_alone_is_stored_in_its_own_dtype(bench: Any) -> None:
+def test_a_comparison_alone_is_stored_in_its_own_dtype(bench: Bench) -> None:
     # The scratch memory holds floats whatever the result is made of.
     builder = bench.builder()
     x, y = builder.param("x", tensor((60, 33))), builder.param("y", tensor((33, 70)))
@@ -252,14 +253,14 @@ def test_transposed_operands_and_results_are_not_copied(heads: int, length: int,
     assert np.all(error <= terms / (1 - terms) * magnitude)
 
 
-def test_parts_of_a_concat_are_written_in_place(bench: Any, sum_check: Any) -> None:
+def test_parts_of_a_concat_are_written_in_place(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x", tensor((60, 20)))
     parts = [builder.emit("matmul", x, builder.const(_random((20, n), seed=n))) for n in (64, 7, 33)]
     halves = builder.bind("split", [x], {"sections": (11, 9), "axis": 1}).results
     parts.append(builder.emit("matmul", halves[1], builder.const(_random((9, 70), seed=3))))
     function = bench.add(builder, builder.emit("concat", *parts, axis=1))
-    _check(bench, sum_check, function, [_random((60, 20))], 20)
+    _check(bench, assert_sum, function, [_random((60, 20))], 20)
 
 
 def test_long_sums_are_no_less_exact_than_those_of_the_reference() -> None:
@@ -290,9 +291,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(is_constant: bool) -> N
 
 
 @pytest.mark.parametrize("rows", [0, 1, 47, 4800])
-def test_the_estimate_of_its_work_is_that_of_known_rows(
-    make_bench: Any, monkeypatch: pytest.MonkeyPatch, rows: int
-) -> None:
+def test_the_estimate_of_its_work_is_that_of_known_rows(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     works = []
 
     def record(lines: tuple[str, ...], count: Dim, item_ps: Dim) -> ParallelLoop:
@@ -302,7 +301,7 @@ def test_the_estimate_of_its_work_is_that_of_known_rows(
     monkeypatch.setattr("byoc_ccompiler.kernels.panel_products.ParallelLoop", record)
     estimates = []
     for size in (rows, "n"):
-        bench = make_bench(march="x86-64-v3")
+        bench = Bench(march="x86-64-v3")
         builder = bench.builder()
         x, y = builder.param("x", tensor((size, 300))), builder.param("y", tensor((300, 64)))
         bench.add(builder, builder.emit("matmul", x, y))
@@ -313,8 +312,8 @@ def test_the_estimate_of_its_work_is_that_of_known_rows(
     assert estimates[0] == estimates[1]
 
 
-def test_equal_tiles_are_written_once(make_bench: Any) -> None:
-    bench = make_bench()
+def test_equal_tiles_are_written_once() -> None:
+    bench = Bench()
     for seed in range(5):
         builder = bench.builder()
         x = builder.param("x", tensor((48, 64)))

@@ -23,7 +23,7 @@ from byoc_core.dims import symbol
 from byoc_core.ir import Function, FunctionBuilder, TensorType, Value, tensor
 from byoc_core.transform.byte_weights import to_bytes
 
-from plugins.ccompiler.tests.conftest import WARNINGS
+from plugins.ccompiler.tests.bench import WARNINGS, Bench
 from plugins.ccompiler.tests.emulated_instructions import BYTE_FLAGS, emulate, need_processor
 
 NDArray = npt.NDArray[Any]
@@ -31,7 +31,7 @@ UNIT = 2.0**-24
 """The unit roundoff of float32."""
 
 
-def _kernels(bench: Any, function: Function) -> list[list[str]]:
+def _kernels(bench: Bench, function: Function) -> list[list[str]]:
     module = prepare_regions([function], bench.constants, FAMILIES)
     return [[step.op for step in group.steps] for group in form_groups(flatten(module[function.name])[0], FAMILIES)]
 
@@ -52,7 +52,7 @@ def _assert_quantised(actual: NDArray, quotient: NDArray, error: NDArray | float
 
 @pytest.mark.parametrize("parameters", [(), (24,)])
 @pytest.mark.parametrize("op", ["nn.conv2d", "nn.dense", "matmul"])
-def test_quantise_is_part_of_the_epilogue_of_floats(bench: Any, op: str, parameters: tuple[int, ...]) -> None:
+def test_quantise_is_part_of_the_epilogue_of_floats(bench: Bench, op: str, parameters: tuple[int, ...]) -> None:
     builder = bench.builder()
     rng = np.random.default_rng(0)
     shapes = {
@@ -66,7 +66,9 @@ def test_quantise_is_part_of_the_epilogue_of_floats(bench: Any, op: str, paramet
     product = builder.emit(op, x, builder.const(weight), **attrs)
     scale = rng.uniform(0.05, 0.2, parameters).astype(np.float32)
     zero = np.full(parameters, -3, np.int8)
-    quantised = builder.emit("quantize", builder.emit("nn.relu", product), *map(builder.const, (scale, zero)), axis=-1)
+    quantised = builder.emit(
+        "quantize", builder.emit("nn.relu", product), builder.const(scale), builder.const(zero), axis=-1
+    )
     function = bench.add(builder, quantised)
     assert _kernels(bench, function) == [[op, "nn.relu", "quantize"]]
     (actual,) = bench.run(function, image)
@@ -77,14 +79,14 @@ def test_quantise_is_part_of_the_epilogue_of_floats(bench: Any, op: str, paramet
     _assert_quantised(actual, np.maximum(exact, 0) / scale, (depth + 2) * UNIT * magnitude / scale, -3)
 
 
-def _alone(bench: Any, op: str, weight: NDArray, shape: Any, attrs: Any) -> Function:
+def _alone(bench: Bench, op: str, weight: NDArray, shape: Any, attrs: Any) -> Function:
     builder = bench.builder()
     x = builder.param("x", tensor(shape))
     function: Function = bench.add(builder, builder.emit(op, x, builder.const(weight), **attrs))
     return function
 
 
-def test_dequantise_and_quantise_share_the_loop_of_what_stands_between(bench: Any) -> None:
+def test_dequantise_and_quantise_share_the_loop_of_what_stands_between(bench: Bench) -> None:
     """A residual in the form that quantisation tools write: one loop, the same bits as op by op."""
     builder = bench.builder()
     shape = (3, 5, 24)
@@ -132,8 +134,8 @@ def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         yield {"march": name}
 
 
-def test_integer_products_are_exact(target: dict[str, Any], make_bench: Any) -> None:
-    bench = make_bench(**target)
+def test_integer_products_are_exact(target: dict[str, Any]) -> None:
+    bench = Bench(**target)
     cases = []
     for number, (rows, depth, columns) in enumerate(SIZES):
         for dtype, zero in (("uint8", 131), ("int8", -5), ("uint8", None)):
@@ -147,7 +149,7 @@ def test_integer_products_are_exact(target: dict[str, Any], make_bench: Any) -> 
         np.testing.assert_array_equal(bench.run(function, given)[0], bench.reference(function, given)[0])
 
 
-def test_the_largest_sums_have_room(bench: Any) -> None:
+def test_the_largest_sums_have_room(bench: Bench) -> None:
     depth = 1 << 16
     builder = bench.builder()
     x = builder.param("x", TensorType((2, depth), "uint8"))
@@ -170,7 +172,7 @@ CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]
 
 
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
-def test_integer_convolutions_are_exact(bench: Any, layout: str) -> None:
+def test_integer_convolutions_are_exact(bench: Bench, layout: str) -> None:
     cases = []
     for number, (shape, filter_, attrs) in enumerate(CONVOLUTIONS.values()):
         for dtype, zero in (("uint8", 131), ("int8", -5), ("int8", None)):
@@ -187,7 +189,7 @@ def test_integer_convolutions_are_exact(bench: Any, layout: str) -> None:
 
 @pytest.mark.parametrize("centre", [None, 131, "given"])
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
-def test_filters_less_a_zero_point_may_have_nine_bits(bench: Any, layout: str, centre: Any) -> None:
+def test_filters_less_a_zero_point_may_have_nine_bits(bench: Bench, layout: str, centre: Any) -> None:
     """The sum of each window, borders included, is a convolution with one filter of ones."""
     cases = []
     for number, (shape, filter_, attrs) in enumerate(CONVOLUTIONS.values()):
@@ -210,7 +212,7 @@ def test_filters_less_a_zero_point_may_have_nine_bits(bench: Any, layout: str, c
         np.testing.assert_array_equal(bench.run(function, *inputs)[0], bench.reference(function, *inputs)[0])
 
 
-def test_sizes_may_be_symbolic(bench: Any) -> None:
+def test_sizes_may_be_symbolic(bench: Bench) -> None:
     builder = bench.builder()
     height = symbol("h")
     x = builder.param("x", TensorType((symbol("n"), height, 6, 8), "uint8"))
@@ -226,7 +228,7 @@ def test_sizes_may_be_symbolic(bench: Any) -> None:
             np.testing.assert_array_equal(actual, expected)
 
 
-def test_a_zero_point_may_be_an_input_of_a_product(bench: Any) -> None:
+def test_a_zero_point_may_be_an_input_of_a_product(bench: Bench) -> None:
     builder = bench.builder()
     x, zero = builder.param("x", TensorType((9, 30), "uint8")), builder.param("zero", TensorType((), "uint8"))
     centred = builder.emit(
@@ -250,7 +252,7 @@ WEIGHT_ZEROS: dict[str, Any] = {
 @pytest.mark.parametrize("centre", [None, 77, "given"])
 @pytest.mark.parametrize("kind", WEIGHT_ZEROS)
 @pytest.mark.parametrize("stack", [(9,), (3, 1, 5), ("n",)])
-def test_weights_less_a_zero_point_may_have_nine_bits(bench: Any, stack: Any, kind: str, centre: Any) -> None:
+def test_weights_less_a_zero_point_may_have_nine_bits(bench: Bench, stack: Any, kind: str, centre: Any) -> None:
     """Weights without a sign reach from -131 to 124, from -255 to 255 between columns, and as far within one."""
     builder = bench.builder()
     weight = _draw(0, (30, 20), "uint8")
@@ -275,7 +277,7 @@ def _size(size: Any) -> Any:
 
 
 @pytest.mark.parametrize("depth", [1 << 15, 1 << 16])
-def test_the_largest_sums_of_nine_bits_have_room(bench: Any, depth: int) -> None:
+def test_the_largest_sums_of_nine_bits_have_room(bench: Bench, depth: int) -> None:
     """Beyond 2**15 rows the sums of floats remain: those of integers may need 33 bits."""
     builder = bench.builder()
     const = builder.const
@@ -310,7 +312,7 @@ class _Floats:
         self.bias = rng.integers(-2000, 2000, 24, "int32")
         self.out_scale, self.out_zero = np.float32(0.05), 100
 
-    def add(self, bench: Any) -> Function:
+    def add(self, bench: Bench) -> Function:
         builder = bench.builder()
         const = builder.const
         x = builder.param("x", TensorType(self.shape, self.dtype))
@@ -335,7 +337,7 @@ class _Floats:
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("op", ["nn.conv2d", "nn.dense", "matmul"])
 def test_products_of_dequantised_tensors_are_those_of_integers(
-    bench: Any, op: str, per_channel: bool, signed: bool
+    bench: Bench, op: str, per_channel: bool, signed: bool
 ) -> None:
     case = _Floats(op, per_channel=per_channel, signed=signed)
     function = case.add(bench)
@@ -364,7 +366,7 @@ def _exact(case: _Floats, given: NDArray) -> tuple[NDArray, NDArray]:
     return sums * factor + bias, np.abs(sums * factor) + np.abs(bias)
 
 
-def test_transposed_weights_and_flattened_images_are_seen_through(bench: Any) -> None:
+def test_transposed_weights_and_flattened_images_are_seen_through(bench: Bench) -> None:
     builder = bench.builder()
     const = builder.const
     x = builder.param("x", TensorType((4, 3, 5), "int8"))
@@ -382,7 +384,7 @@ def test_transposed_weights_and_flattened_images_are_seen_through(bench: Any) ->
 @pytest.mark.parametrize("parameters", [(), (6,)])
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_weights_of_any_zero_point_are_multiplied_as_integers(
-    bench: Any, dtype: str, parameters: tuple[int, ...]
+    bench: Bench, dtype: str, parameters: tuple[int, ...]
 ) -> None:
     zero = _draw(5, parameters, dtype)
     scale = np.full(parameters, 0.25, np.float32)
@@ -393,9 +395,9 @@ def test_weights_of_any_zero_point_are_multiplied_as_integers(
     np.testing.assert_array_equal(bench.run(function, given)[0], bench.reference(function, given)[0])
 
 
-def _with_parameters(bench: Any, **changes: Any) -> Function:
+def _with_parameters(bench: Bench, **changes: Any) -> Function:
     """A product of dequantised matrices, some of whose parameters are others."""
-    parameters = {
+    parameters: dict[str, Any] = {
         "scale": np.float32(0.5),
         "zero": np.uint8(3),
         "weight": _draw(0, (8, 6), "int8"),
@@ -426,7 +428,7 @@ def _with_parameters(bench: Any, **changes: Any) -> Function:
     ],
     ids=["each column its scale", "no normal factors", "each row its scale", "no normal factor", "infinite"],
 )
-def test_what_integers_do_not_give_stays_with_floats(bench: Any, changes: dict[str, Any]) -> None:
+def test_what_integers_do_not_give_stays_with_floats(bench: Bench, changes: dict[str, Any]) -> None:
     function = _with_parameters(bench, **changes)
     assert all(steps[0] != "ccompiler.byte_product" for steps in _kernels(bench, function))
     given = _draw(1, (8, 8), "uint8")
@@ -435,7 +437,7 @@ def test_what_integers_do_not_give_stays_with_floats(bench: Any, changes: dict[s
     np.testing.assert_array_equal(bench.run(function, given)[0], expected)
 
 
-def test_layers_hand_bytes_to_one_another(bench: Any) -> None:
+def test_layers_hand_bytes_to_one_another(bench: Bench) -> None:
     """Between quantised convolutions nothing but bytes reaches memory: one kernel for each."""
     builder = bench.builder()
     const = builder.const

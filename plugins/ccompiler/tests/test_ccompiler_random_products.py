@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from byoc_core.ir import tensor
 
+from plugins.ccompiler.tests.bench import Bench, sizes_of
 from plugins.ccompiler.tests.random_products import try_seed
 
 
@@ -17,7 +16,7 @@ def test_random_sources(seed: int) -> None:
 
 
 @pytest.mark.parametrize("num_columns", [70, "n"])
-def test_a_symbol_beside_known_columns_turns_out_to_be_one(bench: Any, num_columns: int | str) -> None:
+def test_a_symbol_beside_known_columns_turns_out_to_be_one(bench: Bench, num_columns: int | str) -> None:
     """Each panel of columns reads the only element, the second one too."""
     functions = []
     for op, x, y, bias in (
@@ -32,17 +31,16 @@ def test_a_symbol_beside_known_columns_turns_out_to_be_one(bench: Any, num_colum
     for function in functions:
         for z in (1, 70):
             known = {"n": 70, "z": z}
-            shapes = [[known.get(str(dim), dim) for dim in param.type.shape] for param in function.params]
-            inputs = [rng.integers(-3, 4, shape).astype("float32") for shape in shapes]
+            inputs = [rng.integers(-3, 4, sizes_of(param, known)).astype("float32") for param in function.params]
             for actual, expected in zip(bench.run(function, *inputs), bench.reference(function, *inputs), strict=True):
                 np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("march", ["native", "generic"])
 @pytest.mark.parametrize("opt_level", [2, 3])
-def test_no_warning_where_nothing_is_left_over(make_bench: Any, march: str, opt_level: int) -> None:
+def test_no_warning_where_nothing_is_left_over(march: str, opt_level: int) -> None:
     """GCC takes loops over what is left over for endless where it cannot see that there is nothing."""
-    bench = make_bench(march=march, opt_level=opt_level)
+    bench = Bench(march=march, opt_level=opt_level)
     for depth in (1, 2, 5):
         builder = bench.builder()
         x, y = builder.param("x", tensor((4, 1, 16, depth))), builder.param("y", tensor((depth, 1)))

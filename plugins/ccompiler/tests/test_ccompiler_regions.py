@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -11,6 +10,8 @@ import pytest
 from byoc_ccompiler.regions import prepare_regions
 from byoc_ccompiler.registry import FAMILIES
 from byoc_core.ir import Function, FunctionBuilder, TensorType, Value
+
+from plugins.ccompiler.tests.bench import Bench
 
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
 
@@ -20,13 +21,13 @@ def _one(builder: FunctionBuilder, op: str, *operands: Value, **attrs: object) -
     return result
 
 
-def _count(bench: Any, function: Function) -> Counter[str]:
+def _count(bench: Bench, function: Function) -> Counter[str]:
     module = prepare_regions([function], bench.constants, FAMILIES)
     return Counter(binding.op.name for binding in module.functions[function.name].bindings)
 
 
 @pytest.mark.parametrize("dtype", list(DTYPES))
-def test_each_op_on_halves_rounds_its_result_once(bench: Any, dtype: str) -> None:
+def test_each_op_on_halves_rounds_its_result_once(bench: Bench, dtype: str) -> None:
     """The chain of ops in one loop gives the bits that the reference gives op by op."""
     builder = bench.builder()
     x, y = (builder.param(name, TensorType((5, 33), dtype)) for name in "xy")
@@ -41,7 +42,7 @@ def test_each_op_on_halves_rounds_its_result_once(bench: Any, dtype: str) -> Non
     assert _count(bench, function)["cast"] > 0
 
 
-def test_an_op_of_halves_with_a_dtype_of_its_own_is_widened_too(bench: Any) -> None:
+def test_an_op_of_halves_with_a_dtype_of_its_own_is_widened_too(bench: Bench) -> None:
     builder = bench.builder()
     x = builder.param("x", TensorType((7,), "int32"))
     function = bench.add(
@@ -61,7 +62,7 @@ def _convolve(builder: FunctionBuilder, x: Value, seed: int) -> Value:
     return _one(builder, "nn.conv2d", x, builder.const(weight), padding=(1, 1, 1, 1))
 
 
-def test_transposes_remain_at_the_borders_of_a_network(bench: Any) -> None:
+def test_transposes_remain_at_the_borders_of_a_network(bench: Bench) -> None:
     builder = bench.builder()
     x = _image(builder)
     bias = builder.const(np.ones(8, np.float32))
@@ -80,7 +81,7 @@ def test_transposes_remain_at_the_borders_of_a_network(bench: Any) -> None:
     np.testing.assert_allclose(actual, oracle, rtol=0, atol=1e-4)
 
 
-def test_a_shuffle_of_channels_moves_along_the_last_axis(bench: Any) -> None:
+def test_a_shuffle_of_channels_moves_along_the_last_axis(bench: Bench) -> None:
     builder = bench.builder()
     x = _convolve(builder, _image(builder), 0)
     split = _one(builder, "reshape", x, shape=(1, 2, 4, 9, 9))
@@ -94,13 +95,13 @@ def test_a_shuffle_of_channels_moves_along_the_last_axis(bench: Any) -> None:
     np.testing.assert_allclose(actual, oracle, rtol=0, atol=1e-3)
 
 
-def test_pooling_alone_stays_as_it_is(bench: Any) -> None:
+def test_pooling_alone_stays_as_it_is(bench: Bench) -> None:
     builder = bench.builder()
     function = bench.add(builder, _one(builder, "nn.max_pool2d", _image(builder), pool_size=(2, 2)))
     assert _count(bench, function) == {"nn.max_pool2d": 1}
 
 
-def test_spelled_out_attention_is_one_kernel(bench: Any) -> None:
+def test_spelled_out_attention_is_one_kernel(bench: Bench) -> None:
     builder = bench.builder()
     query, key, value = (builder.param(name, TensorType((1, 2, 5, 8), "float32")) for name in ("q", "k", "v"))
     scores = _one(builder, "matmul", query, _one(builder, "permute_dims", key, axes=(0, 1, 3, 2)))

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from byoc_core.ir import FunctionBuilder, Value, tensor
 
+from plugins.ccompiler.tests.bench import Bench, assert_sum, sizes_of
+
 UNIT = float(np.finfo("float32").eps) / 2
 
 
@@ -41,7 +43,7 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_reductions_of_floats(bench: Any, sum_check: Any, dtype: str) -> None:
+def test_reductions_of_floats(bench: Bench, dtype: str) -> None:
     cases = []
     for shape, axis in SHAPES:
         for op in ("sum", "mean", "max", "min", "prod"):
@@ -61,12 +63,12 @@ def test_reductions_of_floats(bench: Any, sum_check: Any, dtype: str) -> None:
         else:
             (magnitude,) = bench.reference(function, np.abs(x), wide=True)
             # Registers of at least four lanes, four at a time, in pieces of 1024; across memory 256 or 64 at most.
-            sum_check(actual, oracle, magnitude, min(x.size, 280))
+            assert_sum(actual, oracle, magnitude, min(x.size, 280))
 
 
 @pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
-def test_rows_of_every_short_length(make_bench: Any, sum_check: Any, march: str) -> None:
-    bench = make_bench(march=march)
+def test_rows_of_every_short_length(march: str) -> None:
+    bench = Bench(march=march)
     functions = {
         (op, dtype): bench.op(op, [tensor(("m", "n"), dtype)], axis=(1,))
         for op in ("sum", "prod", "max", "min")
@@ -82,14 +84,14 @@ def test_rows_of_every_short_length(make_bench: Any, sum_check: Any, march: str)
             (actual,), (oracle,) = bench.run(function, x), bench.reference(function, x, wide=True)
             if op == "sum":
                 (magnitude,) = bench.reference(function, np.abs(x), wide=True)
-                sum_check(actual, oracle, magnitude, length)
+                assert_sum(actual, oracle, magnitude, length)
             elif op == "prod":
                 np.testing.assert_allclose(actual, oracle, rtol=(length + 1) * float(np.finfo(dtype).eps))
             else:
                 np.testing.assert_array_equal(actual, oracle.astype(dtype), err_msg=f"{op} {length}")
 
 
-def test_long_sums_are_no_worse_than_pairwise_ones(bench: Any) -> None:
+def test_long_sums_are_no_worse_than_pairwise_ones(bench: Bench) -> None:
     x = (np.random.default_rng(0).random(3_000_001) + 1).astype("float32")
     wide = x.astype("float64")
     functions = [bench.op("sum", [tensor(("n",), dtype)]) for dtype in ("float32", "float64")]
@@ -101,7 +103,7 @@ def test_long_sums_are_no_worse_than_pairwise_ones(bench: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint32"])
-def test_reductions_of_integers_equal_the_kernels(bench: Any, dtype: str) -> None:
+def test_reductions_of_integers_equal_the_kernels(bench: Bench, dtype: str) -> None:
     info = np.iinfo(dtype)
     functions = [
         (bench.op(op, [tensor(shape, dtype)], axis=axis), shape)
@@ -113,7 +115,7 @@ def test_reductions_of_integers_equal_the_kernels(bench: Any, dtype: str) -> Non
         np.testing.assert_array_equal(bench.run(function, x)[0], bench.reference(function, x)[0], err_msg=str(shape))
 
 
-def test_reductions_of_bools_equal_the_kernels(bench: Any) -> None:
+def test_reductions_of_bools_equal_the_kernels(bench: Bench) -> None:
     functions = [
         (bench.op(op, [tensor(shape, "bool")], axis=axis), shape, share)
         for shape, axis in SHAPES
@@ -126,7 +128,7 @@ def test_reductions_of_bools_equal_the_kernels(bench: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_sums_of_infinities(bench: Any, dtype: str) -> None:
+def test_sums_of_infinities(bench: Bench, dtype: str) -> None:
     function = bench.op("sum", [tensor(("n",), dtype)])
     for values, expected in (([np.inf], np.inf), ([-np.inf], -np.inf), ([np.inf, -np.inf], np.nan)):
         x = np.ones(70_000, dtype)
@@ -136,7 +138,7 @@ def test_sums_of_infinities(bench: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_a_nan_is_the_largest_and_the_smallest(bench: Any, axis: int) -> None:
+def test_a_nan_is_the_largest_and_the_smallest(bench: Bench, axis: int) -> None:
     shape = (131, 3) if axis == 0 else (3, 131)
     functions = [bench.op(op, [tensor(shape)], axis=(axis,)) for op in ("max", "min", "sum")]
     for place in (0, 1, 16, 63, 64, 70, 127, 130):
@@ -169,7 +171,7 @@ NORMALISATIONS: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
 ]
 
 
-def test_the_softmax_family(bench: Any) -> None:
+def test_the_softmax_family(bench: Bench) -> None:
     functions = [bench.op(op, [tensor(shape)], **attrs) for op, shape, attrs in NORMALISATIONS]
     for function, (op, shape, _) in zip(functions, NORMALISATIONS, strict=True):
         x = _random(shape) * 30
@@ -179,7 +181,7 @@ def test_the_softmax_family(bench: Any) -> None:
         assert np.all(np.abs(actual - oracle) <= bound * scale + 1e-38), (op, shape)
 
 
-def test_logsumexp_of_infinities(bench: Any) -> None:
+def test_logsumexp_of_infinities(bench: Bench) -> None:
     function = bench.op("logsumexp", [tensor((5, 2))], axis=(1,))
     inf = np.inf
     x = np.array([[inf, 1], [-inf, -inf], [-inf, 3], [inf, -inf], [np.nan, 1]], "float32")
@@ -216,8 +218,8 @@ NORMS: list[tuple[str, Any, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
-def test_norms(make_bench: Any, march: str) -> None:
-    bench = make_bench(march=march)
+def test_norms(march: str) -> None:
+    bench = Bench(march=march)
     functions = []
     for op, shape, attrs in NORMS:
         builder = bench.builder()
@@ -225,7 +227,7 @@ def test_norms(make_bench: Any, march: str) -> None:
     for function, (op, shape, _) in zip(functions, NORMS, strict=True):
         sizes = [dim if isinstance(dim, int) else 3 + index for index, dim in enumerate(shape)]
         x = _random(sizes) * 3 + 1
-        rest = [_random(param.type.shape, 1 + k) for k, param in enumerate(function.params[1:])]
+        rest = [_random(sizes_of(param), 1 + k) for k, param in enumerate(function.params[1:])]
         (actual,), (oracle,) = bench.run(function, x, *rest), bench.reference(function, x, *rest, wide=True)
         # Sums of registers of four lanes, four at a time, in pieces; then half a dozen roundings.
         gamma = np.abs(rest[0]).max(initial=0) * 2 * UNIT * 160
@@ -307,14 +309,14 @@ GROUPS: dict[str, int] = {"misaligned": 2, "two_axes": 2, "whole_and_spread": 2}
 
 @pytest.mark.parametrize("fuse", [True, False])
 @pytest.mark.parametrize("march", ["generic", "native"])
-def test_fused_programs(make_bench: Any, march: str, *, fuse: bool) -> None:
+def test_fused_programs(march: str, *, fuse: bool) -> None:
     from byoc_ccompiler.grouping import form_groups
     from byoc_ccompiler.kernels.composites import take_apart
     from byoc_ccompiler.registry import FAMILIES
     from byoc_ccompiler.steps import flatten
     from byoc_core.authoring.csource import ConstantPool
 
-    bench = make_bench(march=march, fuse=fuse)
+    bench = Bench(march=march, fuse=fuse)
     functions: dict[str, Any] = {}
     for name, write in PROGRAMS.items():
         builder = bench.builder()
@@ -338,9 +340,9 @@ def test_fused_programs(make_bench: Any, march: str, *, fuse: bool) -> None:
 
 
 @pytest.mark.parametrize("opt_level", [1, 2])
-def test_an_empty_row_gives_no_warning(make_bench: Any, opt_level: int) -> None:
+def test_an_empty_row_gives_no_warning(opt_level: int) -> None:
     """The functions that combine a row's elements are given an array, though they read nothing of it."""
-    bench = make_bench(opt_level=opt_level)
+    bench = Bench(opt_level=opt_level)
     functions = {}
     for dtype in ("float32", "float64"):
         for shape in ((1, 0), (3, 0), (2, 4, 6, 0)):
@@ -351,7 +353,7 @@ def test_an_empty_row_gives_no_warning(make_bench: Any, opt_level: int) -> None:
             total = builder.bind("sum", [square], {"axis": (-1,)}).result
             function = bench.add(builder, value, total)
             functions[function] = np.empty(shape, dtype)
-    for function, x in functions.items():
-        value, total = bench.run(function, x)
-        assert value.shape == x.shape
-        np.testing.assert_array_equal(total, np.zeros(x.shape[:-1]))
+    for function, empty in functions.items():
+        weights, sums = bench.run(function, empty)
+        assert weights.shape == empty.shape
+        np.testing.assert_array_equal(sums, np.zeros(empty.shape[:-1]))

@@ -19,6 +19,8 @@ from byoc_core.ir import FunctionBuilder, TensorType, Value
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import OpCase, array_of, canonical_cases, new_function
 
+from plugins.ccompiler.tests.bench import Bench
+
 NDArray = npt.NDArray[Any]
 Attrs = Mapping[str, Any]
 CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
@@ -69,7 +71,7 @@ def _reduced(builder: FunctionBuilder, source: Value | None, type_: TensorType, 
     return builder.bind(REDUCTIONS[dtype_info(type_.dtype).kind], [source], {}).results[0]
 
 
-def _add(bench: Any, name: str, types: Sequence[TensorType], attrs: Attrs, *, reduced: bool) -> Any:
+def _add(bench: Bench, name: str, types: Sequence[TensorType], attrs: Attrs, *, reduced: bool) -> Any:
     """Adds a function of the op; ``reduced``: its scalars are reductions, which the op may share a kernel with."""
     builder = bench.builder()
     values: dict[int, Value] = {
@@ -91,7 +93,7 @@ def _arrays(function: Any, case: OpCase, generator: np.random.Generator) -> list
     return arrays
 
 
-def _check(bench: Any, function: Any, inputs: Sequence[NDArray], what: object) -> None:
+def _check(bench: Bench, function: Any, inputs: Sequence[NDArray], what: object) -> None:
     outputs = [np.full(type_.shape, 1, to_numpy(type_.dtype)) for type_ in function.result_types]
     try:
         with np.errstate(all="ignore"):
@@ -115,9 +117,9 @@ def _check(bench: Any, function: Any, inputs: Sequence[NDArray], what: object) -
         assert np.all(error <= ULP * float(np.finfo(made.dtype).eps) * scale), what
 
 
-def test_every_op_that_is_taken_computes_on_scalars(make_bench: Any) -> None:
+def test_every_op_that_is_taken_computes_on_scalars() -> None:
     """An axis, a row or an iteration space of nothing is where arithmetic on ranks goes wrong."""
-    bench = make_bench(opt_level=0)
+    bench = Bench(opt_level=0)
     added = [
         (case, _add(bench, name, types, attrs, reduced=reduced), (name, types, attrs, reduced))
         for name, types, attrs, case in _taken()

@@ -17,6 +17,8 @@ from byoc_core.ir import Binding, Function, FunctionBuilder, IRModule, Var, tens
 from byoc_core.native.toolchain import include_directory
 from byoc_core.ops import default_ops
 
+from plugins.ccompiler.tests.bench import Bench
+
 pytestmark = pytest.mark.interpreter
 
 
@@ -34,8 +36,8 @@ def _inputs() -> list[Any]:
     return [rng.standard_normal((10, 10)).astype("float32") for _ in range(4)]
 
 
-def test_s002_1_tutorial_mode_shows_the_document_s_structure(make_bench: Any) -> None:
-    bench = make_bench(tutorial=True)
+def test_s002_1_tutorial_mode_shows_the_document_s_structure() -> None:
+    bench = Bench(tutorial=True)
     bench.functions.append(_gcc_0())
     source = bench.module.get_source()
     assert len(re.findall(r"^static void gcc_0_\d\(", source, re.MULTILINE)) == 3
@@ -48,8 +50,8 @@ def test_s002_1_tutorial_mode_shows_the_document_s_structure(make_bench: Any) ->
     np.testing.assert_array_equal(out, (i0 + i1 - i2) * i3)
 
 
-def test_s002_1_three_layers_can_be_called(make_bench: Any, tmp_path: Path) -> None:
-    bench = make_bench(tutorial=True)
+def test_s002_1_three_layers_can_be_called(tmp_path: Path) -> None:
+    bench = Bench(tutorial=True)
     bench.functions.append(_gcc_0())
     path = tmp_path / "library.so"
     path.write_bytes(bench.module.build().data)
@@ -70,16 +72,16 @@ def test_s002_1_three_layers_can_be_called(make_bench: Any, tmp_path: Path) -> N
         function(*map(tvm_ffi.from_dlpack, [arrays[0], arrays[1].astype("float64"), *arrays[2:]]))
 
 
-def test_s002_1_the_wrapper_returns_a_status(make_bench: Any) -> None:
-    bench = make_bench()
+def test_s002_1_the_wrapper_returns_a_status() -> None:
+    bench = Bench()
     bench.functions.append(_gcc_0())
     source = bench.module.get_source()
     assert "int32_t gcc_0_wrapper_(const DLTensor *i0" in source
     assert "BYOC_EXPORT int32_t __tvm_ffi_gcc_0(" in source
 
 
-def test_s002_1_normal_mode_is_one_loop_without_a_buffer(make_bench: Any) -> None:
-    bench = make_bench()
+def test_s002_1_normal_mode_is_one_loop_without_a_buffer() -> None:
+    bench = Bench()
     bench.functions.append(_gcc_0())
     source = bench.module.get_source()
     assert source.count("for (") == 1
@@ -90,10 +92,10 @@ def test_s002_1_normal_mode_is_one_loop_without_a_buffer(make_bench: Any) -> Non
 
 
 @pytest.mark.parametrize("tutorial", [True, False])
-def test_s002_1_the_text_compiles_by_hand_without_a_warning(make_bench: Any, tmp_path: Path, tutorial: bool) -> None:
+def test_s002_1_the_text_compiles_by_hand_without_a_warning(tmp_path: Path, tutorial: bool) -> None:
     from byoc_core.native.toolchain import find_toolchain
 
-    bench = make_bench(tutorial=tutorial)
+    bench = Bench(tutorial=tutorial)
     bench.functions.append(_gcc_0())
     (tmp_path / "gcc_0.c").write_text(bench.module.get_source())
     command = [*find_toolchain().command, "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", f"-I{include_directory()}"]
@@ -129,8 +131,8 @@ def test_s002_2_a_subclass_of_two_methods_produces_working_c() -> None:
     assert module.function_names == ("gcc_0", "gcc_1")
 
 
-def test_s002_3_tutorial_mode_of_every_dtype_and_rank(make_bench: Any) -> None:
-    bench = make_bench(tutorial=True)
+def test_s002_3_tutorial_mode_of_every_dtype_and_rank() -> None:
+    bench = Bench(tutorial=True)
     rng = np.random.default_rng(0)
     cases = []
     for dtype in ("float32", "float64", "int32", "int8", "bool"):

@@ -10,28 +10,26 @@ import numpy as np
 import pytest
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_core.backend.hooks import CompileContext, Rejection
-from byoc_core.ir import tensor
+from byoc_core.ir import Value, tensor
 from byoc_core.native.toolchain import find_toolchain
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import canonical_cases, new_function
 
-from plugins.ccompiler.tests.conftest import WARNINGS
+from plugins.ccompiler.tests.bench import WARNINGS, Bench
 
 LARGEST_FRAME = 96 << 10
 
 
 @pytest.fixture(params=["generic", "native"])
-def make_checked(request: pytest.FixtureRequest, make_bench: Callable[..., Any]) -> Callable[..., Any]:
+def make_checked(request: pytest.FixtureRequest) -> Callable[..., Bench]:
     """Gives, for a level of optimisation and other options, what refuses to compile a larger frame."""
     if any("-fsanitize" in word for word in find_toolchain().command):
         pytest.skip("sanitizers put fences between the variables of a frame")
     flags = (*WARNINGS, f"-Wframe-larger-than={LARGEST_FRAME}")
-    return lambda opt_level, **options: make_bench(
-        march=request.param, opt_level=opt_level, extra_flags=flags, **options
-    )
+    return lambda opt_level, **options: Bench(march=request.param, opt_level=opt_level, extra_flags=flags, **options)
 
 
-def test_all_canonical_cases(make_checked: Callable[..., Any]) -> None:
+def test_all_canonical_cases(make_checked: Callable[..., Bench]) -> None:
     bench = make_checked(0)
     context = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
     for name, cases in canonical_cases(default_ops()).items():
@@ -64,7 +62,7 @@ LARGE: list[tuple[str, list[tuple[Any, ...]], dict[str, Any]]] = [
 ]
 
 
-def test_what_needs_most(make_checked: Callable[..., Any]) -> None:
+def test_what_needs_most(make_checked: Callable[..., Bench]) -> None:
     bench = make_checked(2)
     for op, shapes, attrs in LARGE:
         bench.op(op, [tensor(shape, "float64") for shape in shapes], **attrs)
@@ -101,18 +99,18 @@ PACKED: dict[str, tuple[dict[str, str], list[tuple[str, tuple[int, ...], tuple[i
 
 
 @pytest.mark.parametrize("name", PACKED)
-def test_packed_constants(make_checked: Callable[..., Any], name: str) -> None:
+def test_packed_constants(make_checked: Callable[..., Bench], name: str) -> None:
     options, cases = PACKED[name]
     bench = make_checked(2, **options)
     for op, shape, weight_shape in cases:
         builder = bench.builder()
-        operands = [builder.param("x", tensor(shape)), builder.const(np.ones(weight_shape, "float32"))]
+        operands: list[Value] = [builder.param("x", tensor(shape)), builder.const(np.ones(weight_shape, "float32"))]
         bench.add(builder, *builder.bind(op, operands, {"data_layout": "NHWC"} if op == "nn.conv2d" else {}).results)
     assert bench.module.function_names
 
 
-def test_a_filter_with_too_many_taps_for_pointers_is_right(make_bench: Callable[..., Any]) -> None:
-    bench = make_bench(opt_level=1)
+def test_a_filter_with_too_many_taps_for_pointers_is_right() -> None:
+    bench = Bench(opt_level=1)
     function = bench.op("nn.conv2d", [tensor((1, 2, 92, 92)), tensor((2, 2, 91, 91))])
     rng = np.random.default_rng(1)
     inputs = [rng.integers(-2, 3, shape).astype("float32") for shape in ((1, 2, 92, 92), (2, 2, 91, 91))]

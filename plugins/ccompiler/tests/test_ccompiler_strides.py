@@ -11,6 +11,8 @@ import pytest
 from byoc_ccompiler.kernel import KernelContext
 from byoc_core.ir import Function, TensorType, tensor
 
+from plugins.ccompiler.tests.bench import Bench
+
 Orders = Mapping[str, tuple[int, ...]]
 """For values by name: their axes in the order in which memory has them."""
 
@@ -52,7 +54,7 @@ def _from_memory(array: Any, order: tuple[int, ...] | None) -> Any:
     return turned.transpose(np.argsort(order))
 
 
-def _run(bench: Any, function: Function, orders: Orders, *inputs: Any) -> list[Any]:
+def _run(bench: Bench, function: Function, orders: Orders, *inputs: Any) -> list[Any]:
     given = [_in_memory(a, orders.get(p.name)) for p, a in zip(function.params, inputs, strict=True)]
     names = [getattr(result, "name", "") for result in function.results]
     made = bench.run(function, *given)
@@ -74,7 +76,7 @@ ORDERS: list[dict[str, tuple[int, ...]]] = [
 
 @pytest.mark.parametrize("shape", [(4, 3, 5), (1, 7, 2), (3, 0, 2), ("n", "m", 5)])
 @pytest.mark.parametrize("orders", ORDERS, ids=str)
-def test_elementwise(bench: Any, lay_out: Callable[[Orders], None], orders: Orders, shape: Any) -> None:
+def test_elementwise(bench: Bench, lay_out: Callable[[Orders], None], orders: Orders, shape: Any) -> None:
     lay_out(orders)
     builder = bench.builder()
     x, y = builder.param("x", tensor(shape)), builder.param("y", tensor(shape))
@@ -90,7 +92,7 @@ def test_elementwise(bench: Any, lay_out: Callable[[Orders], None], orders: Orde
     np.testing.assert_array_equal(actual, expected)
 
 
-def test_the_loops_follow_the_memory_of_the_result(bench: Any, lay_out: Callable[[Orders], None]) -> None:
+def test_the_loops_follow_the_memory_of_the_result(bench: Bench, lay_out: Callable[[Orders], None]) -> None:
     orders = {"x": (1, 0, 2), "out": (1, 0, 2)}
     lay_out(orders)
     builder = bench.builder()
@@ -103,7 +105,7 @@ def test_the_loops_follow_the_memory_of_the_result(bench: Any, lay_out: Callable
 
 @pytest.mark.parametrize("orders", ORDERS[:3], ids=str)
 @pytest.mark.parametrize("axis", [(0,), (1,), (2,), (0, 2), (1, 2)])
-def test_rows(bench: Any, lay_out: Callable[[Orders], None], orders: Orders, axis: tuple[int, ...]) -> None:
+def test_rows(bench: Bench, lay_out: Callable[[Orders], None], orders: Orders, axis: tuple[int, ...]) -> None:
     lay_out(orders)
     builder = bench.builder()
     x = builder.param("x", tensor((6, 3, 20)))
@@ -114,7 +116,7 @@ def test_rows(bench: Any, lay_out: Callable[[Orders], None], orders: Orders, axi
 
 
 @pytest.mark.parametrize("orders", ORDERS[:3], ids=str)
-def test_softmax_that_is_read_back(bench: Any, lay_out: Callable[[Orders], None], orders: Orders) -> None:
+def test_softmax_that_is_read_back(bench: Bench, lay_out: Callable[[Orders], None], orders: Orders) -> None:
     lay_out(orders)
     builder = bench.builder()
     x = builder.param("x", tensor((2, 3, 9000)))

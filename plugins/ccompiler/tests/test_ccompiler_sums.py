@@ -9,12 +9,14 @@ import pytest
 from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.ir import Function, tensor
 
+from plugins.ccompiler.tests.bench import Bench, assert_sum
+
 
 def _random(shape: Any, dtype: str = "float32", seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
-def _check_products(bench: Any, sum_check: Any, function: Function, inputs: list[Any], length: int) -> None:
+def _check_products(bench: Bench, sum_check: Any, function: Function, inputs: list[Any], length: int) -> None:
     (actual,) = bench.run(function, *inputs)
     (oracle,) = bench.reference(function, *inputs, wide=True)
     (magnitude,) = bench.reference(function, *(np.abs(array) for array in inputs), wide=True)
@@ -41,31 +43,31 @@ CONVOLUTIONS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_convolutions(bench: Any, sum_check: Any, dtype: str) -> None:
+def test_convolutions(bench: Bench, dtype: str) -> None:
     functions = {}
     for name, (x, w, attrs) in CONVOLUTIONS.items():
         functions[name] = bench.op("nn.conv2d", [tensor(x, dtype), tensor(w, dtype)], **attrs)
     for name, function in functions.items():
         x, w, _ = CONVOLUTIONS[name]
         inputs = [_random(x, dtype), _random(w, dtype, 1)]
-        _check_products(bench, sum_check, function, inputs, int(np.prod(w[1:])))
+        _check_products(bench, assert_sum, function, inputs, int(np.prod(w[1:])))
 
 
 @pytest.mark.parametrize("layout", ["OIHW", "IOHW", "HWIO"])
-def test_kernel_layouts(bench: Any, sum_check: Any, layout: str) -> None:
+def test_kernel_layouts(bench: Bench, layout: str) -> None:
     axes = {"OIHW": (0, 1, 2, 3), "IOHW": (1, 0, 2, 3), "HWIO": (2, 3, 1, 0)}[layout]
     weight = np.ascontiguousarray(_random((10, 2, 3, 3), seed=1).transpose(axes))
     types = [tensor((1, 4, 9, 9)), tensor(weight.shape)]
     function = bench.op("nn.conv2d", types, padding=(1, 1), groups=2, kernel_layout=layout)
-    _check_products(bench, sum_check, function, [_random((1, 4, 9, 9)), weight], 18)
+    _check_products(bench, assert_sum, function, [_random((1, 4, 9, 9)), weight], 18)
 
 
-def test_convolution_of_symbolic_images(bench: Any, sum_check: Any) -> None:
+def test_convolution_of_symbolic_images(bench: Bench) -> None:
     attrs: list[dict[str, Any]] = [{}, {"padding": (1, 1)}, {"strides": (2, 2), "padding": (1, 1)}]
     types = [tensor(("n", 4, "h", "w")), tensor((10, 4, 3, 3))]
     for function in [bench.op("nn.conv2d", types, **given) for given in attrs]:
         for shape in ((2, 4, 13, 12), (1, 4, 3, 3), (3, 4, 40, 5)):
-            _check_products(bench, sum_check, function, [_random(shape), _random((10, 4, 3, 3), seed=1)], 36)
+            _check_products(bench, assert_sum, function, [_random(shape), _random((10, 4, 3, 3), seed=1)], 36)
 
 
 PRODUCTS = [
@@ -90,13 +92,13 @@ PRODUCTS = [
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_matrix_products(bench: Any, sum_check: Any, dtype: str) -> None:
+def test_matrix_products(bench: Bench, dtype: str) -> None:
     functions = [bench.op(op, [tensor(x, dtype), tensor(y, dtype)]) for op, x, y in PRODUCTS]
     for function, (_, x, y) in zip(functions, PRODUCTS, strict=True):
-        _check_products(bench, sum_check, function, [_random(x, dtype), _random(y, dtype, 1)], x[-1])
+        _check_products(bench, assert_sum, function, [_random(x, dtype), _random(y, dtype, 1)], x[-1])
 
 
-def test_matrix_products_of_symbolic_sizes(bench: Any, sum_check: Any) -> None:
+def test_matrix_products_of_symbolic_sizes(bench: Bench) -> None:
     functions = [
         bench.op("nn.dense", [tensor(("n", 20)), tensor((6, 20))]),
         bench.op("nn.dense", [tensor(("n", "k")), tensor(("m", "k"))]),
@@ -106,7 +108,7 @@ def test_matrix_products_of_symbolic_sizes(bench: Any, sum_check: Any) -> None:
     for n in (0, 1, 3, 4, 9):
         cases = [((n, 20), (6, 20)), ((n, 17), (5, 17)), ((n, 20), (20, 6)), ((2, n, 17), (2, 17, 50))]
         for function, (x, y) in zip(functions, cases, strict=True):
-            _check_products(bench, sum_check, function, [_random(x), _random(y, seed=1)], x[-1])
+            _check_products(bench, assert_sum, function, [_random(x), _random(y, seed=1)], x[-1])
 
 
 WEIGHTS: list[tuple[str, Any, Any]] = [
@@ -122,7 +124,7 @@ WEIGHTS: list[tuple[str, Any, Any]] = [
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_products_with_constant_weights(bench: Any, sum_check: Any, dtype: str) -> None:
+def test_products_with_constant_weights(bench: Bench, dtype: str) -> None:
     functions = []
     for op, x, w in WEIGHTS:
         builder = bench.builder()
@@ -135,7 +137,7 @@ def test_products_with_constant_weights(bench: Any, sum_check: Any, dtype: str) 
             (actual,) = bench.run(function, array)
             right = weights.T if op == "nn.dense" else weights
             oracle = array.astype("float64") @ right.astype("float64")
-            sum_check(actual, oracle, np.abs(array.astype("float64")) @ np.abs(right.astype("float64")), x[-1])
+            assert_sum(actual, oracle, np.abs(array.astype("float64")) @ np.abs(right.astype("float64")), x[-1])
 
 
 @pytest.mark.parametrize(
@@ -148,18 +150,18 @@ def test_products_with_constant_weights(bench: Any, sum_check: Any, dtype: str) 
     ],
 )
 def test_every_shape_of_vector_unit_gives_right_results(
-    make_bench: Any, sum_check: Any, monkeypatch: pytest.MonkeyPatch, unit: VectorUnit, march: str
+    monkeypatch: pytest.MonkeyPatch, unit: VectorUnit, march: str
 ) -> None:
     # Wider vectors than the machine has are split by the C compiler: slower, but right.
     monkeypatch.setattr(VectorUnit, "of_features", classmethod(lambda cls, machine, features: unit))
-    bench = make_bench(march=march, extra_flags=("-Wall", "-Wextra", "-Wno-psabi", "-Werror"))
+    bench = Bench(march=march, extra_flags=("-Wall", "-Wextra", "-Wno-psabi", "-Werror"))
     x, w = (2, 4, 13, 12), (10, 4, 3, 3)
     conv = bench.op("nn.conv2d", [tensor(x), tensor(w)], padding=(1, 1))
     product = bench.op("matmul", [tensor((7, 33)), tensor((33, 70))])
     dense = bench.op("nn.dense", [tensor((7, 33)), tensor((10, 33))])
-    _check_products(bench, sum_check, conv, [_random(x), _random(w, seed=1)], 36)
-    _check_products(bench, sum_check, product, [_random((7, 33)), _random((33, 70), seed=1)], 33)
-    _check_products(bench, sum_check, dense, [_random((7, 33)), _random((10, 33), seed=1)], 33)
+    _check_products(bench, assert_sum, conv, [_random(x), _random(w, seed=1)], 36)
+    _check_products(bench, assert_sum, product, [_random((7, 33)), _random((33, 70), seed=1)], 33)
+    _check_products(bench, assert_sum, dense, [_random((7, 33)), _random((10, 33), seed=1)], 33)
 
 
 WINDOWS: list[dict[str, Any]] = [
@@ -172,7 +174,7 @@ WINDOWS: list[dict[str, Any]] = [
 ]
 
 
-def test_pooling(bench: Any, sum_check: Any) -> None:
+def test_pooling(bench: Bench) -> None:
     x = _random((2, 3, 10, 9))
     x[0, 0, 4, 4] = np.nan
     clean = _random((2, 3, 10, 9))
@@ -187,10 +189,10 @@ def test_pooling(bench: Any, sum_check: Any) -> None:
         if is_max:
             np.testing.assert_array_equal(bench.run(function, x)[0], bench.reference(function, x)[0])
         else:
-            _check_products(bench, sum_check, function, [clean], int(np.prod(attrs["pool_size"])))
+            _check_products(bench, assert_sum, function, [clean], int(np.prod(attrs["pool_size"])))
 
 
-def test_pooling_of_other_dtypes_and_symbolic_images(bench: Any, sum_check: Any) -> None:
+def test_pooling_of_other_dtypes_and_symbolic_images(bench: Bench) -> None:
     integers = np.random.default_rng(0).integers(-100, 100, (1, 2, 6, 6)).astype("int8")
     bytes_ = integers.view("uint8")
     images, x = [tensor(("n", 2, "h", "w"))], _random((3, 2, 7, 5))
@@ -206,10 +208,10 @@ def test_pooling_of_other_dtypes_and_symbolic_images(bench: Any, sum_check: Any)
             np.testing.assert_array_equal(actual, expected)
         else:
             oracle, magnitude = (bench.reference(function, a, wide=True)[0] for a in (array, np.abs(array)))
-            sum_check(actual, oracle, magnitude, 2 * 2 + 1)
+            assert_sum(actual, oracle, magnitude, 2 * 2 + 1)
 
 
-def test_reductions(bench: Any, sum_check: Any) -> None:
+def test_reductions(bench: Bench) -> None:
     x = _random((3, 4, 5))
     attrs: list[dict[str, Any]] = [{}, {"axis": (1,)}, {"axis": (0, -1), "keepdims": True}, {"axis": ()}]
     cases = [(bench.op(op, [tensor((3, 4, 5))], **given), x) for op in ("sum", "mean", "max") for given in attrs]
@@ -220,16 +222,16 @@ def test_reductions(bench: Any, sum_check: Any) -> None:
         if function.bindings[0].op.name == "max" or array.size == 0:
             np.testing.assert_array_equal(actual, oracle.astype("float32"))
         else:
-            sum_check(actual, oracle, bench.reference(function, np.abs(array), wide=True)[0], 60)
+            assert_sum(actual, oracle, bench.reference(function, np.abs(array), wide=True)[0], 60)
 
 
-def test_reductions_of_integers(bench: Any) -> None:
+def test_reductions_of_integers(bench: Bench) -> None:
     integers = np.random.default_rng(0).integers(-128, 127, (30, 4)).astype("int8")
     for function in [bench.op(op, [tensor((30, 4), "int8")], axis=(0,)) for op in ("sum", "max")]:
         np.testing.assert_array_equal(bench.run(function, integers)[0], bench.reference(function, integers)[0])
 
 
-def test_softmax(bench: Any) -> None:
+def test_softmax(bench: Bench) -> None:
     cases = [((3, 5), -1), ((3, 5, 4), 1), ((7,), 0), ((3, 0), 1)]
     functions = [bench.op("nn.softmax", [tensor(shape)], axis=axis) for shape, axis in cases]
     for function, (shape, _) in zip(functions, cases, strict=True):
@@ -244,7 +246,7 @@ def test_softmax(bench: Any) -> None:
     np.testing.assert_allclose(actual, oracle, rtol=bound)
 
 
-def test_movement(bench: Any) -> None:
+def test_movement(bench: Bench) -> None:
     x, y = _random((2, 6, 3)), _random((2, 1, 3), seed=1)
     cases: list[tuple[str, list[Any], dict[str, Any]]] = [
         ("reshape", [x], {"shape": (4, 9)}),

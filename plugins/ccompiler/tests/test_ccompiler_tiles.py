@@ -12,6 +12,8 @@ from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, panel_tile
 from byoc_ccompiler.vector_unit import VectorUnit, vector_preamble
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
 
+from plugins.ccompiler.tests.bench import assert_sum
+
 SHAPES = [(1, 2), (5, 1), (8, 2)]
 DEPTHS = (0, 1, 7, DEPTH_CHUNK, DEPTH_CHUNK + 1, 3 * DEPTH_CHUNK + 5)
 UNITS = [(VectorUnit(16, 16), "generic"), (VectorUnit(32, 16), "generic"), (VectorUnit(64, 32), "native")]
@@ -43,7 +45,7 @@ def _check(sum_check: Any, sums: Any, factors: Any, panel: Any) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("unit", "march"), UNITS)
-def test_panel_tiles(tmp_path: Path, sum_check: Any, unit: VectorUnit, march: str, dtype: str) -> None:
+def test_panel_tiles(tmp_path: Path, unit: VectorUnit, march: str, dtype: str) -> None:
     library = _build(tmp_path, unit, march, dtype)
     generator = np.random.default_rng(0)
     for rows, vectors in SHAPES:
@@ -57,14 +59,12 @@ def test_panel_tiles(tmp_path: Path, sum_check: Any, unit: VectorUnit, march: st
             library[f"direct_{rows}x{vectors}"](
                 _pointer(a), ctypes.c_int64(depth + 3), _pointer(panel), ctypes.c_int64(depth), _pointer(sums)
             )
-            _check(sum_check, sums, a[:, :depth], panel)
+            _check(assert_sum, sums, a[:, :depth], panel)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("unit", "march"), UNITS)
-def test_panel_tiles_of_scattered_rows(
-    tmp_path: Path, sum_check: Any, unit: VectorUnit, march: str, dtype: str
-) -> None:
+def test_panel_tiles_of_scattered_rows(tmp_path: Path, unit: VectorUnit, march: str, dtype: str) -> None:
     library = _build(tmp_path, unit, march, dtype)
     generator = np.random.default_rng(0)
     for rows, vectors in SHAPES:
@@ -77,4 +77,4 @@ def test_panel_tiles_of_scattered_rows(
             library[f"indirect_{rows}x{vectors}"](
                 _pointer(places), ctypes.c_int64(num_taps), ctypes.c_int64(depth), _pointer(panel), _pointer(sums)
             )
-            _check(sum_check, sums, runs.transpose(1, 0, 2).reshape(rows, num_taps * depth), panel)
+            _check(assert_sum, sums, runs.transpose(1, 0, 2).reshape(rows, num_taps * depth), panel)

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from byoc_core.ir import tensor
 
+from plugins.ccompiler.tests.bench import Bench
+
 MATRICES = [(16, 16), (17, 33), (5, 64), (64, 5), (1, 40), (40, 1), (0, 20), (20, 0), (31, 47), (100, 130)]
 
 
@@ -17,8 +19,8 @@ def _numbers(shape: Any, dtype: str) -> Any:
 
 
 @pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
-def test_matrices(make_bench: Any, march: str) -> None:
-    bench = make_bench(march=march)
+def test_matrices(march: str) -> None:
+    bench = Bench(march=march)
     cases = [
         (bench.op("permute_dims", [tensor(shape, dtype)]), shape, dtype)
         for shape in MATRICES
@@ -29,7 +31,7 @@ def test_matrices(make_bench: Any, march: str) -> None:
         np.testing.assert_array_equal(bench.run(function, x)[0], x.T, err_msg=f"{shape} {dtype}")
 
 
-def test_every_order_of_four_axes(bench: Any) -> None:
+def test_every_order_of_four_axes(bench: Bench) -> None:
     shape = (3, 18, 2, 20)
     functions = {
         order: bench.op("permute_dims", [tensor(shape)], axes=order) for order in itertools.permutations(range(4))
@@ -39,7 +41,7 @@ def test_every_order_of_four_axes(bench: Any) -> None:
         np.testing.assert_array_equal(bench.run(function, x)[0], x.transpose(order), err_msg=str(order))
 
 
-def test_sizes_that_a_call_shows(bench: Any) -> None:
+def test_sizes_that_a_call_shows(bench: Bench) -> None:
     functions = {
         order: bench.op("permute_dims", [tensor(("n", "h", "w"))], axes=order)
         for order in ((0, 2, 1), (2, 1, 0), (1, 2, 0), (1, 0, 2))
@@ -50,13 +52,13 @@ def test_sizes_that_a_call_shows(bench: Any) -> None:
             np.testing.assert_array_equal(bench.run(function, x)[0], x.transpose(order), err_msg=f"{order} {shape}")
 
 
-def test_bits_of_nan_are_moved_as_they_are(bench: Any) -> None:
+def test_bits_of_nan_are_moved_as_they_are(bench: Bench) -> None:
     function = bench.op("permute_dims", [tensor((16, 32))])
     x = np.random.default_rng(0).integers(0, 2**32, (16, 32), "uint32")
     (actual,) = bench.run(function, x.view("float32"))
     np.testing.assert_array_equal(actual.view("uint32"), x.T)
 
 
-def test_tiles_are_turned_in_registers(bench: Any) -> None:
+def test_tiles_are_turned_in_registers(bench: Bench) -> None:
     bench.op("permute_dims", [tensor((2, 64, 64))], axes=(0, 2, 1))
     assert "vec_turn_u32(from" in bench.module.get_source()

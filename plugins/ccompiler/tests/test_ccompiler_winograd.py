@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,8 @@ from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.ir import Function, tensor
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from plugins.ccompiler.tests.bench import Bench
 
 AVX512 = VectorUnit(64, 32)
 
@@ -62,7 +65,7 @@ def _bound(image: Any, weight: Any, padding: tuple[int, int, int, int], num_outp
 
 
 @pytest.fixture
-def force(monkeypatch: pytest.MonkeyPatch) -> Any:
+def force(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Has all convolutions of the right form computed with tiles of so many outputs, whatever it costs."""
 
     def force(num_outputs: int) -> None:
@@ -74,7 +77,7 @@ def force(monkeypatch: pytest.MonkeyPatch) -> Any:
     return force
 
 
-def _add(bench: Any, x: Any, weight: Any, padding: tuple[int, ...], layout: str = "OIHW") -> Function:
+def _add(bench: Bench, x: Any, weight: Any, padding: tuple[int, ...], layout: str = "OIHW") -> Function:
     builder = bench.builder()
     image = builder.param("x", tensor(x, str(weight.dtype)))
     kernel = builder.const(np.ascontiguousarray(weight.transpose(["OIHW".index(axis) for axis in layout])))
@@ -146,9 +149,9 @@ def test_the_cases_have_all_forms(num_outputs: int) -> None:
 @pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("num_outputs", [2, 4])
-def test_geometries(make_bench: Any, force: Any, num_outputs: int, dtype: str, march: str) -> None:
+def test_geometries(force: Callable[[int], None], num_outputs: int, dtype: str, march: str) -> None:
     force(num_outputs)
-    bench = make_bench(march=march)
+    bench = Bench(march=march)
     weights = [_random((out, shape[3], 3, 3), dtype, 1) for shape, out, _ in CASES.values()]
     layouts = ["OIHW", "IOHW", "HWIO"] * len(CASES)
     functions = [
@@ -163,7 +166,7 @@ def test_geometries(make_bench: Any, force: Any, num_outputs: int, dtype: str, m
         assert np.all(error <= _bound(image, weight, padding, num_outputs))
 
 
-def test_images_of_any_size(module_bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_of_any_size(module_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     paddings = [(1, 1, 1, 1), (0, 2, 1, 0)]
     weight = _random((21, 18, 3, 3), seed=1)
     made = []
@@ -187,7 +190,7 @@ def test_images_of_any_size(module_bench: Any, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(("num_outputs", "limit"), [(2, 1e-6), (4, 4e-6)])
-def test_the_stated_error(bench: Any, force: Any, num_outputs: int, limit: float) -> None:
+def test_the_stated_error(bench: Bench, force: Callable[[int], None], num_outputs: int, limit: float) -> None:
     force(num_outputs)
     cases = [((1, 28, 28, 64), 64), ((1, 14, 14, 256), 64), ((1, 14, 14, 512), 32)]
     functions = [_add(bench, shape, _random((out, shape[3], 3, 3), seed=1), (1, 1, 1, 1)) for shape, out in cases]
@@ -198,7 +201,7 @@ def test_the_stated_error(bench: Any, force: Any, num_outputs: int, limit: float
         assert np.abs(actual - expected).max() <= limit * np.abs(expected).max()
 
 
-def test_what_follows_is_computed_on_the_pixels(bench: Any, force: Any, sum_check: Any) -> None:
+def test_what_follows_is_computed_on_the_pixels(bench: Bench, force: Callable[[int], None]) -> None:
     force(4)
     builder = bench.builder()
     x, other = builder.param("x", tensor((2, 9, 10, 32))), builder.param("other", tensor((2, 9, 10, 40)))
@@ -219,7 +222,12 @@ def test_what_follows_is_computed_on_the_pixels(bench: Any, force: Any, sum_chec
 @pytest.mark.parametrize(("height", "width", "num_loops"), [(45, 29, 1), (60, 81, 1), (7, 5, 2), (5, 4, 2)])
 @pytest.mark.parametrize("num_outputs", [2, 4])
 def test_the_bits_do_not_depend_on_the_number_of_threads(
-    force: Any, monkeypatch: pytest.MonkeyPatch, num_outputs: int, height: int, width: int, num_loops: int
+    force: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+    num_outputs: int,
+    height: int,
+    width: int,
+    num_loops: int,
 ) -> None:
     """Neighbouring blocks are parted where there are many, else the tiles, and then panels and blocks."""
     force(num_outputs)
@@ -278,8 +286,8 @@ def test_the_choice(size: int, channels: int, out_channels: int, auto: int | Non
         ({}, "winograd_output_4"),
     ],
 )
-def test_the_option(make_bench: Any, changed: dict[str, str], text: str) -> None:
-    bench = make_bench(**changed)
+def test_the_option(changed: dict[str, str], text: str) -> None:
+    bench = Bench(**changed)
     _add(bench, (1, 56, 56, 64), _random((64, 64, 3, 3)), (1, 1, 1, 1))
     source = bench.module.get_source()
     assert text in source

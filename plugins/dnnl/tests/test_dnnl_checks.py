@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from byoc_core.ir import Var, tensor
@@ -54,7 +52,7 @@ def test_a_check_holds_for_what_is_within_its_limit(kind: Kind, value: float) ->
     assert " within 1e+20" in str(program.plan)
 
 
-def test_a_region_whose_check_does_not_hold_gives_what_the_reference_gives(monkeypatch: Any) -> None:
+def test_a_region_whose_check_does_not_hold_gives_what_the_reference_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     region, built = _product_and_sum()
     program = _with_check(built, Kind.ARENA, 1e20)
     monkeypatch.setattr(built, "_make", lambda number, sizes: program)

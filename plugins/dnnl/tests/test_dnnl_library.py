@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import byoc_dnnl.library as finding
 import pytest
 from byoc_core.errors import PluginError
 from byoc_dnnl.capi import Api, Status, Version
-from byoc_dnnl.library import VARIABLE, Library, Missing, find_library, library_status, load_library
+from byoc_dnnl.library import VARIABLE, Library, Missing, find_library, library_status, load_library, look_for_library
 
 REMEDY = (
     "Install the wheel of Linux on x86-64: pip install onednn-cpu-gomp==2023.2.0; or set BYOC_DNNL_LIBRARY to a "
@@ -21,14 +20,6 @@ REMEDY = (
 REMEDY_FOR_VARIABLE = (
     "Set BYOC_DNNL_LIBRARY to a libdnnl of version 3.2 or a later 3; or unset it, and others are looked for."
 )
-
-
-@pytest.fixture
-def _fresh() -> Iterator[None]:
-    """Forgets what was found, before and after."""
-    finding._find.cache_clear()
-    yield
-    finding._find.cache_clear()
 
 
 @pytest.fixture
@@ -50,7 +41,6 @@ def test_what_is_found_is_usable_and_says_what_it_is(found: Library) -> None:
     assert load_library() is find_library()
 
 
-@pytest.mark.usefixtures("_fresh")
 def test_a_variable_goes_before_all_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "libdnnl.so.3"
     monkeypatch.setenv(VARIABLE, str(path))
@@ -66,33 +56,27 @@ def test_a_variable_goes_before_all_else(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert not library_status().ok
 
 
-@pytest.mark.usefixtures("_fresh")
-def test_a_broken_file_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_broken_file_is_said(tmp_path: Path) -> None:
     path = tmp_path / "libdnnl.so.3"
     path.write_bytes(b"this is no library")
-    monkeypatch.setenv(VARIABLE, str(path))
-    missing = find_library()
+    missing = look_for_library(str(path))
     assert isinstance(missing, Missing)
     assert f"{path} (by BYOC_DNNL_LIBRARY) cannot be loaded" in missing.reason
 
 
-@pytest.mark.usefixtures("_fresh")
 @pytest.mark.skipif(sys.platform != "linux", reason="the name of the system's mathematics library")
-def test_another_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "libm.so.6")
-    missing = find_library()
+def test_another_library_is_refused() -> None:
+    missing = look_for_library("libm.so.6")
     assert isinstance(missing, Missing)
     assert missing.reason.startswith("libm.so.6 (by BYOC_DNNL_LIBRARY) is no oneDNN of version 3: ")
 
 
-@pytest.mark.usefixtures("_fresh")
-def test_without_libgomp_its_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_libgomp_its_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: str) -> None:
         raise OSError("libgomp.so.1: cannot open shared object file: No such file or directory")
 
-    monkeypatch.setenv(VARIABLE, "libdnnl.so.3")
     monkeypatch.setattr(ctypes, "CDLL", refuse)
-    missing = find_library()
+    missing = look_for_library("libdnnl.so.3")
     assert missing == Missing(
         "libdnnl.so.3 (by BYOC_DNNL_LIBRARY) needs libgomp, which the system lacks",
         "Install it: apt install libgomp1 (Debian, Ubuntu), dnf install libgomp (Fedora, RHEL).",
@@ -117,7 +101,6 @@ class _Pretender(Api):
         return super().attempt(name, *arguments)
 
 
-@pytest.mark.usefixtures("_fresh")
 @pytest.mark.parametrize(
     ("attributes", "text"),
     [
@@ -132,14 +115,11 @@ class _Pretender(Api):
 def test_what_cannot_be_used_is_refused(
     monkeypatch: pytest.MonkeyPatch, found: Library, attributes: dict[str, object], text: str
 ) -> None:
-    monkeypatch.setenv(VARIABLE, found.path)
     monkeypatch.setattr(finding, "Api", type("Pretender", (_Pretender,), attributes))
-    finding._find.cache_clear()
-    missing = find_library()
+    missing = look_for_library(found.path)
     assert missing == Missing(f"{found.path} (by BYOC_DNNL_LIBRARY) {text}", REMEDY_FOR_VARIABLE)
 
 
-@pytest.mark.usefixtures("_fresh")
 def test_distributions_come_before_the_environment_and_the_system(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -161,11 +141,9 @@ def test_distributions_come_before_the_environment_and_the_system(
     assert next(finding.candidates()) == ("libdnnl.so.3", "of the system")
 
 
-@pytest.mark.usefixtures("_fresh")
 def test_nothing_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setattr(finding, "candidates", lambda: iter([("libdnnl-of-nobody.so", "of the system")]))
-    assert find_library() == Missing("no oneDNN library was found", REMEDY)
+    assert look_for_library() == Missing("no oneDNN library was found", REMEDY)
 
 
 def test_the_metadata_of_a_missing_distribution_is_no_error() -> None:

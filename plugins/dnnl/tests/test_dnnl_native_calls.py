@@ -78,7 +78,7 @@ def _call(machine: byoc_core.VirtualMachine, *inputs: NDArray) -> list[NDArray]:
 
 
 @pytest.fixture
-def no_python(monkeypatch: Any) -> Iterator[None]:
+def no_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fails where a region is called, or asked for a program, through Python."""
 
     def fail(*arguments: object) -> None:
@@ -92,7 +92,7 @@ def no_python(monkeypatch: Any) -> Iterator[None]:
 
 @needs_extension
 @pytest.mark.parametrize("num_threads", [1, 2])
-def test_a_native_call_gives_what_ctypes_gives(num_threads: int, monkeypatch: Any) -> None:
+def test_a_native_call_gives_what_ctypes_gives(num_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     region = _network()
     x = region.draw(2, 8, 12, 12)
     results = [_call(byoc_core.VirtualMachine(_built(region), num_threads=num_threads), x)]
@@ -107,7 +107,7 @@ def test_a_native_call_gives_what_ctypes_gives(num_threads: int, monkeypatch: An
 
 
 @needs_extension
-def test_a_region_of_several_threads_runs_in_a_team_that_is_spread(monkeypatch: Any) -> None:
+def test_a_region_of_several_threads_runs_in_a_team_that_is_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     body_type = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
     runner_type = ctypes.CFUNCTYPE(ctypes.c_int, body_type, ctypes.c_void_p)
     calls = []
@@ -129,7 +129,7 @@ def test_a_region_of_several_threads_runs_in_a_team_that_is_spread(monkeypatch: 
 
 
 @needs_extension
-def test_python_is_asked_once_for_each_number_of_threads_and_shape(request: Any) -> None:
+def test_python_is_asked_once_for_each_number_of_threads_and_shape(request: pytest.FixtureRequest) -> None:
     region = _network("n")
     executable = _built(region)
     machines = [byoc_core.VirtualMachine(executable, num_threads=number) for number in (1, 2)]
@@ -143,7 +143,7 @@ def test_python_is_asked_once_for_each_number_of_threads_and_shape(request: Any)
 
 
 @needs_extension
-def test_inputs_need_no_more_alignment_than_their_elements(request: Any) -> None:
+def test_inputs_need_no_more_alignment_than_their_elements(request: pytest.FixtureRequest) -> None:
     region = _network()
     machine = byoc_core.VirtualMachine(_built(region), num_threads=1)
     x = region.draw(2, 8, 12, 12)
@@ -180,7 +180,9 @@ def test_eight_threads_call_one_module_with_changing_shapes() -> None:
 
 
 @needs_extension
-def test_a_region_without_primitives_for_the_sizes_of_a_call_is_computed_by_the_reference(monkeypatch: Any) -> None:
+def test_a_region_without_primitives_for_the_sizes_of_a_call_is_computed_by_the_reference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     region = _network("n")
     machine = byoc_core.VirtualMachine(_built(region), num_threads=1)
     x = region.draw(3, 8, 12, 12)
@@ -195,7 +197,7 @@ def test_a_region_without_primitives_for_the_sizes_of_a_call_is_computed_by_the_
 
 
 @needs_extension
-def test_an_error_in_python_reaches_the_caller(monkeypatch: Any) -> None:
+def test_an_error_in_python_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     region = _network("n")
     executable = _built(region)
     machine = byoc_core.VirtualMachine(executable, num_threads=1)
@@ -253,7 +255,7 @@ def test_where_a_check_does_not_hold_the_reference_kernels_compute() -> None:
 
 
 @needs_extension
-def test_an_interrupt_in_python_stays_one(monkeypatch: Any) -> None:
+def test_an_interrupt_in_python_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
     region = _network("n")
     executable = _built(region)
 
@@ -266,7 +268,7 @@ def test_an_interrupt_in_python_stays_one(monkeypatch: Any) -> None:
 
 
 @pytest.mark.parametrize("native", [pytest.param(True, marks=needs_extension), False])
-def test_a_failure_of_a_primitive_names_it(native: bool, monkeypatch: Any) -> None:
+def test_a_failure_of_a_primitive_names_it(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     region = _network()
     executable = _built(region)
     executable.modules[0].prepare()
@@ -361,7 +363,7 @@ def test_the_wheel_holds_the_extension_for_all_versions_of_python() -> None:
 
 
 @needs_extension
-def test_the_backend_says_whether_regions_are_native_calls(monkeypatch: Any) -> None:
+def test_the_backend_says_whether_regions_are_native_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     from byoc_dnnl.runtime import byoc_runtime_status
 
     assert byoc_runtime_status().reason.endswith("; a region is one native call")

@@ -167,7 +167,7 @@ def test_constants_that_no_product_takes_are_dequantised_once() -> None:
     assert "dequantize" not in region.source
 
 
-def test_a_quantised_model_is_offloaded_saved_and_loaded(tmp_path: Any) -> None:
+def test_a_quantised_model_is_offloaded_saved_and_loaded(tmp_path: Path) -> None:
     region = Quantised()
     x = region.builder.param("x", tensor((1, 8, 12, 12)))
     value = region.restore(region.quantise(x, 0.02, 128), 0.02, 128)

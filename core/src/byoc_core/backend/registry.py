@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,8 +10,9 @@ from byoc_core.backend import hooks
 from byoc_core.backend.handle import BackendHandle
 from byoc_core.backend.info import BackendInfo
 from byoc_core.errors import BackendNotFoundError, ByocError, PluginError
-from byoc_core.plugin import BACKENDS_GROUP, Catalog, PluginRecord, describe_absence, installed
+from byoc_core.plugin import BACKENDS_GROUP, Catalog, PluginRecord, describe_absence
 from byoc_core.plugin.handle import PluginHandle
+from byoc_core.plugin.installation import installation
 from byoc_core.reporting.shares import HOST_NAME
 
 if TYPE_CHECKING:
@@ -119,13 +119,12 @@ def open_object(plugin: object) -> BackendHandle:
     return BackendHandle(PluginHandle(replace(record, name=info.name), plugin, hooks))
 
 
-@functools.cache
 def backends() -> Backends:
     """Gives the backends installed for this process.
 
     Metadata and the environment are read with the first call, plugin code when a backend is asked for.
     """
-    return Backends(installed(BACKENDS_GROUP))
+    return installation().registry(Backends, BACKENDS_GROUP)
 
 
 def find_registry(given: Backends | None = None) -> Backends:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from byoc_core.plugin.catalog import Catalog, Judgement
-from byoc_core.plugin.metadata import Declaration, Metadata, normalise, read_metadata, snapshot
+from byoc_core.plugin.metadata import Declaration, Metadata, normalise, read_metadata
 from byoc_core.plugin.record import PluginRecord, PluginState
 from byoc_core.plugin.settings import PluginSettings
 from byoc_core.version import __version__
 
-__all__ = ["BACKENDS_GROUP", "CORE_DISTRIBUTION", "RUNTIMES_GROUP", "discover", "installed"]
+__all__ = ["BACKENDS_GROUP", "CORE_DISTRIBUTION", "RUNTIMES_GROUP", "discover", "make_catalog"]
 
 BACKENDS_GROUP = "byoc.backends"
 """The group of entry points that name backends."""
@@ -41,21 +41,11 @@ def discover(group: str, *, settings: PluginSettings | None = None, path: Sequen
     """
     if settings is None:
         settings = PluginSettings.from_environment(os.environ)
-    return _catalog(group, read_metadata(path), settings)
+    return make_catalog(group, read_metadata(path), settings)
 
 
-@functools.cache
-def installed(group: str) -> Catalog:
-    """Gives the catalogue of this process for a group: metadata and environment as when ``byoc_core`` was imported.
-
-    Raises:
-        OptionsError: an environment variable is malformed.
-    """
-    taken = snapshot()
-    return _catalog(group, taken.metadata, PluginSettings.from_environment(taken.environment))
-
-
-def _catalog(group: str, metadata: Metadata, settings: PluginSettings) -> Catalog:
+def make_catalog(group: str, metadata: Metadata, settings: PluginSettings) -> Catalog:
+    """Return the catalogue of a group: each plugin that the metadata declares, judged by the settings."""
     claims: dict[str, list[_Claim]] = {}
     for declaration in metadata.declarations:
         for declared, name, value in declaration.entries:

@@ -7,14 +7,12 @@ pip puts them. Versions are compared later, when a plugin is asked for.
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from byoc_core.plugin.info_folder import InfoFolder
@@ -22,7 +20,7 @@ from byoc_core.plugin.info_folder import InfoFolder
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-__all__ = ["Declaration", "Metadata", "Snapshot", "normalise", "read_metadata", "snapshot"]
+__all__ = ["Declaration", "Metadata", "Snapshot", "normalise", "read_metadata"]
 
 _GROUP_PREFIX = "byoc."
 
@@ -58,20 +56,6 @@ class Snapshot:
 
     metadata: Metadata
     environment: Mapping[str, str]
-
-
-@functools.cache
-def snapshot() -> Snapshot:
-    """Gives the snapshot of this process, taken at the first call: when ``byoc_core`` is imported.
-
-    Where metadata cannot be read, pydantic's own plugins are switched off (``PYDANTIC_DISABLE_PLUGINS``): to find them
-    it reads the entry points of every distribution when the first model is made, and one that is unreadable would fail
-    the import of whatever makes a model.
-    """
-    taken = Snapshot(read_metadata(), MappingProxyType(dict(os.environ)))
-    if taken.metadata.problems:
-        os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    return taken
 
 
 def read_metadata(path: Sequence[str] | None = None) -> Metadata:

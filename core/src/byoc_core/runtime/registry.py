@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from byoc_core.errors import ByocError, HookError, PluginError, RuntimeNotFoundError, near_names, type_name
-from byoc_core.plugin import RUNTIMES_GROUP, Catalog, PluginRecord, describe_absence, installed
+from byoc_core.plugin import RUNTIMES_GROUP, Catalog, PluginRecord, describe_absence
 from byoc_core.plugin.absence import describe_claim
 from byoc_core.plugin.handle import PluginHandle
+from byoc_core.plugin.installation import installation
 from byoc_core.runtime import hooks
 from byoc_core.runtime.delegating import DelegatingModule
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo
@@ -235,10 +235,9 @@ class Runtimes:
         )
 
 
-@functools.cache
 def runtimes() -> Runtimes:
     """Gives the runtimes installed for this process.
 
     Metadata and the environment are read with the first call, plugin code when a runtime is asked for.
     """
-    return Runtimes(installed(RUNTIMES_GROUP))
+    return installation().registry(Runtimes, RUNTIMES_GROUP)

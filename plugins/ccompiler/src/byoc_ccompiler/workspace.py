@@ -18,12 +18,13 @@ def plan(buffers: Sequence[SymbolicInterval]) -> tuple[list[Dim], Dim]:
     """Return the offset of every buffer and the bytes of the whole block.
 
     If a size is symbolic, buffers that are needed at different times may share a slot (see
-    :func:`byoc_core.lower.plan_symbolic`). All offsets, and the size of the block, are multiples of :data:`ALIGNMENT`.
+    :func:`~byoc_core.runtime.symbolic_storage.plan_symbolic`). All offsets, and the size of the block, are multiples of
+    :data:`ALIGNMENT`.
 
     Args:
         buffers: from the kernel that writes a buffer to the last kernel that reads it.
 
-    Cost: that of :func:`byoc_core.lower.plan` or of :func:`byoc_core.lower.plan_symbolic`.
+    Cost: that of :func:`byoc_core.runtime.plan_storage.plan`, or of ``plan_symbolic``.
     """
     known = [Interval(b.nbytes, b.start, b.end) for b in buffers if isinstance(b.nbytes, int)]
     if len(known) == len(buffers):

@@ -85,7 +85,7 @@ class Missing:
 
 def find_library() -> Library | Missing:
     """Gives the first library that can be used; what was found is kept for the process."""
-    return _find(os.environ.get(VARIABLE, "").strip())
+    return _find_once(os.environ.get(VARIABLE, "").strip())
 
 
 def load_library() -> Library:
@@ -109,7 +109,16 @@ def library_status() -> Status:
 
 
 @cache
-def _find(override: str) -> Library | Missing:
+def _find_once(override: str) -> Library | Missing:
+    return look_for_library(override)
+
+
+def look_for_library(override: str = "") -> Library | Missing:
+    """Look for a library that can be used, and return the first.
+
+    Args:
+        override: the only file to try; without it, all places are tried.
+    """
     if override:
         return _open(override, f"by {VARIABLE}", _REMEDY_FOR_VARIABLE)
     first: Missing | None = None
