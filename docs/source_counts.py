@@ -25,6 +25,7 @@ CORE = "byoc_core"
 DEFAULTS = {
     ("byoc_core.ops", "default_ops"): "default_ops",
     ("byoc_core.ops.registry", "default_ops"): "default_ops",
+    ("byoc_core.ir.op_registry", "default_ops"): "default_ops",
     ("byoc_core.backend", "backends"): "backends",
     ("byoc_core.backend.registry", "backends"): "backends",
     ("byoc_core.backend", "installed_backends"): "backends",

@@ -13,11 +13,11 @@ from byoc_core.lower import lower
 from byoc_core.opset.opdef import OpDef
 from byoc_core.opset.types import ObjectType, TensorType, Type, tensor
 from byoc_core.runtime.module import NDArray
-from byoc_core.vm import Builtin, Call, CallKind, Program, VirtualMachine, decode, encode, verify
+from byoc_core.vm import Program, VirtualMachine, decode, encode, verify
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.tests.vm.programs import Executable
+from core.tests.vm.programs import Executable, num_copies
 
 INT, BOOL = tensor((), "int64"), tensor((), "bool")
 
@@ -85,14 +85,6 @@ def run(*functions: Function, inputs: Sequence[object] = (), store: ConstantStor
     return VirtualMachine(Executable(program, constants=store or {}), externs=EXTERNS)["main"](*inputs)
 
 
-def copies(program: Program) -> int:
-    return sum(
-        isinstance(instruction, Call) and instruction.kind is CallKind.BUILTIN and instruction.callee == Builtin.COPY
-        for function in program.functions
-        for instruction in function.code
-    )
-
-
 F4 = tensor((4,))
 X = np.arange(4, dtype=np.float32) + 1
 
@@ -103,7 +95,7 @@ def test_straight_line_code_needs_no_copy() -> None:
     doubled = body.dps("double", x)
     main = body.function(body.dps("add", x, doubled), doubled)
     program = program_of(main)
-    assert copies(program) == 0
+    assert num_copies(program) == 0
     assert program.functions[0].tensors == ()
     a, b = run(main, inputs=[X])
     np.testing.assert_array_equal(a, 3 * X)
@@ -158,7 +150,7 @@ def test_results_that_are_inputs_constants_or_doubled_are_copied() -> None:
     (x,) = body.params
     doubled = body.dps("double", x)
     main = body.function(x, constant, doubled, doubled, x)
-    assert copies(program_of(main, store=store)) == 4
+    assert num_copies(program_of(main, store=store)) == 4
     results = run(main, inputs=[X], store=store)
     for result, factor in zip(results, (1, 1, 2, 2, 1), strict=True):
         np.testing.assert_array_equal(result, factor * X)
@@ -211,7 +203,7 @@ class TestIf:
         main = body.function(*body.branch(*body.params, then=self.then(), otherwise=self.otherwise()))
         program = program_of(main)
         assert program.functions[0].tensors == ()
-        assert copies(program) == 2
+        assert num_copies(program) == 2
         a, b = run(main, inputs=[np.array(condition), X, X + 1])
         np.testing.assert_array_equal(a, X + X + 1 if condition else X * (X + 1))
         np.testing.assert_array_equal(b, X + 1 if condition else X * (X + 1))

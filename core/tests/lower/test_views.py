@@ -14,10 +14,11 @@ from byoc_core.ir import IRModule, verify
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.lower import lower
 from byoc_core.runtime.module import CallTraits
-from byoc_core.vm import Builtin, Call, CallKind, Program, disassemble
+from byoc_core.vm import Call, Program, disassemble
 from byoc_core.vm import verify as verify_program
 
 from core.tests.lower.view_modules import IN_PLACE, TraitModule, without_views
+from core.tests.vm.programs import num_copies
 
 PLAIN = CallTraits()
 STRIDED = CallTraits(strided=True)
@@ -46,11 +47,6 @@ def program(source: IRModule) -> Program:
     made = lower(source)
     verify_program(made)
     return made
-
-
-def copies(made: Program) -> int:
-    calls = (step for function in made.functions for step in function.code if isinstance(step, Call))
-    return sum(step.kind is CallKind.BUILTIN and step.callee == Builtin.COPY for step in calls)
 
 
 def run(source: IRModule, *inputs: Any) -> Any:
@@ -170,10 +166,10 @@ return R.reshape(c, shape=(12,))""",
 def test_what_costs_nothing(case: str) -> None:
     shape, body, traits = FREE[case]
     source = module(f"x: {t(shape)}", body, **traits)
-    assert copies(program(source)) == 0
+    assert num_copies(program(source)) == 0
     x = ramp(*eval(shape.replace("'n'", "3").replace("'n-2'", "3")))
     executable = Executable(without_views(source), source.attrs[EXTERNAL_MODULES], {})
-    assert copies(executable.program) > 0
+    assert num_copies(executable.program) > 0
     np.testing.assert_array_equal(run(source, x), VirtualMachine(executable)["main"](x))
 
 
@@ -211,7 +207,7 @@ return {call("next", "a", shape="(2, 3)")}""",
 def test_what_is_copied(case: str) -> None:
     shape, body, count = COPIED[case]
     source = module(f"x: {t(shape)}", body)
-    assert copies(program(source)) == count
+    assert num_copies(program(source)) == count
     x = ramp(*eval(shape))
     executable = Executable(without_views(source), source.attrs[EXTERNAL_MODULES], {})
     np.testing.assert_array_equal(run(source, x), VirtualMachine(executable)["main"](x))
@@ -226,7 +222,7 @@ b = R.concat(x, a, y, axis=1)
 return {call("next", "b", shape=joined)}"""
     for traits, count in ((STRIDED, 2), (PLAIN, 3)):
         source = module(params, body, next=traits)
-        assert copies(program(source)) == count
+        assert num_copies(program(source)) == count
         x, y = ramp(2, 5, 3), ramp(2, 4, 3)
         np.testing.assert_array_equal(run(source, x, y), np.concatenate([x, y + 1, y], 1) + 1)
 
@@ -327,7 +323,7 @@ def test_views_that_would_need_a_larger_arena_are_copies() -> None:
     )
     source = module(f"x: {t('(100, 64)')}", body)
     made, plain = program(source), without_views(source)
-    assert copies(made) > 0
+    assert num_copies(made) > 0
     assert made.functions[0].arena_nbytes == plain.functions[0].arena_nbytes
     for have, want in zip(run(source, ramp(100, 64)), (ramp(100, 64) + 4, ramp(100, 64)[:1] + 2), strict=True):
         np.testing.assert_array_equal(have, want)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from byoc_core.dims import Dim, parse_dim
 from byoc_core.runtime.module import NDArray, RuntimeModule, TensorSpec
-from byoc_core.vm import Program
+from byoc_core.vm import Builtin, Call, CallKind, Program
 
 
 @dataclass
@@ -17,6 +17,12 @@ class Executable:
     program: Program
     modules: Sequence[RuntimeModule] = ()
     constants: Mapping[str, NDArray] = field(default_factory=dict)
+
+
+def num_copies(program: Program) -> int:
+    """Return the number of copies in all functions of a program."""
+    calls = (step for function in program.functions for step in function.code if isinstance(step, Call))
+    return sum(step.kind is CallKind.BUILTIN and step.callee == Builtin.COPY for step in calls)
 
 
 def spec(name: str, *shape: Dim | str, dtype: str = "float32") -> TensorSpec:

@@ -15,7 +15,6 @@ __all__ = [
     "BACKENDS_GROUP",
     "RUNTIMES_GROUP",
     "Catalog",
-    "Installation",
     "PluginRecord",
     "PluginState",
     "describe_absence",
