@@ -7,10 +7,9 @@ from inspect import getdoc
 
 from byoc_core.ops import default_ops
 from byoc_dnnl.lowerings.functions import FINITE_ONLY
-from byoc_dnnl.lowerings.refusals import REFUSALS
-from byoc_dnnl.lowerings.table import LOWERINGS, dtypes_of
+from byoc_dnnl.lowerings.table import LOWERINGS, declines, dtypes_of
 
-__all__ = ["dnnl_ops_page", "undecided_ops"]
+__all__ = ["dnnl_ops_page"]
 
 _NOTICE = "<!-- Made by `python -m docs.generate` from the backend's tables: change these, not this page. -->"
 _INTRO = """\
@@ -40,15 +39,12 @@ def dnnl_ops_page() -> str:
         lines.append(f"| {_names(ops)} | {', '.join(dtypes)} | {_what(lowering)}{checked} |")
     lines += ["", "## Left to others", "", "| why | ops |", "|---|---|"]
     reasons: dict[str, list[str]] = {}
-    for op in sorted(REFUSALS):
-        reasons.setdefault(REFUSALS[op], []).append(op)
+    for op in sorted(default_ops()):
+        reason = declines(op)
+        if reason is not None:
+            reasons.setdefault(reason, []).append(op)
     lines += [f"| {reason} | {_names(ops)} |" for reason, ops in reasons.items()]
     return "\n".join([*lines, ""])
-
-
-def undecided_ops() -> list[str]:
-    """Gives the core's ops that have neither a lowering nor a reason, or both."""
-    return [op for op in default_ops() if (op in LOWERINGS) is (op in REFUSALS)]
 
 
 def _names(ops: list[str]) -> str:

@@ -15,7 +15,6 @@ from byoc_core.ir import STRUCTURAL_OPS
 from byoc_core.ops import default_ops
 from byoc_core.plugin.specification import QUESTIONS
 
-from docs.dnnl_ops import undecided_ops
 from docs.generate import DOCS, generated_pages
 from docs.op_reference import taken_dtypes
 from docs.promise_table import MARKS, with_promises
@@ -119,10 +118,6 @@ def test_types_of_the_hooks_are_on_the_page() -> None:
 def test_every_promise_stands_in_the_table() -> None:
     page = (DOCS / "conformance.md").read_text("utf-8")
     assert [p.name for p in all_promises() if f"| `{p.level}-{p.name}` |" not in page] == []
-
-
-def test_dnnl_takes_each_op_or_says_why_not() -> None:
-    assert undecided_ops() == []
 
 
 def test_a_page_without_marks_is_refused() -> None:

@@ -33,18 +33,12 @@ def text_of(
     return judge(one_op(op, *inputs, **attrs), "main", inputs, [found], unit_roundoff or {}).text
 
 
-def test_the_rule_of_every_op() -> None:
+def test_ops_have_the_rule_that_they_state() -> None:
     found: dict[Rule, list[str]] = {rule: [] for rule in Rule}
     for name, cases in canonical_cases(default_ops()).items():
         binding = new_function(default_ops()[name], cases[0].types(), cases[0].attrs)[1]
         found[rule_of(binding)].append(name)
-    assert found[Rule.NORM] == [
-        *("nn.lp_pool1d", "nn.lp_pool2d", "nn.lp_pool3d", "nn.softmax", "nn.log_softmax", "nn.stepwise_softmax"),
-        "nn.batch_norm",
-        *("nn.layer_norm", "nn.rms_norm", "nn.group_norm", "nn.instance_norm", "nn.lrn", "nn.rnn", "nn.gru", "nn.lstm"),
-        *("nn.attention", "nn.rotary_embedding", "quantize", "dequantize", "nn.resize"),
-        *("scatter_elements", "scatter_nd", "prod", "logsumexp", "cumprod"),
-    ]
+    assert {"nn.softmax", "nn.layer_norm", "nn.lstm", "nn.attention", "quantize", "prod"} <= set(found[Rule.NORM])
     assert {"reshape", "concat", "where", "take", "full", "nn.pad"} <= set(found[Rule.MOVEMENT])
     assert {"equal", "argmax", "shape_of", "nonzero"} <= set(found[Rule.EQUAL])
     assert {"matmul", "nn.conv2d", "mean", "nn.adaptive_avg_pool3d"} <= set(found[Rule.SUM])

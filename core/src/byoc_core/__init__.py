@@ -121,9 +121,9 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     if name == "backends":
-        value: object = import_module("byoc_core.backend.registry").backends()
-    elif name in _HOMES:
-        value = getattr(import_module(f"byoc_core.{_HOMES[name]}"), name)
+        return import_module("byoc_core.backend.registry").backends()  # of the installation that is handed in
+    if name in _HOMES:
+        value: object = getattr(import_module(f"byoc_core.{_HOMES[name]}"), name)
     elif name in __all__:
         value = import_module(f"byoc_core.{name}")
     else:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from byoc_core.backend import Status, Support
 from byoc_core.backend.hooks import hookimpl
@@ -15,7 +16,7 @@ from byoc_core.errors import BackendNotFoundError
 from byoc_core.ir import Binding, OpDef, TensorType, no_flops
 from byoc_core.lint import CODES, Finding, lint_backend
 from byoc_core.lint.shadowing import have_equal_form
-from byoc_core.ops import default_ops
+from byoc_core.ops import EXACT, default_ops, example
 from byoc_core.pattern import CompositePattern, Match, Pattern, Rejection, any_number, is_const, is_op, wildcard
 from pydantic import BaseModel
 
@@ -92,6 +93,10 @@ def _alternating_support(binding: Binding) -> Support | Rejection:
 _MOODS: Iterator[Support | Rejection] = itertools.cycle([Support(), Rejection("mood", "not today")])
 
 
+def _refuses_exp_as_new(binding: Binding) -> Support | Rejection:
+    return Rejection.of_new_op("exp") if binding.op.name == "exp" else _takes_float32(binding)
+
+
 def _sometimes_odd(binding: Binding) -> Any:
     return True if binding.op.name == "exp" else _takes_float32(binding)
 
@@ -115,9 +120,20 @@ def _give_add(self: object) -> Sequence[OpDef]:
     return [default_ops()["add"]]
 
 
-def _give_op_without_flops(self: object) -> Sequence[OpDef]:
-    stated = OpDef("fake.shuffle", (), infer=lambda context: (), flops=no_flops)
-    return [stated, OpDef("fake.sum", (), infer=lambda context: ())]
+def _give_op_without(fact: str) -> Callable[[object], Sequence[OpDef]]:
+    """Return a hook that brings two ops: one states all facts, the other lacks one."""
+    facts: dict[str, Any] = {
+        "infer": lambda context: (TensorType((2, 3), "float32"),),
+        "flops": no_flops,
+        "kernel": lambda: np.zeros((2, 3), np.float32),
+        "rounding": EXACT,
+        "cases": lambda: [example()],
+        "doc": "Return zeros.",
+    }
+    lacking = {name: value for name, value in facts.items() if name != fact}
+    if fact == "rounding":
+        lacking["flops"] = lambda context: context.elements()
+    return lambda self: [OpDef("fake.zeros", (), **facts), OpDef("fake.lacking", (), **lacking)]
 
 
 def _give_bad_dtype(self: object) -> Any:
@@ -148,7 +164,10 @@ _BAD: dict[str, Callable[[Fake], Any]] = {
     "bad-options": _supports(_takes_float32, options=_Options),
     "bad-status": _supports(_takes_float32, status=Status(ok=False, reason="")),
     "bad-ops": _with_hooks(byoc_ops=_give_add),
-    "unstated-flops": _with_hooks(byoc_ops=_give_op_without_flops),
+    **{
+        f"unstated-{fact}": _with_hooks(byoc_ops=_give_op_without(fact))
+        for fact in ("kernel", "flops", "rounding", "cases", "doc")
+    },
     "bad-patterns": _with_hooks(byoc_patterns=_give_bad_dtype),
     "foreign-name": lambda fake: fake(patterns=_named(_conv(), name="other.it"), supports=_takes_float32),
     "duplicate-name": lambda fake: fake(patterns=[*_named(_conv()), *_named(_relu())], supports=_takes_float32),
@@ -173,6 +192,7 @@ _BAD: dict[str, Callable[[Fake], Any]] = {
     "supports-raises": _supports(_sometimes_fails),
     "supports-type": _supports(_sometimes_odd),
     "supports-changes": _supports(_alternating_support),
+    "new-op": _supports(_refuses_exp_as_new),
     "supports-every-dtype": lambda fake: fake(ops=["add", "reshape"]),
     "accepts-everything": lambda fake: fake(ops=None),
     "unused-capability": _supports(_only_static),

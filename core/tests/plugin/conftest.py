@@ -39,10 +39,11 @@ class Site:
 
     def run(self, script: str, **environment: str) -> str:
         """Runs a script in a fresh process that finds the folder; gives what it prints."""
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("BYOC_", "PYTHONPATH"))}
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("BYOC_")}
+        path = os.pathsep.join(filter(None, [str(self.folder), os.environ.get("PYTHONPATH")]))
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", textwrap.dedent(script)],
-            env={**inherited, "PYTHONPATH": str(self.folder), **environment},
+            env={**inherited, "PYTHONPATH": path, **environment},
             capture_output=True,
             text=True,
             check=False,

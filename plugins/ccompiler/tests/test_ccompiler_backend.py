@@ -265,5 +265,5 @@ def test_it_runs_beside_the_host_where_it_refuses() -> None:
     np.testing.assert_array_equal(result, 2 * np.maximum(array, 0)[[5, 0, 2]])
 
 
-def test_the_lint_finds_nothing() -> None:
-    assert lint_backend("ccompiler") == ()
+def test_the_lint_finds_nothing_but_new_ops_of_the_core() -> None:
+    assert [str(finding) for finding in lint_backend("ccompiler") if finding.code != "new-op"] == []

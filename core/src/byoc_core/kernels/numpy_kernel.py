@@ -18,7 +18,6 @@ __all__ = [
     "KernelForm",
     "NumpyKernel",
     "arithmetic",
-    "as_numpy_kernel",
     "common_dtype",
     "dtype_of",
     "fixed_dtype",
@@ -231,8 +230,3 @@ def predicate(ufunc: np.ufunc) -> NumpyKernel:
         return np.asarray(ufunc(x, y))
 
     return NumpyKernel(unary if ufunc.nin == 1 else binary, ufunc=ufunc, fresh=True, gives=fixed_dtype("bool"))
-
-
-def as_numpy_kernel(made: Callable[..., Any]) -> NumpyKernel:
-    """Return a kernel as it is, or the kernel of a plain function."""
-    return made if isinstance(made, NumpyKernel) else NumpyKernel(made)

@@ -21,6 +21,27 @@ from byoc_core.pattern import CompositePattern
 
 __all__ = ["lint_backend"]
 
+_UNSTATED = {
+    "kernel": (
+        "has no kernel: the host cannot run the op, and results cannot be judged",
+        "Give `OpDef(kernel=...)` a function of numpy arrays.",
+    ),
+    "flops": (
+        "states no FLOPs: reports count one operation for each element, and bounds of errors are wide",
+        "Give `OpDef(flops=...)` a formula; `no_flops` where the op only moves data.",
+    ),
+    "rounding": (
+        "states no rounding: results are judged as one value, without a bound for each element",
+        "Give `OpDef(rounding=...)` a `Rounding`, for example `Rounding(Rule.ULP, 2.0)`.",
+    ),
+    "cases": (
+        "has no canonical cases: neither the lint nor the conformance kit tries the op by itself",
+        "Give `OpDef(cases=...)` a function that returns `example(...)` values.",
+    ),
+    "doc": ("has no doc: reports and pages cannot say what the op computes", "Give `OpDef(doc=...)` a sentence."),
+}
+"""By fact of :attr:`OpDef.unstated`: the default that stands for the fact, and the next step."""
+
 
 def lint_backend(
     backend: str | object, *, compile_claims: bool = False, registry: Backends | None = None
@@ -70,10 +91,9 @@ def _find_ops(handle: BackendHandle) -> Generator[Finding, None, OpRegistry]:
     """Gives the core's ops and the backend's own."""
     try:
         for op in handle.ops():
-            if not op.states_flops:
-                text = "states no FLOPs: reports count one operation for each element, and bounds of errors are wide"
-                hint = "Give `OpDef(flops=...)` a formula; `no_flops` where the op only moves data."
-                yield Finding("unstated-flops", f"hook `byoc_ops`, op `{op.name}`", text, hint=hint)
+            for fact in op.unstated:
+                text, hint = _UNSTATED[fact]
+                yield Finding(f"unstated-{fact}", f"hook `byoc_ops`, op `{op.name}`", text, hint=hint)
         return ops_with([handle])
     except ByocError as error:
         yield Finding("bad-ops", "hook `byoc_ops`", str(error))

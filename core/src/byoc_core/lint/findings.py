@@ -43,9 +43,15 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "bad-options": _error("an option has no default, so the backend cannot be used without options"),
         "bad-status": _error("`byoc_compile_status` raises, or says no without a reason"),
         "bad-ops": _error("`byoc_ops` raises, or gives an op that is defined already"),
+        "unstated-kernel": _warning(
+            "an op of `byoc_ops` has no kernel, so that neither the host nor a judge computes it"
+        ),
         "unstated-flops": _warning(
             "an op of `byoc_ops` states no FLOPs, so that its costs and error bounds are guesses"
         ),
+        "unstated-rounding": _warning("an op of `byoc_ops` does not state how far a right result may be off"),
+        "unstated-cases": _warning("an op of `byoc_ops` has no canonical cases, so that lint and kit do not try it"),
+        "unstated-doc": _warning("an op of `byoc_ops` does not say what it computes"),
         "bad-patterns": _error("`byoc_patterns` raises, or gives something else than patterns"),
         "foreign-name": _error("a pattern is named for another backend"),
         "duplicate-name": _error("two patterns have one name, so codegen and reports cannot tell them apart"),
@@ -70,6 +76,7 @@ CODES: Mapping[str, Code] = MappingProxyType(
         "supports-raises": _error("`byoc_supports` raises, which stops the partition"),
         "supports-type": _error("`byoc_supports` gives neither `Support` nor a `Rejection`"),
         "supports-changes": _error("`byoc_supports` gives two answers about one op"),
+        "new-op": _warning("`byoc_supports` has neither a rule nor a reason for an op (`Rejection.of_new_op`)"),
         "supports-every-dtype": _warning("`byoc_supports` takes ops that compute in every dtype that they have"),
         "accepts-everything": _warning("`byoc_supports` takes an op that nobody has defined"),
         "unused-capability": _warning("a declared capability is used for none of the canonical cases"),

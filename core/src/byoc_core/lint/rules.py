@@ -27,6 +27,7 @@ from byoc_core.lint.findings import Finding
 from byoc_core.ops.cases import OpCase, dtypes_of, function_of
 from byoc_core.opset.contexts import no_flops
 from byoc_core.partitioning.claiming.admission import core_refusal
+from byoc_core.pattern import Rejection
 
 __all__ = ["Question", "ask_rules", "lint_rules"]
 
@@ -135,6 +136,7 @@ def lint_rules(handle: BackendHandle, context: CompileContext, questions: Sequen
     for (name, code), faulty in found.items():
         text = f"{faulty[0].answer.text}; in {len(faulty)} cases, the first {faulty[0]}"
         yield Finding(code, f"hook `byoc_supports`, op `{name}`", text)
+    yield from _lint_new_ops(questions)
     yield from _lint_dtypes(questions)
     unknown = _ask(
         handle, context, _UNKNOWN, _parameters([TensorType((2, 3), "float32")]), {}, "static", ConstantStore()
@@ -143,6 +145,14 @@ def lint_rules(handle: BackendHandle, context: CompileContext, questions: Sequen
         text = "it takes an op that nobody has defined"
         hint = "Ask for the ops that codegen knows, by name: whatever else comes is not for this backend."
         yield Finding("accepts-everything", "hook `byoc_supports`", text, hint=hint)
+
+
+def _lint_new_ops(questions: Sequence[Question]) -> Iterator[Finding]:
+    """Yield the ops that the backend has not decided about."""
+    refused = {q.binding.op.name for q in questions if q.answer.rejection == Rejection.of_new_op(q.binding.op.name)}
+    for name in sorted(refused):
+        hint = "Take the op, or add the reason why not to the backend's own table."
+        yield Finding("new-op", f"hook `byoc_supports`, op `{name}`", "nobody has decided about this op", hint=hint)
 
 
 def _lint_dtypes(questions: Sequence[Question]) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from byoc_core.dims import Dim
 from byoc_core.errors import IRTypeError, near_names
 from byoc_core.opset.attributes import REQUIRED, AttrSpec, AttrValue
-from byoc_core.opset.contexts import OpContext, TypeContext, bytes_touched, unstated_flops
+from byoc_core.opset.contexts import OpContext, TypeContext, bytes_touched, no_flops, unstated_flops
 from byoc_core.opset.views import RESHAPED, ViewRule
 
 if TYPE_CHECKING:
@@ -163,12 +163,11 @@ class OpDef:
 
     @property
     def unstated(self) -> tuple[str, ...]:
-        """The facts that an op which computes ought to state, and does not: a default stands for each."""
-        if self.kernel is None:
-            return ()
+        """The facts that an op ought to state, and does not: a default stands for each."""
         is_stated = {
+            "kernel": self.kernel is not None,
             "flops": self.states_flops,
-            "rounding": self.rounding is not None or self.states_flops,
+            "rounding": self.rounding is not None or self.flops is no_flops,
             "cases": self.cases is not _no_cases,
             "doc": bool(self.doc),
         }

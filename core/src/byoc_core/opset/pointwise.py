@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from byoc_core.dims import Dim
+from byoc_core.dtypes import is_float
 from byoc_core.opset.attributes import AttrSpec
 from byoc_core.opset.cases import OpCase, Shape, example
 from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.onnx_spelling import OnnxSpelling
 from byoc_core.opset.opdef import OpDef, OperandSpec, Trait
+from byoc_core.opset.rounding import EXACT, Rounding
 from byoc_core.opset.type_rules import (
     FLOAT_KINDS,
     broadcast_shapes,
@@ -21,7 +23,6 @@ from byoc_core.opset.type_rules import (
 from byoc_core.opset.types import TensorType, Type
 
 if TYPE_CHECKING:
-    from byoc_core.opset.rounding import Rounding
     from byoc_core.opset.value_bounds import BoundRule
 
 __all__ = ["BROADCAST_DOC", "POINTWISE", "binary_op", "pair_cases", "unary_cases", "unary_op"]
@@ -54,6 +55,11 @@ def pair_cases(dtype: str = "float32") -> Iterable[OpCase]:
     return (example(*pair, dtype=dtype) for pair in _PAIRS)
 
 
+def _rounding_of(kinds: tuple[str, ...], result: str | None) -> Rounding | None:
+    has_floats = "float" in kinds if result is None else is_float(result)
+    return None if has_floats else EXACT
+
+
 def unary_op(
     name: str,
     doc: str,
@@ -80,7 +86,7 @@ def unary_op(
         attrs: attributes.
         traits: traits beside ``PURE`` and ``ELEMENTWISE``.
         flops: the FLOP formula; by default one for each element.
-        rounding: how far a right result may be off.
+        rounding: how far a right result may be off; exact where no result is a float.
         bound: how large results can be.
         more_cases: cases beside :func:`unary_cases`.
         onnx: the ONNX operator with the same operand, if there is one.
@@ -99,7 +105,7 @@ def unary_op(
         traits=POINTWISE | traits,
         flops=flops or flops_per_element(1),
         kernel=kernel,
-        rounding=rounding,
+        rounding=rounding or _rounding_of(kinds, result),
         bound=bound,
         cases=lambda: (*unary_cases(_CASE_DTYPES[kinds[0]]), *more_cases),
         onnx=OnnxSpelling(onnx) if isinstance(onnx, str) else onnx,
@@ -134,7 +140,7 @@ def binary_op(
         attrs: attributes.
         traits: traits beside ``PURE`` and ``ELEMENTWISE``.
         operands: the operands' names.
-        rounding: how far a right result may be off.
+        rounding: how far a right result may be off; exact where no result is a float.
         bound: how large results can be.
         cases: the cases; by default :func:`pair_cases`.
         more_cases: further cases.
@@ -154,7 +160,7 @@ def binary_op(
         traits=POINTWISE | traits,
         flops=flops_per_element(1),
         kernel=kernel,
-        rounding=rounding,
+        rounding=rounding or _rounding_of(kinds, result),
         bound=bound,
         cases=cases or (lambda: (*pair_cases(_CASE_DTYPES[kinds[0]]), *more_cases)),
         onnx=OnnxSpelling(onnx) if isinstance(onnx, str) else onnx,

@@ -27,7 +27,7 @@ def reject_step(binding: Binding, *, tutorial: bool) -> Rejection | None:
         return Rejection("tutorial", f"the tutorial form has no kernel for {name}; it knows elementwise ops only")
     family = FAMILIES.get(name)
     if family is None:
-        return Rejection("op", f"there is no C kernel for {name}")
+        return Rejection.of_new_op(name)
     for value in (*binding.operands, *binding.results):
         if not isinstance(value.type, TensorType):
             return Rejection("type", f"{name} has an operand that is not a tensor")

@@ -32,7 +32,7 @@ from byoc_core.transform import FoldScales, RecogniseComposites
 from byoc_dnnl.cost import slowdown
 from byoc_dnnl.engine import DnnlModule, open_engine
 from byoc_dnnl.library import Library, Missing, find_library, library_status
-from byoc_dnnl.lowerings import declines
+from byoc_dnnl.lowerings import declines, is_decided
 from byoc_dnnl.options import DnnlOptions
 from byoc_dnnl.plan import Plan
 from byoc_dnnl.planner import Planner
@@ -94,6 +94,8 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
         return Rejection("size", f"`{binding.op.name}`: a tensor is larger than an array can be")
     if parts := parts_of_attention(binding):
         return next((no for part in parts if isinstance(no := byoc_supports(part, context), Rejection)), Support())
+    if not is_decided(binding.op.name):
+        return Rejection.of_new_op(binding.op.name)
     reason = declines(binding.op.name)
     if reason is not None:
         return Rejection("op", f"`{binding.op.name}`: {reason}")

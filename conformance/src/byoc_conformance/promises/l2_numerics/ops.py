@@ -10,7 +10,7 @@ import numpy.typing as npt
 from byoc_core import VirtualMachine
 from byoc_core.debugging.rounding import Rule, rule_of
 from byoc_core.errors import ByocError
-from byoc_core.ir import ConstantStore, IRModule, Trait
+from byoc_core.ir import ConstantStore, IRModule, OpDef, Trait
 from byoc_core.transform import evaluate_function
 
 from byoc_conformance.core_ops import core_op_names
@@ -70,8 +70,13 @@ def _compute_own_ops(subject: Subject, _: str) -> Outcome:
     if not outcomes:
         raise DeclinedError(f"it claims none of the ops that it brings: {', '.join(own)}")
     status = Status.FAILED if any(found.status is Status.FAILED for found in outcomes.values()) else Status.PASSED
-    text = "\n".join(f"{name}: {found.text}" for name, found in outcomes.items())
+    text = "\n".join(f"{name}: {found.text}{_defaults(subject.ops[name])}" for name, found in outcomes.items())
     return Outcome(status, text, tuple(cell for found in outcomes.values() for cell in found.cells))
+
+
+def _defaults(op: OpDef) -> str:
+    """Return what the judge assumed because the op does not state it."""
+    return "" if "rounding" not in op.unstated else "\nrounding not stated: no bound for each element was tried"
 
 
 def _claimed(attempt: Attempt, trials: Mapping[str, Trial]) -> dict[str, Trial]:

@@ -16,6 +16,7 @@ from byoc_core.opset.cases import example
 from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.families.normalisation_kernels import softmax
 from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.rounding import NORM
 from byoc_core.opset.type_rules import (
     FLOAT_KINDS,
     flops_per_element,
@@ -232,6 +233,7 @@ OPS: tuple[OpDef, ...] = (
         ),
         flops=_attention_flops,
         kernel=NumpyKernel(_attention),
+        rounding=NORM,
         cases=lambda: (
             example((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)),
             example((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6), (5, 7)),
@@ -257,6 +259,7 @@ OPS: tuple[OpDef, ...] = (
         ),
         flops=flops_per_element(3),
         kernel=NumpyKernel(_rotary_embedding),
+        rounding=NORM,
         cases=lambda: (example((2, 3, 5, 8), (2, 5, 4), (2, 5, 4)),),
         doc="Gives ``x`` with pairs of the first ``2R`` elements of its last axis turned by angles of given cosine and "
         "sine.\n\nShapes: ``(B, H, S, D), (B, S, R), (B, S, R) -> (B, H, S, D)``.",

@@ -13,7 +13,7 @@ from byoc_core.opset.attributes import AttrKind, AttrSpec
 from byoc_core.opset.cases import axis_cases
 from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.opdef import OpDef, OperandSpec
-from byoc_core.opset.rounding import SUM, Rounding
+from byoc_core.opset.rounding import NORM, SUM, Rounding
 from byoc_core.opset.type_rules import NUMBER_KINDS, require_kind, resolve_axis
 from byoc_core.opset.types import Type
 
@@ -46,7 +46,7 @@ def _flops(context: OpContext) -> Dim:
     return context.elements()
 
 
-def _cumulative_op(name: str, doc: str, kernel: NumpyKernel, rounding: Rounding | None = None) -> OpDef:
+def _cumulative_op(name: str, doc: str, kernel: NumpyKernel, rounding: Rounding) -> OpDef:
     return OpDef(
         name,
         (OperandSpec("x"),),
@@ -75,6 +75,7 @@ OPS: tuple[OpDef, ...] = (
         "cumprod",
         "Gives the product of all elements up to each one along one axis; integers wrap around.",
         _cumulative(np.multiply, 1),
+        NORM,
     ),
 )
 """The family's ops."""

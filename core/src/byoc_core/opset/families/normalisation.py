@@ -16,6 +16,7 @@ from byoc_core.opset.families import normalisation_kernels as kernels
 from byoc_core.opset.onnx_spelling import OnnxSpelling
 from byoc_core.opset.opdef import OpDef, OperandSpec
 from byoc_core.opset.permutation import permute_axis
+from byoc_core.opset.rounding import NORM
 from byoc_core.opset.type_rules import (
     FLOAT_KINDS,
     flops_per_element,
@@ -184,6 +185,7 @@ OPS: tuple[OpDef, ...] = (
         attrs=(AttrSpec("axis", AttrKind.INT, 1, doc="The channel axis of ``x``."), _EPSILON),
         flops=flops_per_element(4),
         kernel=NumpyKernel(kernels.batch_norm, widens=True, fresh=True, elementwise=True),
+        rounding=NORM,
         permute=permute_axis(),
         bound=_batch_norm_bound,
         cases=lambda: (
@@ -201,6 +203,7 @@ OPS: tuple[OpDef, ...] = (
         attrs=(AttrSpec("axes", AttrKind.INTS, (-1,), doc="The axes that share statistics, ascending."), _EPSILON),
         flops=flops_per_element(8),
         kernel=NumpyKernel(kernels.layer_norm, widens=True, fresh=True, elementwise=True),
+        rounding=NORM,
         bound=_over_axes_bound,
         cases=lambda: (
             example(_TOKENS, (3,), (3,)),
@@ -221,6 +224,7 @@ OPS: tuple[OpDef, ...] = (
         ),
         flops=flops_per_element(5),
         kernel=NumpyKernel(kernels.rms_norm, widens=True, fresh=True),
+        rounding=NORM,
         bound=_over_axes_bound,
         cases=lambda: (example(_TOKENS, (3,)), example(_MATRIX, (3,))),
         doc="Gives ``x / sqrt(mean(x**2) + epsilon) * gamma`` with the mean over ``axes``.\n\n"
@@ -233,6 +237,7 @@ OPS: tuple[OpDef, ...] = (
         attrs=(AttrSpec("groups", AttrKind.INT, doc="Channels are split into so many groups."), _EPSILON),
         flops=flops_per_element(8),
         kernel=NumpyKernel(kernels.group_norm, widens=True, fresh=True),
+        rounding=NORM,
         bound=_group_norm_bound,
         cases=lambda: (example(_IMAGE, (16,), (16,), groups=2),),
         doc="Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with the (biased) statistics of every "
@@ -245,6 +250,7 @@ OPS: tuple[OpDef, ...] = (
         attrs=(_EPSILON,),
         flops=flops_per_element(8),
         kernel=NumpyKernel(kernels.instance_norm, widens=True, fresh=True),
+        rounding=NORM,
         bound=_group_norm_bound,
         cases=lambda: (example(_IMAGE, (16,), (16,)), example((2, 4, 8), (4,), (4,))),
         onnx=OnnxSpelling("InstanceNormalization", {"epsilon": 1e-5}),
@@ -263,6 +269,7 @@ OPS: tuple[OpDef, ...] = (
         ),
         flops=_lrn_flops,
         kernel=NumpyKernel(kernels.lrn, widens=True, fresh=True),
+        rounding=NORM,
         rounds=_lrn_rounds,
         bound=_lrn_bound,
         cases=lambda: (example(_IMAGE, size=3),),
@@ -276,6 +283,7 @@ OPS: tuple[OpDef, ...] = (
         attrs=(AttrSpec("axis", AttrKind.INT, -1, doc="The axis along which the exponentials sum to one."),),
         flops=flops_per_element(5),
         kernel=NumpyKernel(kernels.log_softmax, widens=True, fresh=True, elementwise=True),
+        rounding=NORM,
         permute=permute_axis(order_matters=True),
         bound=_log_softmax_bound,
         cases=_softmax_cases,
@@ -289,6 +297,7 @@ OPS: tuple[OpDef, ...] = (
         attrs=(AttrSpec("axis", AttrKind.INT, -1, doc="The axis along which the results sum to one."),),
         flops=flops_per_element(5),
         kernel=NumpyKernel(kernels.softmax, widens=True, fresh=True, elementwise=True),
+        rounding=NORM,
         permute=permute_axis(order_matters=True),
         bound=bound_of_one,
         cases=_softmax_cases,
@@ -310,6 +319,7 @@ OPS: tuple[OpDef, ...] = (
         ),
         flops=flops_per_element(5),
         kernel=NumpyKernel(kernels.stepwise_softmax, fresh=True),
+        rounding=NORM,
         permute=permute_axis(order_matters=True),
         bound=bound_of_one,
         cases=lambda: (*_softmax_cases(), example(_TOKENS, zero_unseen=True)),

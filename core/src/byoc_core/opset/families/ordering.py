@@ -143,6 +143,7 @@ OPS: tuple[OpDef, ...] = (
         attrs=(_AXIS, _DESCENDING),
         flops=_one_comparison,
         kernel=NumpyKernel(_argsort, gives=fixed_dtype("int64")),
+        rounding=EXACT,
         cases=axis_cases,
         doc="Gives the indices (int64) that put ``x`` in order along one axis; equal elements keep their order; a NaN "
         "is largest.\n\n"

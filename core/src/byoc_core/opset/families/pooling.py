@@ -12,7 +12,7 @@ from byoc_core.opset.cases import OpCase, example
 from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.families import pooling_kernels as kernels
 from byoc_core.opset.opdef import OpDef, OperandSpec
-from byoc_core.opset.rounding import EXACT, SUM, Rounding
+from byoc_core.opset.rounding import EXACT, NORM, SUM, Rounding
 from byoc_core.opset.type_rules import FLOAT_KINDS, NUMBER_KINDS, require_kind, require_rank
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.opset.value_bounds import BoundRule, ValueFacts, bound_of_first, mean_bound
@@ -159,7 +159,7 @@ def _pool_op(
     *,
     attrs: tuple[AttrSpec, ...] = (),
     flops: Callable[[OpContext], Dim] = _pool_flops,
-    rounding: Rounding | None = None,
+    rounding: Rounding,
     bound: BoundRule | None = None,
     cases: Callable[[int], Iterator[OpCase]] = _pool_cases,
 ) -> OpDef:
@@ -261,6 +261,7 @@ def _pool_ops(rank: int) -> tuple[OpDef, ...]:
             NumpyKernel(kernels.lp_pool, fresh=True),
             attrs=(AttrSpec("p", AttrKind.INT, 2, doc="The exponent."),),
             flops=_lp_pool_flops,
+            rounding=NORM,
         ),
     )
 

@@ -16,7 +16,7 @@ from byoc_core.opset.cases import OpCase, OperandCase, Shape, example
 from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.opdef import OpDef, OperandSpec
 from byoc_core.opset.permutation import Permutable, permute_axis
-from byoc_core.opset.rounding import Rounding, Rule
+from byoc_core.opset.rounding import NORM, Rounding, Rule
 from byoc_core.opset.type_rules import (
     FLOAT_KINDS,
     INTEGER_KINDS,
@@ -193,6 +193,7 @@ OPS: tuple[OpDef, ...] = (
         attrs=_ATTRS,
         flops=flops_per_element(2),
         kernel=NumpyKernel(_dequantize, gives=dtype_of(1)),
+        rounding=NORM,
         permute=_permute,
         bound=_dequantize_bound,
         cases=_dequantize_cases,

@@ -16,6 +16,7 @@ from byoc_core.opset.cases import OpCase, Shape, example, integers
 from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.families.elementwise_kernels import sigmoid
 from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.rounding import NORM
 from byoc_core.opset.type_rules import FLOAT_KINDS, require_equal, require_kind, require_rank, require_same_dtype
 from byoc_core.opset.types import TensorType, Type
 
@@ -262,6 +263,7 @@ def _recurrence_op(
         attrs=(_DIRECTION, *attrs),
         flops=_recurrence_flops,
         kernel=NumpyKernel(kernel),
+        rounding=NORM,
         rounds=_num_steps,
         cases=lambda: _cases(num_gates, len(states)),
         doc=f"Gives the hidden states of all steps, and every state after the last, of {what}.{gates}\n\n"

@@ -17,7 +17,7 @@ from byoc_core.opset.cases import OpCase, axis_cases, example
 from byoc_core.opset.contexts import OpContext, TypeContext
 from byoc_core.opset.opdef import OpDef, OperandSpec, Trait
 from byoc_core.opset.permutation import PermuteRule, permute_reduction
-from byoc_core.opset.rounding import EXACT, SUM, Rounding
+from byoc_core.opset.rounding import EXACT, NORM, SUM, Rounding
 from byoc_core.opset.type_rules import FLOAT_KINDS, NUMBER_KINDS, require_kind, resolve_axes, resolve_axis
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.opset.value_bounds import BoundRule, ValueFacts, bound_of_first, mean_bound, total_bound
@@ -184,7 +184,7 @@ def _reduction_op(
     *,
     flops: Callable[[OpContext], Dim] = _reduction_flops,
     permute: PermuteRule | None = _permute,
-    rounding: Rounding | None = None,
+    rounding: Rounding,
     bound: BoundRule | None = None,
     case_dtype: str = "float32",
 ) -> OpDef:
@@ -205,7 +205,7 @@ def _reduction_op(
 
 
 def _test_op(name: str, doc: str, kernel: Callable[..., NDArray]) -> OpDef:
-    return _reduction_op(name, doc, kernel, _infer_test, permute=None, case_dtype="bool")
+    return _reduction_op(name, doc, kernel, _infer_test, permute=None, rounding=EXACT, case_dtype="bool")
 
 
 def _place_op(name: str, extreme: str, search: Callable[..., Any]) -> OpDef:
@@ -226,6 +226,7 @@ def _place_op(name: str, extreme: str, search: Callable[..., Any]) -> OpDef:
         traits=_TRAITS,
         flops=_reduction_flops,
         kernel=_place(name, search),
+        rounding=EXACT,
         permute=permute_reduction(order_matters=False),
         cases=axis_cases,
         doc=f"Gives the index (int64) of the first {extreme} element along one axis; a NaN is {extreme}."
@@ -264,7 +265,10 @@ OPS: tuple[OpDef, ...] = (
         bound=bound_of_first,
     ),
     _reduction_op(
-        "prod", "Gives the product along axes; integers wrap around; the product of nothing is 1.", _reduce_prod
+        "prod",
+        "Gives the product along axes; integers wrap around; the product of nothing is 1.",
+        _reduce_prod,
+        rounding=NORM,
     ),
     _test_op("all", "Tells whether all elements hold along axes; of nothing, they do.", _reduce_all),
     _test_op("any", "Tells whether at least one element holds along axes; of nothing, none does.", _reduce_any),
@@ -274,6 +278,7 @@ OPS: tuple[OpDef, ...] = (
         _logsumexp,
         _infer_floats,
         flops=_logsumexp_flops,
+        rounding=NORM,
     ),
     _place_op("argmin", "smallest", np.argmin),
     _place_op("argmax", "largest", np.argmax),

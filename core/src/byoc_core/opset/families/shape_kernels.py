@@ -9,9 +9,9 @@ import numpy as np
 from byoc_core.errors import ExecutionError
 from byoc_core.kernels.indices import resolve_indices, widened
 from byoc_core.kernels.precision import NDArray
+from byoc_core.opset.open_bounds import is_open_bound
 
 __all__ = [
-    "OPEN_BOUND",
     "broadcast_to",
     "concat",
     "pad",
@@ -80,10 +80,6 @@ def take(x: NDArray, indices: NDArray, *, axis: int, mode: str, out: NDArray | N
 _FEW_ELEMENTS = 1 << 14
 
 
-OPEN_BOUND = 1 << 62
-"""A slice's bound of this magnitude lies beyond every axis."""
-
-
 def strided_slice(
     x: NDArray, *, axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int], mode: str
 ) -> NDArray:
@@ -104,7 +100,7 @@ def strided_slice(
         low, high = (0, size) if stride > 0 else (-1, size - 1)
         places = [bound + size if bound < 0 else bound for bound in (first, last)]
         for bound, place in zip((first, last), places, strict=True) if mode == "strict" else ():
-            if not low <= place <= high and abs(bound) < OPEN_BOUND:
+            if not low <= place <= high and not is_open_bound(bound):
                 raise ExecutionError(
                     "op `strided_slice`", f"a bound lies outside axis {axis} of size {size}", got=bound
                 )

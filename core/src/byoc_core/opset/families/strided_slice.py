@@ -9,16 +9,17 @@ from byoc_core.kernels.numpy_kernel import NumpyKernel
 from byoc_core.opset.attributes import AttrKind, AttrSpec
 from byoc_core.opset.cases import example
 from byoc_core.opset.contexts import OpContext, TypeContext, no_flops
-from byoc_core.opset.families.shape_kernels import OPEN_BOUND, strided_slice
+from byoc_core.opset.families.shape_kernels import strided_slice
 from byoc_core.opset.layout import Layout
 from byoc_core.opset.opdef import OpDef, OperandSpec
+from byoc_core.opset.open_bounds import is_open_bound
 from byoc_core.opset.permutation import Permutable
 from byoc_core.opset.type_rules import resolve_axes
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.opset.value_bounds import bound_of_any
 from byoc_core.opset.views import ViewRule
 
-__all__ = ["STRIDED_SLICE", "is_open_bound"]
+__all__ = ["STRIDED_SLICE"]
 
 
 def _infer_strided_slice(context: TypeContext) -> tuple[Type, ...]:
@@ -67,11 +68,6 @@ def _strict_slice_size(context: TypeContext, axis: int, begin: Dim, end: Dim, st
 
 def _count(first: Dim, last: Dim, stride: int) -> Dim:
     return dim_max(0, ceildiv(last - first if stride > 0 else first - last, abs(stride)))
-
-
-def is_open_bound(bound: Dim) -> bool:
-    """Return whether a bound of `strided_slice` stands for the end of its axis, whatever the size."""
-    return isinstance(bound, int) and abs(bound) >= OPEN_BOUND
 
 
 def _clipped(bound: Dim, size: Dim, low: int, high: Dim) -> Dim:

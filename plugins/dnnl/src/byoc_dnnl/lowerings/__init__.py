@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from byoc_dnnl.lowerings.table import LOWERINGS, declines, lower
+from byoc_dnnl.lowerings.table import LOWERINGS, declines, is_decided, lower
 
-__all__ = ["LOWERINGS", "declines", "lower"]
+__all__ = ["LOWERINGS", "declines", "is_decided", "lower"]

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from itertools import accumulate, product
 from typing import TYPE_CHECKING
 
+from byoc_core.opset import is_open_bound
+
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import MAX_NDIMS, Argument
 from byoc_dnnl.lowerings.attributes import choice, in_range, integer, integers
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     from byoc_dnnl.planner import Planner
 
 __all__ = ["add_copy", "lower_roll", "lower_split", "lower_stack", "lower_strided_slice"]
-
-_OPEN_BOUND = 2**62
 
 
 def lower_split(call: Call, planner: Planner) -> str | None:
@@ -52,7 +52,8 @@ def lower_strided_slice(call: Call, planner: Planner) -> str | None:
             return "oneDNN walks memory forwards only"
         size = sizes[axis]
         first, last = (bound + size if bound < 0 else bound for bound in (begin, end))
-        if is_strict and any(not 0 <= at <= size and abs(of) < _OPEN_BOUND for at, of in ((first, begin), (last, end))):
+        places = ((first, begin), (last, end))
+        if is_strict and any(not 0 <= at <= size and not is_open_bound(bound) for at, bound in places):
             return f"a bound lies outside axis {axis}"
         starts[axis], steps[axis] = min(max(first, 0), size), step
     if len(sizes) + sum(step > 1 for step in steps) > MAX_NDIMS:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from byoc_dnnl.calls import Call
     from byoc_dnnl.planner import Planner
 
-__all__ = ["LOWERINGS", "declines", "dtypes_of", "lower"]
+__all__ = ["LOWERINGS", "declines", "dtypes_of", "is_decided", "lower"]
 
 Lowering = Callable[["Call", "Planner"], str | None]
 
@@ -128,7 +128,12 @@ def declines(op: str) -> str | None:
     """Gives the reason why an op is never taken; ``None`` where it may be."""
     if op in LOWERINGS:
         return None
-    return REFUSALS.get(op, "it is none of the core's")
+    return REFUSALS.get(op, "this plugin has not looked at it yet")
+
+
+def is_decided(op: str) -> bool:
+    """Return whether an op has a lowering or a reason why it has none; ops of later cores may have neither."""
+    return op in LOWERINGS or op in REFUSALS
 
 
 def dtypes_of(op: str) -> tuple[str, ...]:
