@@ -22,8 +22,6 @@ from byoc_core.dtypes import dtype_name, float_limits, is_float
 from byoc_core.ir import COMPOSITE, Binding, Constant, IRModule, TensorType
 from byoc_core.transform import evaluate_binding
 
-from byoc_conformance.judging.open_elements import is_left_open
-
 __all__ = ["Verdict", "judge"]
 
 NDArray = npt.NDArray[Any]
@@ -168,13 +166,17 @@ class _OneOp:
         if rule is Rule.MOVEMENT:
             return _differing_bits(found, host)
         operands = [_to_oracle(array) for array in self._operands(inputs)]
-        is_open = np.broadcast_to(is_left_open(self._binding, operands), found.shape)
+        is_open = self._open_elements(operands)
         if not is_float(dtype_name(found.dtype)):
             return np.asarray((found != host) & (found != exact) & ~is_open)
         bound = self._bound(index, references, operands)
         if bound is None:
             return None
         return np.asarray(_beyond(found, host, exact, *bound, is_sum=rule is Rule.SUM) & ~is_open)
+
+    def _open_elements(self, operands: Sequence[NDArray]) -> NDArray:
+        rule = rounding_of(self._binding).open_elements
+        return np.asarray(False) if rule is None else rule(operands, self._binding.attrs)
 
     def _operands(self, inputs: Sequence[NDArray]) -> list[NDArray]:
         arrays = dict(zip(map(id, self._function.params), inputs, strict=True))

@@ -15,7 +15,7 @@ Formulas have the bounds of the functions in them, and half a unit for each othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -32,8 +32,10 @@ __all__ = [
     "ROUNDED",
     "SUM",
     "Magnitude",
+    "OpenElements",
     "Rounding",
     "Rule",
+    "nan_is_open",
     "result_or_one",
     "result_or_operand",
 ]
@@ -42,6 +44,13 @@ Magnitude = Callable[[NDArray, NDArray, Mapping[str, Any]], NDArray]
 """Return the largest term of an op's formula for each element, from first operand, result and attributes.
 
 Source of the figure: where terms cancel, an error of an ULP of the largest term is no fault of an implementation.
+"""
+
+
+OpenElements = Callable[[Sequence[NDArray], Mapping[str, Any]], NDArray]
+"""Return for each element of an op's result, or once for all, whether the op says nothing about it.
+
+From operands, in float64 or integers as they are, and attributes.
 """
 
 
@@ -68,6 +77,8 @@ class Rounding:
             result, not for each element (Higham, chapter 23), so that the largest ``sum |a||b|`` counts for all.
         integers: the rule where no result is a float: rounding to an integer is another number where the quotient
             before it is off by one unit.
+        open_elements: the elements about which the op says nothing: no result there is wrong. By default none.
+        skips_zeros: whether an implementation may skip what it weighs by zero: whether a NaN there counts is open.
     """
 
     rule: Rule
@@ -76,6 +87,8 @@ class Rounding:
     magnitude: Magnitude | None = None
     is_normwise: bool = False
     integers: Rule = Rule.EQUAL
+    open_elements: OpenElements | None = None
+    skips_zeros: bool = False
 
 
 EXACT = Rounding(Rule.ULP, 0.0)
@@ -90,6 +103,11 @@ MOVEMENT = Rounding(Rule.MOVEMENT)
 """The op only moves data."""
 NORM = Rounding(Rule.NORM)
 """No bound is known for each element."""
+
+
+def nan_is_open(operands: Sequence[NDArray], attrs: Mapping[str, Any]) -> NDArray:
+    """Return the open elements of ops that do not say what they make of NaN."""
+    return np.isnan(operands[0])
 
 
 def result_or_one(x: NDArray, y: NDArray, attrs: Mapping[str, Any]) -> NDArray:

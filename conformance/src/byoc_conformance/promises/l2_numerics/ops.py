@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 from byoc_core import VirtualMachine
-from byoc_core.debugging.rounding import Rule, rule_of
+from byoc_core.debugging.rounding import Rule, rounding_of, rule_of
 from byoc_core.errors import ByocError
 from byoc_core.ir import ConstantStore, IRModule, OpDef, Trait
 from byoc_core.transform import evaluate_function
@@ -27,10 +27,6 @@ NDArray = npt.NDArray[Any]
 _ORDINARY = ("normal", "halves", "large", "zeros", "small", "tiny")
 _EVERYWHERE = (*_ORDINARY, "nonfinite")
 _BY_ELEMENT = (*_ORDINARY, "thresholds", "special")
-_SKIPS = frozenset({"nn.attention"})
-"""Ops that may skip what they weigh by zero: whether a NaN there counts, they do not say."""
-_WITH_TIES = frozenset({"quantize"})
-"""Ops that few numbers try: those halfway between two results."""
 _MAX_TEXTS = 5
 
 
@@ -159,10 +155,13 @@ def _regimes(trial: Trial) -> Sequence[str]:
     """
     binding = trial.binding()
     is_by_element = Trait.ELEMENTWISE in trial.op.traits or rule_of(binding) is Rule.MOVEMENT
-    regimes = _BY_ELEMENT if is_by_element else _ORDINARY if trial.op.name in _SKIPS else _EVERYWHERE
+    rounding = rounding_of(binding)
+    regimes = _BY_ELEMENT if is_by_element else _ORDINARY if rounding.skips_zeros else _EVERYWHERE
     kind, _, number = trial.name.partition("_")
+    # Few numbers try an op that rounds to integers: those halfway between two results.
+    rounds_to_integers = rounding.integers is Rule.NORM
     is_other_dtype = trial.dtype != trial.op.canonical_cases[0].dtype
-    if (kind == "case" and int(number) == 0) or is_other_dtype or trial.op.name in _WITH_TIES:
+    if (kind == "case" and int(number) == 0) or is_other_dtype or rounds_to_integers:
         return regimes
     *others, wild = regimes[1:]
     if kind == "case":

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from byoc_core import VirtualMachine
 from byoc_core.errors import ByocError, CallError
 from byoc_core.ir import IRModule
 from byoc_core.ops.cases import new_function
+from byoc_core.transform import evaluate_function
 
+from byoc_conformance.drawing.spaces import has_indices
 from byoc_conformance.examples import Array, Example
 from byoc_conformance.outcome import DeclinedError, FailedError, NotCoveredError
 from byoc_conformance.promise import Level, Promise
@@ -19,8 +21,6 @@ from byoc_conformance.subject import Subject
 
 __all__ = ["PROMISES"]
 
-_INDEXED = ("take", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd")
-"""Ops of whose indices the core says that one outside is an error."""
 _OUTSIDE = 1_000_003
 
 
@@ -73,9 +73,9 @@ def _wrong_arguments(call: ObservedCall, arrays: list[Array]) -> Iterator[tuple[
 
 def _told(subject: Subject, case: str) -> None:
     machine, examples = _indexing(subject)
-    for example in examples:
+    for example, outside in examples:
         try:
-            run(machine, example, _outside(example))
+            run(machine, example, outside)
         except ByocError:
             continue
         raise FailedError(f"{example.name}: an index outside the axis is an error, but this call gave a result")
@@ -84,10 +84,10 @@ def _told(subject: Subject, case: str) -> None:
 def _usable(subject: Subject, case: str) -> None:
     machine, examples = _indexing(subject)
     failed = 0
-    for example in examples:
+    for example, outside in examples:
         known = run(machine, example)
         try:
-            run(machine, example, _outside(example))
+            run(machine, example, outside)
         except ByocError:
             failed += 1
             agree(subject, example, example.inputs, run(machine, example), known, "called after a call that failed")
@@ -95,27 +95,47 @@ def _usable(subject: Subject, case: str) -> None:
         raise NotCoveredError("no call failed")
 
 
-def _indexing(subject: Subject) -> tuple[VirtualMachine, tuple[Example, ...]]:
-    """Gives functions of which the data may ask for what there is not."""
+def _indexing(subject: Subject) -> tuple[VirtualMachine, list[tuple[Example, Sequence[Array]]]]:
+    """Return the functions that are claimed of those of which the data may ask for what there is not.
+
+    Each comes with inputs that the kernel of its op refuses: the last index lies outside.
+    """
+    outside: dict[str, Sequence[Array]] = {}
     examples = []
-    for op in _INDEXED:
-        case = subject.ops[op].canonical_cases[0]
-        name = f"outside_{op}"
-        function, _ = new_function(subject.ops[op], case.types(), case.attrs, name)
+    for op in subject.ops_with_cases:
+        case, name = op.canonical_cases[0], f"outside_{op.name}"
+        if not has_indices(case):
+            continue
+        function, _ = new_function(op, case.types(), case.attrs, name)
         inputs = case.arrays(np.random.default_rng(subject.spec.seed))
-        examples.append(Example(f"indexing {op}", "indexing", IRModule({name: function}), name, inputs))
+        example = Example(f"indexing {op.name}", "indexing", IRModule({name: function}), name, inputs)
+        refused = next((wrong for wrong in _outside(example) if _is_error(example, wrong)), None)
+        if refused is not None:
+            outside[name] = refused
+            examples.append(example)
     attempt, claimed = compile_own(subject, examples)
     if not claimed:
         reasons = [reason for example in examples for reason in attempt.reasons(example.function)]
         raise DeclinedError(f"{reasons[0].code}: {reasons[0].text}" if reasons else "no reason was given")
-    return attempt.vm, claimed
+    return attempt.vm, [(example, outside[example.function]) for example in claimed]
 
 
-def _outside(example: Example) -> tuple[Array, ...]:
-    """Gives the example's inputs with the last index far outside."""
-    first, indices, *rest = example.new_inputs()
-    indices.reshape(-1)[-1] = _OUTSIDE
-    return (first, indices, *rest)
+def _outside(example: Example) -> Iterator[Sequence[Array]]:
+    """Yield the example's inputs, each time with the last element of another operand of integers far outside."""
+    for place, array in enumerate(example.inputs):
+        if array.dtype.kind == "i" and array.size:
+            inputs = example.new_inputs()
+            inputs[place].reshape(-1)[-1] = min(_OUTSIDE, np.iinfo(array.dtype).max)
+            yield inputs
+
+
+def _is_error(example: Example, inputs: Sequence[Array]) -> bool:
+    """Whether the kernel that defines the op refuses the inputs."""
+    try:
+        evaluate_function(example.module, example.function, inputs)
+    except ByocError:
+        return True
+    return False
 
 
 PROMISES = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,10 @@ from byoc_core.opset.rounding import (
     EXACT,
     ROUNDED,
     Magnitude,
+    OpenElements,
     Rounding,
     Rule,
+    nan_is_open,
     result_or_one,
     result_or_operand,
 )
@@ -169,6 +172,7 @@ def _activation(
     ulps: float,
     is_chain: bool = True,
     magnitude: Magnitude | None = None,
+    open_elements: OpenElements | None = None,
     bound: BoundRule | None = None,
     onnx: str | None = None,
 ) -> OpDef:
@@ -180,7 +184,7 @@ def _activation(
         _rounded_once(function),
         attrs=attrs,
         flops=flops_per_element(flops),
-        rounding=Rounding(Rule.ULP, ulps, is_chain, magnitude),
+        rounding=Rounding(Rule.ULP, ulps, is_chain, magnitude, open_elements=open_elements),
         bound=bound,
         onnx=None if onnx is None else OnnxSpelling(onnx, defaults),
     )
@@ -282,6 +286,7 @@ OPS: tuple[OpDef, ...] = (
         ulps=2.0,
         is_chain=False,
         magnitude=_line,
+        open_elements=nan_is_open,
         bound=bounds.bound_of_one,
         onnx="HardSigmoid",
     ),
@@ -292,6 +297,7 @@ OPS: tuple[OpDef, ...] = (
         flops=5,
         ulps=4.0,
         magnitude=result_or_operand,
+        open_elements=nan_is_open,
         bound=bounds.bound_towards_zero,
         onnx="HardSwish",
     ),
@@ -321,7 +327,7 @@ OPS: tuple[OpDef, ...] = (
         "Gives ``x`` where it is larger than ``alpha``, else 0.",
         _rounded_once(_thresholded_relu),
         attrs=(_float("alpha", 1.0, "The threshold."),),
-        rounding=EXACT,
+        rounding=replace(EXACT, open_elements=nan_is_open),
         onnx=OnnxSpelling("ThresholdedRelu", {"alpha": 1.0}),
     ),
     _activation(
@@ -334,6 +340,7 @@ OPS: tuple[OpDef, ...] = (
         ulps=1.0,
         is_chain=False,
         magnitude=result_or_operand,
+        open_elements=nan_is_open,
     ),
     binary_op(
         "nn.prelu",

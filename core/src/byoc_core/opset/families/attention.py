@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -233,7 +234,7 @@ OPS: tuple[OpDef, ...] = (
         ),
         flops=_attention_flops,
         kernel=NumpyKernel(_attention),
-        rounding=NORM,
+        rounding=replace(NORM, skips_zeros=True),
         cases=lambda: (
             example((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)),
             example((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6), (5, 7)),

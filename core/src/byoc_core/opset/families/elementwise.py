@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -145,7 +146,7 @@ _ARITHMETIC = (
         "Gives ``x ** y``. Integers wrap around; a negative integer exponent truncates ``1 / x**-y``.",
         NumpyKernel(kernels.power, ufunc=np.power, only_floats=True, fresh=True),
         kinds=NUMBER_KINDS,
-        rounding=Rounding(Rule.ULP, 16.0, is_chain=True),
+        rounding=Rounding(Rule.ULP, 16.0, is_chain=True, open_elements=kernels.open_powers),
     ),
 )
 
@@ -291,7 +292,7 @@ _SELECTION = (
         flops=no_flops,
         kernel=NumpyKernel(kernels.cast, fresh=True, elementwise=True, gives=kernels.cast_dtype),
         identity=_keeps_dtype,
-        rounding=ROUNDED,
+        rounding=replace(ROUNDED, open_elements=kernels.open_casts),
         cases=lambda: (
             *(OpCase("", item.operands, {"dtype": "float16"}) for item in unary_cases()),
             OpCase("", (OperandCase((2, 3)),), {"dtype": "int32"}),

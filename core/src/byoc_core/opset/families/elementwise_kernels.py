@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from byoc_core.dtypes import all_dtypes, to_numpy
+from byoc_core.dtypes import all_dtypes, dtype_info, float_limits, is_float, to_numpy
 from byoc_core.kernels.error_function import erf64
 from byoc_core.kernels.memory import BLOCK_ELEMENTS, in_blocks
 from byoc_core.kernels.numpy_kernel import common_dtype
@@ -102,6 +102,25 @@ def cast_dtype(_: Sequence[np.dtype[Any]], attrs: Mapping[str, Any]) -> np.dtype
     """Return the numpy dtype that attribute ``dtype`` names."""
     dtype = attrs["dtype"]
     return _numpy_dtype(dtype) if dtype in all_dtypes() else None
+
+
+def open_casts(operands: Sequence[NDArray], attrs: Mapping[str, Any]) -> NDArray:
+    """Return where a type cannot hold a float: processors saturate, wrap around or give a fixed number."""
+    (x,), target = operands, attrs["dtype"]
+    if x.dtype.kind != "f" or target == "bool":
+        return np.asarray(False)
+    if is_float(target):
+        return np.abs(x) > float_limits(target).largest if target.startswith("float8") else np.asarray(False)
+    bits, is_signed = dtype_info(target).bits, dtype_info(target).kind == "int"
+    low, high = (-(2.0 ** (bits - 1)), 2.0 ** (bits - 1)) if is_signed else (0.0, 2.0**bits)
+    whole = np.trunc(x)
+    return ~((whole >= low) & (whole < high))
+
+
+def open_powers(operands: Sequence[NDArray], attrs: Mapping[str, Any]) -> NDArray:
+    """Return where an integer zero has a negative exponent."""
+    x, y = operands
+    return np.asarray((x == 0) & (y < 0)) if x.dtype.kind != "f" else np.asarray(False)
 
 
 def where(condition: NDArray, x: NDArray, y: NDArray) -> NDArray:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from byoc_core.kernels.numpy_kernel import NumpyKernel, arithmetic, fixed_dtype, predicate
@@ -16,6 +20,18 @@ from byoc_core.opset.type_rules import FLOAT_KINDS, INTEGER_KINDS, NUMBER_KINDS
 __all__ = ["OPS"]
 
 _COMMUTATIVE = frozenset({Trait.COMMUTATIVE})
+
+
+def _negative_shifts(operands: Sequence[NDArray], attrs: Mapping[str, Any]) -> NDArray:
+    return np.asarray(operands[1] < 0)
+
+
+def _not_finite(operands: Sequence[NDArray], attrs: Mapping[str, Any]) -> NDArray:
+    x, y = operands
+    return ~(np.isfinite(x) & np.isfinite(y)) if x.dtype.kind == "f" else np.asarray(False)
+
+
+_SHIFT = replace(EXACT, open_elements=_negative_shifts)
 
 
 def _reciprocal(x: NDArray) -> NDArray:
@@ -138,12 +154,14 @@ OPS: tuple[OpDef, ...] = (
         "Gives ``x << y``; 0 where ``y`` is the number of bits or more.",
         arithmetic(np.left_shift),
         kinds=INTEGER_KINDS,
+        rounding=_SHIFT,
     ),
     binary_op(
         "right_shift",
         "Gives ``x >> y``; 0 or -1 where ``y`` is the number of bits or more.",
         arithmetic(np.right_shift),
         kinds=INTEGER_KINDS,
+        rounding=_SHIFT,
     ),
     binary_op(
         "not_equal",
@@ -167,7 +185,7 @@ OPS: tuple[OpDef, ...] = (
         NumpyKernel(_mod, fresh=True),
         kinds=NUMBER_KINDS,
         attrs=(AttrSpec("fmod", AttrKind.BOOL, False, doc="Whether it has the sign of ``x``, not that of ``y``."),),
-        rounding=ROUNDED,  # `fmod` is exact; the other sign takes an addition
+        rounding=replace(ROUNDED, open_elements=_not_finite),  # `fmod` is exact; the other sign takes an addition
         more_cases=(example((2, 3), (2, 3), fmod=True),),
     ),
     unary_op("isnan", "Tells where ``x`` is NaN.", predicate(np.isnan), kinds=FLOAT_KINDS, result="bool", onnx="IsNaN"),
