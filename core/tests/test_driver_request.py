@@ -12,6 +12,7 @@ import byoc_core
 import pytest
 from byoc_core import script as R
 from byoc_core.backend import BackendHandle, Backends
+from byoc_core.backend.options import path_options
 from byoc_core.driver import INSERTION_POINTS, Compiler, CompileRequest, RequestFields, gather_request
 from byoc_core.driver.references import PassReference
 from byoc_core.errors import OptionsError
@@ -20,6 +21,7 @@ from byoc_core.partitioning import ByCost, GreedyByOrder, MachineModel, Partitio
 from byoc_core.transform import FoldConstants
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, FilePath
 
 from core.tests.conftest import FakeBackend
 
@@ -327,3 +329,16 @@ def test_the_compiler_takes_backends_from_its_registry() -> None:
     registry = Only(byoc_core.backends.catalog)
     built = Compiler(registry).build(MODULE, CompileRequest(backends=["elsewhere"]))
     assert [row["name"] for row in built.report_data["backends"]] == ["aone", "host"]
+
+
+def test_paths_among_the_options_are_no_part_of_the_record() -> None:
+    class Options(BaseModel):
+        folder: Path | None = None
+        files: tuple[FilePath, ...] = ()
+        level: int = 0
+
+    assert path_options(Options) == {"folder", "files"}
+    assert path_options(None) == frozenset()
+    options = {"a": {"folder": "/tmp/here", "level": 2}, "b": {"folder": "/tmp/here"}}
+    paths = dict.fromkeys(options, path_options(Options))
+    assert CompileRequest(options=options).to_record(paths)["options"] == {"a": {"level": 2}}

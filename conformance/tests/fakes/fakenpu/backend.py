@@ -17,6 +17,7 @@ from byoc_core.backend.hooks import (
     hookimpl,
 )
 from byoc_core.ir import Binding, Function, IRModule, OpDef, OperandSpec, TensorType
+from byoc_core.ops import EXACT, example
 from byoc_core.pattern import CompositePattern, is_const, is_op, wildcard
 from byoc_core.runtime import GraphModule
 from byoc_core.transform import EliminateCommonSubexpressions, FoldConstants
@@ -31,7 +32,9 @@ DOUBLE = OpDef(
     (OperandSpec("x"),),
     infer=lambda context: (context.tensor(0),),
     flops=lambda context: context.elements(),
-    kernel=KERNELS["fakenpu.double"],
+    kernel=lambda x: x + x,  # the reference, which stays right where the kernel that runs is broken
+    rounding=EXACT,
+    cases=lambda: (example((2, 3)), example((2, 3, 4, 5)), example(())),
     doc="Gives twice x.",
 )
 

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from pathlib import PurePath
+from typing import TYPE_CHECKING, get_args
 
 from byoc_core.errors import OptionsError, near_names
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["validate_options"]
+__all__ = ["path_options", "validate_options"]
+
+
+def path_options(model: type[BaseModel] | None) -> frozenset[str]:
+    """Return the options that are paths: facts of one machine, which no artifact records."""
+    fields = {} if model is None else model.model_fields
+    return frozenset(field.alias or name for name, field in fields.items() if _holds_path(field.annotation))
+
+
+def _holds_path(annotation: object) -> bool:
+    is_path = isinstance(annotation, type) and issubclass(annotation, PurePath)
+    return is_path or any(map(_holds_path, get_args(annotation)))
 
 
 def validate_options(backend: str, model: type[BaseModel] | None, given: Mapping[str, object]) -> BaseModel | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from byoc_core.artifact import Executable
+from byoc_core.backend.options import path_options
 from byoc_core.backend.registry import HOST_NAME
 from byoc_core.backend.size_compiler import held_sizes
 from byoc_core.driver.carve import Carved
@@ -74,7 +75,7 @@ def link(compiled: Compiled) -> Executable:
     constants = {ref.digest: module.constants[ref.digest] for ref in program.constants}
     for external in modules:
         constants.update(external.constants)
-    request = job.request.to_record()
+    request = job.request.to_record({handle.name: path_options(handle.info().options) for handle in job.asked})
     return Executable(program, modules, constants, compiled.report_data, is_own=True, request=request)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
@@ -264,10 +264,19 @@ class CompileRequest(BaseModel):
             "dump": None if self.dump is None else str(self.dump),
         }
 
-    def to_record(self) -> dict[str, Any]:
-        """Return what an artifact records: plain JSON values, without the folder ``dump``, which is the machine's."""
+    def to_record(self, paths: Mapping[str, Collection[str]] = MappingProxyType({})) -> dict[str, Any]:
+        """Return what an artifact records: plain JSON values, without the folder ``dump``, which is the machine's.
+
+        Args:
+            paths: options that are paths, by backend; they are left out like ``dump``.
+        """
         data = self.to_data()
         del data["dump"]
+        options = {
+            backend: {name: value for name, value in given.items() if name not in paths.get(backend, ())}
+            for backend, given in data["options"].items()
+        }
+        data["options"] = {backend: given for backend, given in options.items() if given}
         return {name: _to_json(value) for name, value in data.items()}
 
     @classmethod

@@ -56,6 +56,7 @@ def _compute_op(subject: Subject, case: str) -> Outcome:
 
 
 def _compute_own_ops(subject: Subject, _: str) -> Outcome:
+    subject.require_tools()
     own = [op.name for op in subject.handle.ops() if op.canonical_cases]
     if not own:
         raise NotCoveredError("it brings no ops with canonical cases")

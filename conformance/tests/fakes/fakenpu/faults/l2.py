@@ -55,6 +55,10 @@ def _loses_last_lane(kernel: Kernel, x: NDArray, y: NDArray) -> NDArray:
     return result
 
 
+def _misses_by_a_unit(kernel: Kernel, x: NDArray) -> NDArray:
+    return np.asarray(np.nextafter(kernel(x), np.inf))
+
+
 def _wrong_for_odd_sizes(kernel: Kernel, x: NDArray, y: NDArray) -> NDArray:
     result = np.array(kernel(x, y))
     if result.ndim and result.shape[-1] % 2:
@@ -265,6 +269,9 @@ def _subtracts_behind_a_batch(function: Function) -> Function:
 
 
 FAULTS: Mapping[str, Fault] = {
+    "misses-by-little-in-its-own-op": Fault(
+        frozenset({"L2-own-ops"}), run_half=_kernel("fakenpu.double", _in_float64(_misses_by_a_unit))
+    ),
     "last-lane": Fault(OP, run_half=_kernel("add", _in_float64(_loses_last_lane))),
     "odd-sizes": Fault(OP, run_half=_kernel("multiply", _in_float64(_wrong_for_odd_sizes))),
     "swapped-operands": Fault(OP, run_half=_kernel("subtract", _in_float64(_swapped))),

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from byoc_core.digest import digest_of
 from byoc_core.errors import ArtifactError
-from byoc_core.ir import digest_of
 from byoc_core.runtime.graph import GraphModule, decode_document
 from byoc_core.runtime.graph.document import GraphDocument
 from byoc_core.runtime.hooks import LoadContext, RuntimeInfo, hookimpl
