@@ -339,6 +339,6 @@ def test_paths_among_the_options_are_no_part_of_the_record() -> None:
 
     assert path_options(Options) == {"folder", "files"}
     assert path_options(None) == frozenset()
-    options = {"a": {"folder": "/tmp/here", "level": 2}, "b": {"folder": "/tmp/here"}}
+    options: dict[str, dict[str, object]] = {"a": {"folder": "/here", "level": 2}, "b": {"folder": "/here"}}
     paths = dict.fromkeys(options, path_options(Options))
     assert CompileRequest(options=options).to_record(paths)["options"] == {"a": {"level": 2}}
