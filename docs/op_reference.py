@@ -47,6 +47,7 @@ _TRAITS = {
     "pure": "same inputs, same outputs, no effect",
     "elementwise": "each element of the result depends on the operands' elements in its place",
     "commutative": "two operands may be swapped",
+    "either-zero": "a result that is zero may have either sign",
     "reshaping": "the same elements in the same row-major order",
     "reduction": "combines elements along axes",
     "data-dependent": "the operands' elements decide sizes of the results",

@@ -42,6 +42,7 @@ TREE = {
     ],
     "Write a backend": [
         "write-a-backend",
+        "own-ops",
         "whole-graph-engine",
         "tutorial/README",
         "hooks/README",

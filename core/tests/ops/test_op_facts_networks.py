@@ -14,7 +14,7 @@ import pytest
 from byoc_core.ops.cases import new_function
 from byoc_core.opset.cases import OpCase, example
 from byoc_core.opset.contexts import OpContext
-from byoc_core.opset.families import find_op, ops_of
+from byoc_core.opset.families import ops_of
 from byoc_core.opset.opdef import OpDef
 from byoc_core.opset.permutation import inverse
 from byoc_core.opset.value_bounds import LARGEST, ValueFacts
@@ -160,10 +160,3 @@ def test_permuting_operands_and_attributes_and_back_equals_the_plain_result(name
 def test_rounds_count_taps_channels_and_steps(name: str, case: OpCase, rounds: int) -> None:
     op = OPS[name]
     assert op.rounds(_context(op, case)) == rounds
-
-
-@pytest.mark.parametrize("name", sorted(OPS))
-def test_every_op_states_its_facts(name: str) -> None:
-    op = find_op(name)
-    assert op is not None
-    assert op.unstated == ()

@@ -357,7 +357,9 @@ def byoc_ops() -> Sequence[OpDef]:
     How often: once, when they are first asked for.
     Result: ops beside the core's. Their names must be new and should begin with the backend's name. The host runs an op
         with a kernel. A model with the op on the host can be saved if a runtime of the package brings the kernel by
-        ``byoc_kernels``. An op that states no FLOPs counts one operation for each element of its results.
+        ``byoc_kernels``. Passes, judges and the conformance kit ask the op for its facts: rounding, cases, FLOPs,
+        views. A fact that the op does not state has a safe default, and the lint lists the fact. Both halves of a
+        package may read one file of definitions: ``byoc_core.opset`` belongs to the run side.
     If it raises: the backend takes nothing. Who asks ``byoc_core.backends.ops`` gets the error.
 
     Example::
@@ -365,20 +367,18 @@ def byoc_ops() -> Sequence[OpDef]:
         import numpy as np
 
         from byoc_core.backend.hooks import hookimpl
-        from byoc_core.ir import OpDef, OperandSpec
+        from byoc_core.opset import Rounding, Rule, unary_op
+
+        SWISH = unary_op(
+            "mynpu.swish",
+            "x * sigmoid(x)",
+            lambda x: x / (1 + np.exp(-x)),
+            flops=lambda context: 4 * context.elements(),
+            rounding=Rounding(Rule.ULP, 10.0),
+        )
 
 
         @hookimpl
         def byoc_ops():
-            def infer(context):
-                return [context.tensor(0)]
-
-            def flops(context):
-                return 4 * context.elements()
-
-            def swish(x):
-                return x / (1 + np.exp(-x))
-
-            x = OperandSpec("x")
-            return [OpDef("mynpu.swish", (x,), infer=infer, flops=flops, kernel=swish, doc="x * sigmoid(x)")]
+            return [SWISH]
     """
