@@ -163,8 +163,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-workspace-reused-while-read",
         "workspace.py",
-        "if busy_until[slot] >= request.first:",
-        "if busy_until[slot] > request.first:",
+        "plan_symbolic(buffers)\n",
+        "plan_symbolic([SymbolicInterval(b.nbytes, b.start, max(b.start, b.end - 1)) for b in buffers])\n",
         "With symbolic sizes a kernel may write where it reads.",
         "L2-random-graphs[*]",
         "L4-dynamic-shapes",
@@ -173,8 +173,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-workspace-does-not-grow",
         "workspace.py",
-        "                sizes[slot] = request.nbytes\n            busy",
-        "                sizes[slot] = sizes[slot]\n            busy",
+        "plan_symbolic(buffers)\n",
+        "plan_symbolic(buffers)\n    sizes = tuple(buffers[slots.index(slot)].nbytes for slot in range(len(sizes)))\n",
         "With symbolic sizes a larger tensor gets the memory of a smaller one.",
         "L2-random-graphs[*]",
         "L4-dynamic-shapes",
