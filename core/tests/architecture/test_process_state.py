@@ -30,7 +30,6 @@ STATE = {
     # Constants of the package, made when first asked for so that imports stay light.
     "ir.op_registry.default_ops": "the core's ops",
     "opset.families.__init__.KERNELS": "the reference kernels",
-    "opset.families.__init__.find_op": "an op of the core",
     "opset.families.__init__.ops_of": "the ops of a family",
     "native.compile_units._read_files": "C files of the package",
     "transform.canonicalise._named_rules": "rewrite rules",
