@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from byoc_core.debugging import CODES, DebugReport, Tolerance
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import OptionsError
 from byoc_core.ir import IRModule
+from byoc_core.runtime.module import NDArray
 
 CHAIN = """
 class M:
@@ -28,7 +29,9 @@ RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((2, 3, 4)).astype(np.float32)
 
 
-def debug(backend: Any, text: str = CHAIN, inputs: Any = (X, Y), *, session: Any = None, **options: Any) -> DebugReport:
+def debug(
+    backend: Any, text: str = CHAIN, inputs: Sequence[NDArray] = (X, Y), *, session: Any = None, **options: object
+) -> DebugReport:
     return debug_model(parse(text), [backend], inputs, options={"faulty": options}, **(session or {}))
 
 
@@ -271,7 +274,7 @@ class M:
     assert _run(parse(text), faulty(), x, "lane", op="greater") == ["wrong-values"]
 
 
-def _run(module: IRModule, backend: Any, x: Any, fault: str, op: str = "") -> list[str]:
+def _run(module: IRModule, backend: object, x: NDArray, fault: str, op: str = "") -> list[str]:
     return codes(debug_model(module, [backend], [x], options={"faulty": {"fault": fault, "op": op}}))
 
 

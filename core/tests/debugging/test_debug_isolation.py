@@ -34,7 +34,7 @@ class M:
 X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
 
 
-def debug(*, deadline: float = 120.0, dtype: str = "float32", **options: Any) -> DebugReport:
+def debug(*, deadline: float = 120.0, dtype: str = "float32", **options: object) -> DebugReport:
     from byoc_core.dtypes import to_numpy
 
     module = parse(TWO.format(dtype=dtype))

@@ -24,7 +24,7 @@ class M:
 X, Y = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
 
 
-def debug(backend: Any, text: str = CHAIN, **options: Any) -> DebugReport:
+def debug(backend: Any, text: str = CHAIN, **options: object) -> DebugReport:
     return debug_model(parse(text), [backend], [X, Y], options={"faulty": options})
 
 

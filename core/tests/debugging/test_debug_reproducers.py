@@ -28,7 +28,7 @@ class M:
 """
 
 
-def debug(dtype: str = "float32", *, isolate: bool = False, **options: Any) -> DebugReport:
+def debug(dtype: str = "float32", *, isolate: bool = False, **options: object) -> DebugReport:
     weight = np.arange(6).astype(to_numpy(dtype))
     from byoc_core.ir import digest_of
 

@@ -11,6 +11,7 @@ from byoc_core import debug_model, parse
 from byoc_core.debugging import DebugReport
 from byoc_core.errors import ByocError
 from byoc_core.ir import IRModule
+from byoc_core.runtime.module import NDArray
 
 X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
 TENSOR = 'R.Tensor((3, 4), "float32")'
@@ -21,7 +22,7 @@ def module_of(body: str, params: str = f"x: {TENSOR}", before: str = "") -> IRMo
     return parse(f"class M:\n{before}\n    @R.function\n    def main({params}):\n{lines}\n")
 
 
-def debug(backend: Any, module: IRModule, *inputs: Any, session: Any = None, **options: Any) -> DebugReport:
+def debug(backend: Any, module: IRModule, *inputs: NDArray, session: Any = None, **options: object) -> DebugReport:
     return debug_model(module, [backend], inputs, options={"faulty": options}, **(session or {}))
 
 
