@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from byoc_conformance.choices import choose_items, parse_levels, parse_options
 from byoc_conformance.promise import Level
@@ -27,7 +25,7 @@ ITEMS = [new_item(Level.L0, "lint"), new_item(Level.L2, "op", "add"), new_item(L
         ("a.b=1", {"a.b": 1}),
     ],
 )
-def test_an_option_is_json_or_text(text: str, expected: Any) -> None:
+def test_an_option_is_json_or_text(text: str, expected: dict[str, object]) -> None:
     assert parse_options([text], ()) == (expected, {})
 
 

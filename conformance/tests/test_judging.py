@@ -28,7 +28,11 @@ def one_op(op: str, *arrays: NDArray, **attrs: object) -> IRModule:
 
 
 def text_of(
-    op: str, inputs: tuple[NDArray, ...], found: NDArray, unit_roundoff: Mapping[str, float] | None = None, **attrs: Any
+    op: str,
+    inputs: tuple[NDArray, ...],
+    found: NDArray,
+    unit_roundoff: Mapping[str, float] | None = None,
+    **attrs: object,
 ) -> str:
     return judge(one_op(op, *inputs, **attrs), "main", inputs, [found], unit_roundoff or {}).text
 

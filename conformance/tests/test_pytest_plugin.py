@@ -6,7 +6,7 @@ import inspect
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ def read(folder: Path) -> Any:
     return json.loads((folder / "conformance.json").read_text())
 
 
-def statuses(report: Any) -> dict[str, str]:
+def statuses(report: Mapping[str, Any]) -> dict[str, str]:
     """Gives the tests that ran, by id."""
     return {item["id"]: item["status"] for item in report["items"] if item["status"] != "not-run"}
 

@@ -19,7 +19,7 @@ from byoc_core.ir import CALL, CALL_DPS_PACKED, CALL_PACKED, Binding, Function, 
 from byoc_core.ops import OpDef, default_ops
 from byoc_core.pattern import CompositePattern
 from byoc_core.plugin.installation import Installation, using
-from byoc_core.runtime.module import CallTraits, PackedFunction, RuntimeModule, Signature, TensorSpec
+from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule, Signature, TensorSpec
 from byoc_core.transform import evaluate_function
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -50,7 +50,7 @@ class FakeModule(RuntimeModule):
         assert self._context.module is not None
         module = IRModule({function.name: function}, self._context.module.constants)
 
-        def run(*arrays: Any) -> None:
+        def run(*arrays: NDArray) -> None:
             assert self.strided or all(array.flags.c_contiguous for array in arrays)
             outputs = arrays[len(function.params) :]
             for output, value in zip(outputs, _evaluate(module, function, arrays), strict=True):

@@ -85,7 +85,7 @@ def inputs_of(n: int, m: int) -> tuple[Any, ...]:
     return tuple(rng.standard_normal(shape, np.float32) for shape in ((n, 4), (m, n), (3,)))
 
 
-def check(main: Any, n: int, m: int, module: IRModule = MODULE) -> None:
+def check(main: Callable[..., Any], n: int, m: int, module: IRModule = MODULE) -> None:
     inputs = inputs_of(n, m)
     for found, expected in zip(main(*inputs), evaluate_function(module, "main", inputs), strict=True):
         np.testing.assert_array_equal(found, expected)

@@ -19,8 +19,11 @@ from byoc_core.errors import BackendNotFoundError, CodegenError, OptionsError, P
 from byoc_core.ir import IRModule
 from byoc_core.partitioning import PartitionRequest
 from byoc_core.pattern import CompositePattern, is_op, wildcard
+from byoc_core.runtime import NDArray
 from byoc_core.transform import PassRun, default_passes
 from pydantic import BaseModel
+
+from core.tests.conftest import FakeBackend
 
 pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 
@@ -50,7 +53,7 @@ def backends_of(executable: byoc_core.Executable) -> list[str]:
 
 
 @pytest.fixture
-def fake(fake_backend: Callable[..., Any]) -> Callable[..., Any]:
+def fake(fake_backend: type[FakeBackend]) -> type[FakeBackend]:
     return fake_backend
 
 
@@ -60,7 +63,7 @@ def test_without_backends_everything_runs_on_the_host() -> None:
     assert set(outcomes(executable).values()) == {"host"}
 
 
-def test_two_backends_and_the_host_share_a_module(fake: Any) -> None:
+def test_two_backends_and_the_host_share_a_module(fake: type[FakeBackend]) -> None:
     pattern = CompositePattern("aone.dense_relu", is_op("nn.relu")(is_op("nn.dense")(wildcard(), wildcard())))
     executable = byoc_core.build(MODULE, [fake("aone", [], [pattern]), fake("btwo", ["exp"])])
     assert backends_of(executable) == ["aone", "host"]
@@ -68,13 +71,13 @@ def test_two_backends_and_the_host_share_a_module(fake: Any) -> None:
     np.testing.assert_allclose(run(executable), EXPECTED, rtol=1e-6)
 
 
-def test_the_input_module_is_left_alone(fake: Any) -> None:
+def test_the_input_module_is_left_alone(fake: type[FakeBackend]) -> None:
     before = str(MODULE)
     byoc_core.build(MODULE, [fake("aone", None)])
     assert str(MODULE) == before
 
 
-def test_the_report_says_who_took_what_and_why_not(fake: Any) -> None:
+def test_the_report_says_who_took_what_and_why_not(fake: type[FakeBackend]) -> None:
     executable = byoc_core.build(MODULE, [fake("aone", ["nn.dense"]), fake("btwo", ["nn.relu"])])
     report = executable.report_data
     assert report["total_flops"] == 60
@@ -92,7 +95,7 @@ def test_the_report_says_who_took_what_and_why_not(fake: Any) -> None:
     assert "tanh" in executable.report()
 
 
-def test_fallback_allow_logs(fake: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_fallback_allow_logs(fake: type[FakeBackend], caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="byoc_core"):
         byoc_core.build(MODULE, [fake("aone", ["nn.dense", "nn.relu"])])
     (record,) = caplog.records
@@ -102,7 +105,7 @@ def test_fallback_allow_logs(fake: Any, caplog: pytest.LogCaptureFixture) -> Non
     assert line == "  c = tanh: aone: no `tanh` here"
 
 
-def test_fallback_warn(fake: Any) -> None:
+def test_fallback_warn(fake: type[FakeBackend]) -> None:
     with pytest.warns(UserWarning, match=r"(?s)stay on the host\n  c = tanh: aone: no `tanh` here$") as caught:
         byoc_core.build(MODULE, [fake("aone", ["nn.dense", "nn.relu"])], fallback="warn")
     assert caught[0].filename == __file__
@@ -111,7 +114,7 @@ def test_fallback_warn(fake: Any) -> None:
         byoc_core.build(MODULE, [fake("aone", None)], fallback="warn")
 
 
-def test_fallback_error(fake: Any) -> None:
+def test_fallback_error(fake: type[FakeBackend]) -> None:
     backend = fake("aone", ["nn.dense", "nn.relu"])
     with pytest.raises(PartitionError) as caught:
         byoc_core.build(MODULE, [backend], fallback="error")
@@ -139,7 +142,7 @@ def test_a_backend_that_is_not_installed() -> None:
     assert caught.value.hint == "Did you mean 'host'?"
 
 
-def test_two_backends_of_one_name(fake: Any) -> None:
+def test_two_backends_of_one_name(fake: type[FakeBackend]) -> None:
     with pytest.raises(PluginError, match="backend `aone`: is listed twice, for different plugins"):
         byoc_core.build(MODULE, [fake("aone"), fake("aone")])
 
@@ -148,13 +151,13 @@ class Options(BaseModel):
     level: int = 1
 
 
-def test_options_reach_their_backend(fake: Any) -> None:
+def test_options_reach_their_backend(fake: type[FakeBackend]) -> None:
     backend = fake("aone", None, options=Options)
     byoc_core.build(MODULE, [backend], options={"aone": {"level": 3}})
     assert backend.contexts[-1].options == Options(level=3)
 
 
-def test_options_errors(fake: Any) -> None:
+def test_options_errors(fake: type[FakeBackend]) -> None:
     backend = fake("aone", None, options=Options)
     with pytest.raises(OptionsError) as caught:
         byoc_core.build(MODULE, [backend], options={"anoe": {}})
@@ -163,7 +166,7 @@ def test_options_errors(fake: Any) -> None:
         byoc_core.build(MODULE, [backend], options={"aone": {"lvel": 3}})
 
 
-def test_a_refused_region_goes_to_the_next_backend_that_takes_it(fake: Any) -> None:
+def test_a_refused_region_goes_to_the_next_backend_that_takes_it(fake: type[FakeBackend]) -> None:
     refusing = fake("aone", None, rejects={"*": Rejection("too-large", "does not fit")})
     partly, wholly = fake("btwo", ["tanh"]), fake("cthree", None)
     executable = byoc_core.build(MODULE, [refusing, partly, wholly], fallback="error")
@@ -172,7 +175,7 @@ def test_a_refused_region_goes_to_the_next_backend_that_takes_it(fake: Any) -> N
     np.testing.assert_allclose(run(executable), EXPECTED, rtol=1e-6)
 
 
-def test_a_refused_region_goes_to_the_host_in_the_end(fake: Any) -> None:
+def test_a_refused_region_goes_to_the_host_in_the_end(fake: type[FakeBackend]) -> None:
     pattern = CompositePattern("aone.dense_relu", is_op("nn.relu")(is_op("nn.dense")(wildcard(), wildcard())))
     refusing = fake("aone", [], [pattern], rejects={"*": Rejection("too-large", "does not fit")})
     executable = byoc_core.build(MODULE, [refusing])
@@ -197,21 +200,21 @@ class M:
 """
 
 
-def test_annotations_by_hand_are_kept(fake: Any) -> None:
+def test_annotations_by_hand_are_kept(fake: type[FakeBackend]) -> None:
     executable = byoc_core.build(R.parse(HAND), [fake("aone", ["tanh"])])
     assert outcomes(executable) == {"tanh": "aone", "exp": "host"}
     x = np.zeros(4, np.float32)
     np.testing.assert_array_equal(byoc_core.VirtualMachine(executable)["main"](x), np.ones(4))
 
 
-def test_annotations_by_hand_that_the_backend_refuses_are_errors(fake: Any) -> None:
+def test_annotations_by_hand_that_the_backend_refuses_are_errors(fake: type[FakeBackend]) -> None:
     with pytest.raises(CodegenError, match="op `tanh` in function `part`: backend `aone` cannot compile it"):
         byoc_core.build(R.parse(HAND), [fake("aone", ["exp"])])
     with pytest.raises(CodegenError, match=r"function `part`: backend `aone` cannot compile it \(size\): too big"):
         byoc_core.build(R.parse(HAND), [fake("aone", None, rejects={"part_lib": Rejection("size", "too big")})])
 
 
-def test_s000_3_a_backend_that_cannot_compile_here_takes_nothing(fake: Any) -> None:
+def test_s000_3_a_backend_that_cannot_compile_here_takes_nothing(fake: type[FakeBackend]) -> None:
     backend = fake("aone", None, status=Status(False, "npucc is missing", "Install npucc."))
     with pytest.warns(UserWarning, match="backend `aone` cannot compile here: npucc is missing. Install npucc"):
         executable = byoc_core.build(MODULE, [backend])
@@ -226,7 +229,7 @@ def test_s000_3_a_backend_that_cannot_compile_here_takes_nothing(fake: Any) -> N
     assert str(caught.value) == "backend `aone`: cannot compile here: npucc is missing. Install npucc."
 
 
-def test_preparations_run_first_in_backend_order(fake: Any) -> None:
+def test_preparations_run_first_in_backend_order(fake: type[FakeBackend]) -> None:
     seen: list[str] = []
 
     def preparation(name: str) -> Callable[[IRModule], IRModule]:
@@ -240,7 +243,7 @@ def test_preparations_run_first_in_backend_order(fake: Any) -> None:
     assert seen == ["aone", "btwo"]
 
 
-def test_the_policy_may_be_replaced(fake: Any) -> None:
+def test_the_policy_may_be_replaced(fake: type[FakeBackend]) -> None:
     def nothing(module: IRModule, request: PartitionRequest, /) -> IRModule:
         assert [handle.name for handle in request.backends] == ["aone"]
         return module
@@ -249,7 +252,7 @@ def test_the_policy_may_be_replaced(fake: Any) -> None:
     assert set(outcomes(executable).values()) == {"host"}
 
 
-def test_regions_can_be_had_before_they_are_compiled(fake: Any) -> None:
+def test_regions_can_be_had_before_they_are_compiled(fake: type[FakeBackend]) -> None:
     first, second = fake("first", ops=["nn.dense", "nn.relu"]), fake("second", ops=["tanh"])
     carved = carve_regions(MODULE, [first, second])
     report = byoc_core.build(MODULE, [first, second]).report_data
@@ -261,7 +264,7 @@ def test_regions_can_be_had_before_they_are_compiled(fake: Any) -> None:
     assert [binding.op.name for binding in left["main"].bindings] == ["call", "tanh"]
 
 
-def test_dump_and_progress(fake: Any, tmp_path: Path) -> None:
+def test_dump_and_progress(fake: type[FakeBackend], tmp_path: Path) -> None:
     stages: list[str] = []
     byoc_core.build(MODULE, [fake("aone", None)], dump=tmp_path, progress=stages.append)
     assert stages == ["prepare", "partition", "compile", "lower"]
@@ -278,7 +281,7 @@ def test_dump_and_progress(fake: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("with_backends", [True, False])
-def test_every_pass_is_observed(fake: Any, *, with_backends: bool) -> None:
+def test_every_pass_is_observed(fake: type[FakeBackend], *, with_backends: bool) -> None:
     chosen = [fake("aone", ["nn.dense"]), fake("btwo", ["tanh"])] if with_backends else []
     runs: list[PassRun] = []
     executable = byoc_core.build(MODULE, chosen, on_pass=runs.append)
@@ -292,7 +295,7 @@ def test_every_pass_is_observed(fake: Any, *, with_backends: bool) -> None:
     np.testing.assert_allclose(run(executable), EXPECTED, rtol=1e-6)
 
 
-def test_a_module_compiled_before_is_built(fake: Any) -> None:
+def test_a_module_compiled_before_is_built(fake: type[FakeBackend]) -> None:
     backend = fake("aone", ["tanh"])
     compiled = byoc_core.partitioning.RunCodegen(backends=[backend])(R.parse(HAND))
     executable = byoc_core.build(compiled)
@@ -305,7 +308,7 @@ def test_an_invalid_module_is_refused() -> None:
         byoc_core.build(broken)
 
 
-def test_impure_calls_run_in_order_and_each_once(fake: Any) -> None:
+def test_impure_calls_run_in_order_and_each_once(fake: type[FakeBackend]) -> None:
     module = R.parse("""
 def main(x: R.Tensor((2,))):
     a = R.call_packed("first", (x,), out_types=[R.Tensor((2,))])
@@ -316,8 +319,8 @@ def main(x: R.Tensor((2,))):
 """)
     calls: list[str] = []
 
-    def recorder(name: str) -> Callable[[Any], Any]:
-        def record(x: Any) -> Any:
+    def recorder(name: str) -> Callable[[NDArray], NDArray]:
+        def record(x: NDArray) -> NDArray:
             calls.append(name)
             return x
 

@@ -12,6 +12,8 @@ from byoc_core.backend import Rejection, Status
 from byoc_core.errors import OptionsError, PartitionError
 from byoc_core.partitioning import PartitionOptions
 
+from core.tests.conftest import FakeBackend
+
 pytestmark = pytest.mark.asks_for_plugins
 
 MODULE = R.parse("""
@@ -35,7 +37,7 @@ def run(executable: byoc_core.Executable) -> Any:
 EXPECTED = np.exp(np.tanh(np.linspace(-1, 1, 4, dtype=np.float32)))
 
 
-def test_build_and_explain_keep_to_constraints(fake_backend: Any) -> None:
+def test_build_and_explain_keep_to_constraints(fake_backend: type[FakeBackend]) -> None:
     two = [fake_backend("aone", None), fake_backend("btwo", None)]
     options = PartitionOptions(force={"b": "btwo"}, allow={"aone": ["tanh"]})
     executable = byoc_core.build(MODULE, two, partition_options=options)
@@ -44,7 +46,7 @@ def test_build_and_explain_keep_to_constraints(fake_backend: Any) -> None:
     np.testing.assert_allclose(run(executable), EXPECTED, rtol=1e-6)
 
 
-def test_what_the_user_keeps_on_the_host_is_no_fallback(fake_backend: Any) -> None:
+def test_what_the_user_keeps_on_the_host_is_no_fallback(fake_backend: type[FakeBackend]) -> None:
     one = [fake_backend("aone", None)]
     forced = PartitionOptions(force={"c": "host"})
     assert places(byoc_core.build(MODULE, one, fallback="error", partition_options=forced))["c"] == "host"
@@ -58,7 +60,7 @@ def test_what_the_user_keeps_on_the_host_is_no_fallback(fake_backend: Any) -> No
     assert caught.value.problem == "1 ops with 33.3% of the FLOPs stay on the host"
 
 
-def test_a_refused_region_is_not_handed_to_a_backend_that_the_user_excludes(fake_backend: Any) -> None:
+def test_a_refused_region_is_not_handed_to_a_backend_that_the_user_excludes(fake_backend: type[FakeBackend]) -> None:
     refusing, other, third = (
         fake_backend("aone", None, rejects=TOO_LARGE),
         fake_backend("btwo", None),
@@ -72,7 +74,7 @@ def test_a_refused_region_is_not_handed_to_a_backend_that_the_user_excludes(fake
         np.testing.assert_allclose(run(executable), EXPECTED, rtol=1e-6)
 
 
-def test_a_forced_op_that_codegen_refuses_is_an_error(fake_backend: Any) -> None:
+def test_a_forced_op_that_codegen_refuses_is_an_error(fake_backend: type[FakeBackend]) -> None:
     backends = [fake_backend("aone", None, rejects=TOO_LARGE), fake_backend("btwo", None)]
     with pytest.raises(PartitionError) as caught:
         byoc_core.build(MODULE, backends, partition_options=PartitionOptions(force={"b": "aone"}))
@@ -80,7 +82,7 @@ def test_a_forced_op_that_codegen_refuses_is_an_error(fake_backend: Any) -> None
     assert str(caught.value) == f"op `exp` at `b` of function `main`: {problem}"
 
 
-def test_an_op_forced_to_a_backend_that_cannot_compile_here_is_an_error(fake_backend: Any) -> None:
+def test_an_op_forced_to_a_backend_that_cannot_compile_here_is_an_error(fake_backend: type[FakeBackend]) -> None:
     missing = fake_backend("aone", None, status=Status(False, "npucc is missing", "Install npucc."))
     for others in ([], [fake_backend("btwo", None)]):
         with pytest.raises(PartitionError) as caught, pytest.warns(UserWarning, match="npucc is missing"):
@@ -91,7 +93,7 @@ def test_an_op_forced_to_a_backend_that_cannot_compile_here_is_an_error(fake_bac
         )
 
 
-def test_ops_forced_away_from_a_backend_that_cannot_compile_here_say_so(fake_backend: Any) -> None:
+def test_ops_forced_away_from_a_backend_that_cannot_compile_here_say_so(fake_backend: type[FakeBackend]) -> None:
     missing = fake_backend("aone", None, status=Status(False, "npucc is missing"))
     with pytest.warns(UserWarning, match="npucc is missing"):
         executable = byoc_core.build(MODULE, [missing], partition_options=PartitionOptions(force={"b": "host"}))
@@ -110,7 +112,7 @@ def test_wishes_are_checked_even_where_nothing_is_offloaded() -> None:
     byoc_core.build(MODULE, partition_options=PartitionOptions(force={"b": "host"}, min_ops=9))
 
 
-def test_independent_claims_share_a_region_by_option(fake_backend: Any) -> None:
+def test_independent_claims_share_a_region_by_option(fake_backend: type[FakeBackend]) -> None:
     module = R.parse("""
 def main(x: R.Tensor((4,))):
     a = R.tanh(x)

@@ -13,7 +13,7 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_core import script as R
-from byoc_core.backend import Estimate, Status
+from byoc_core.backend import CompileContext, Estimate, Status
 from byoc_core.backend.hooks import hookimpl
 from byoc_core.errors import HookError, OptionsError, PartitionError, PatternError
 from byoc_core.ir import Binding, Function, IRModule
@@ -97,7 +97,7 @@ class FailingBackend(FakeBackend):
         return Estimate(1e-9)
 
     @hookimpl
-    def byoc_codegen(self, functions: Any, context: Any) -> Any:
+    def byoc_codegen(self, functions: Sequence[Function], context: CompileContext) -> Any:
         self._fail("byoc_codegen", *(binding for function in functions for binding in function.walk()))
         return super().byoc_codegen(functions, context)
 
@@ -226,7 +226,7 @@ def test_only_the_function_for_which_codegen_raises_is_refused() -> None:
 def test_functions_that_only_fail_together_are_refused_together() -> None:
     class Crowded(FakeBackend):
         @hookimpl
-        def byoc_codegen(self, functions: Any, context: Any) -> Any:
+        def byoc_codegen(self, functions: Sequence[Function], context: CompileContext) -> Any:
             if len(functions) > 2:
                 raise RuntimeError("too many")
             return super().byoc_codegen(functions, context)

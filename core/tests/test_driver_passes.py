@@ -16,6 +16,7 @@ from byoc_core.backend.hooks import hookimpl
 from byoc_core.driver import CompileRequest, carve_regions, pass_names
 from byoc_core.errors import CodegenError, HookError, PassError
 from byoc_core.ir import Function, IRModule
+from byoc_core.runtime.module import RuntimeModule
 from byoc_core.transform import PassRun
 
 from core.tests.conftest import FakeBackend
@@ -179,7 +180,7 @@ def stumble(module: IRModule) -> IRModule:
         (lambda module: None, "returned no module; got NoneType, expected IRModule"),
     ],
 )
-def test_a_fault_of_a_users_pass_is_the_users(point: str, transform: Any, problem: str) -> None:
+def test_a_fault_of_a_users_pass_is_the_users(point: str, transform: Callable[..., Any], problem: str) -> None:
     module = R.parse(str(MODULE))
     with pytest.raises(PassError) as caught:
         byoc_core.build(module, [FakeBackend("aone", ["tanh"])], passes={point: [transform]})
@@ -264,7 +265,7 @@ def test_another_backends_module_is_not_replaced() -> None:
         return module.with_attrs(external_mods=(first, *(_Copy(other) for other in rest)))
 
     class _Copy:
-        def __init__(self, inner: Any) -> None:
+        def __init__(self, inner: RuntimeModule) -> None:
             self.function_names = inner.function_names
 
     with pytest.raises(HookError, match="replaced a module with a function that is not its own, `btwo_main_0`"):

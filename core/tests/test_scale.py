@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import byoc_core
 import numpy as np
 import pytest
 from byoc_core.ir import IRModule, Var, verify
+from byoc_core.ir.builder import Operand
 from byoc_core.ops import FunctionBuilder
 from byoc_core.transform import evaluate_function
 
@@ -26,7 +26,7 @@ class Grower:
         self.builder = FunctionBuilder("main")
         self.x = self.builder.param("x", byoc_core.ir.tensor((4,)))
 
-    def emit(self, op: str, *operands: Any) -> Var:
+    def emit(self, op: str, *operands: Operand) -> Var:
         return self.builder.bind(op, operands, {}).results[0]
 
     def module(self, *results: Var) -> IRModule:

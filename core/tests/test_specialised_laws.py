@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import byoc_core
 import numpy as np
@@ -67,7 +67,7 @@ FITTING: dict[str, tuple[str, list[tuple[int, ...]], list[tuple[int, ...]]]] = {
 @pytest.mark.parametrize("op", FITTING)
 @pytest.mark.parametrize("specialize", [True, [{"n": 2, "k": 3, "l": 3, "m": 4}]])
 def test_no_backend_gets_sizes_that_break_a_type_rule(
-    op: str, specialize: Any, caplog: pytest.LogCaptureFixture
+    op: str, specialize: bool | Sequence[Mapping[str, int]], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Symbols leave to the call whether sizes fit; machine code for integers would read beyond its operands."""
     line, fitting, misfits = FITTING[op]
@@ -220,7 +220,9 @@ def main(y: R.Tensor(("n",)), u: R.Tensor((2,)), v: R.Tensor((3,))):
 
 
 @pytest.mark.parametrize("fallback", ["allow", "error"])
-def test_the_report_of_an_artifact_with_a_recipe_is_true_without_a_compiler(fallback: Any) -> None:
+def test_the_report_of_an_artifact_with_a_recipe_is_true_without_a_compiler(
+    fallback: Literal["allow", "error"],
+) -> None:
     executable = byoc_core.build(R.parse(EXP), [Toy()], fallback=fallback)
     saved = executable.as_saved(respecializable=True)
     assert saved.report_data["offloaded_share"] == 0

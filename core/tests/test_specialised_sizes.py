@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def test_it_can_be_turned_off() -> None:
 
 
 @pytest.mark.parametrize("specialize", [True, [], ()])
-def test_by_default_sizes_are_compiled_at_first_use(specialize: Any) -> None:
+def test_by_default_sizes_are_compiled_at_first_use(specialize: bool | Sequence[Mapping[str, int]]) -> None:
     toy = Toy()
     executable = byoc_core.build(MODULE, [toy], specialize=specialize)
     assert executable.report() == byoc_core.build(MODULE, [Toy()]).report()

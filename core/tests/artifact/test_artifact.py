@@ -19,6 +19,7 @@ from typing import Any
 
 import byoc_core
 import numpy as np
+import numpy.typing as npt
 import pytest
 from byoc_core.artifact import Executable, MemoryNeed, inspect, is_trusted, load, load_module, trust, verify
 from byoc_core.artifact.archive import ALIGNMENT, read_archive, write_archive
@@ -323,7 +324,7 @@ def test_a_program_whose_constants_are_others_than_the_manifest_says(saved: Path
 
 
 @pytest.mark.parametrize("array", [np.float32(7), np.zeros((3, 0), "int8"), np.arange(6, dtype="int16").reshape(2, 3)])
-def test_constants_of_any_shape_come_back(array: Any, executable: Executable, tmp_path: Path) -> None:
+def test_constants_of_any_shape_come_back(array: npt.ArrayLike, executable: Executable, tmp_path: Path) -> None:
     (reference,) = executable.program.constants
     constant = np.asarray(array)
     digest = digest_of(constant)

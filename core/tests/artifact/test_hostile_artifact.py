@@ -29,7 +29,7 @@ VALUES = st.one_of(
 )  # fmt: skip
 
 
-def places(data: Any) -> list[tuple[Any, Any]]:
+def places(data: object) -> list[tuple[Any, Any]]:
     found: list[tuple[Any, Any]] = []
     items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     for key, value in items:

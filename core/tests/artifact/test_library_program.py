@@ -419,7 +419,7 @@ def reason(executable: Executable, name: str) -> str:
     return native.reason(function)
 
 
-def one_call(name: str, call: Call, *, results: tuple[TensorSpec, ...] | None = None, **groups: Any) -> VMFunction:
+def one_call(name: str, call: Call, *, results: tuple[TensorSpec, ...] | None = None, **groups: object) -> VMFunction:
     """Gives a function of x (n) and one instruction, which writes register 1."""
     results = tensors((N,), prefix="y") if results is None else results
     fields: dict[str, Any] = {"constants": (), "storages": (), "tensors": (), "dynamics": (), **groups}

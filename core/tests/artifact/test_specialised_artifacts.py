@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import byoc_core
 import numpy as np
@@ -29,7 +29,7 @@ from core.tests.specialised_toys import MODULE, Toy, check, host_lines, inputs_o
 
 @pytest.mark.parametrize("fallback", ["allow", "error"])
 def test_an_artifact_holds_the_sizes_given_and_the_host_form(
-    tmp_path: Path, fallback: Any, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, fallback: Literal["allow", "error"], caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "model.byoc"
     sets = [{"n": 2, "m": 3}, {"n": 4, "m": 1}]

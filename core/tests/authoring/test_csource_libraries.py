@@ -6,7 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +17,9 @@ import pytest
 from byoc_core import script as R
 from byoc_core.artifact.executable import Executable
 from byoc_core.authoring import CSourceCodegen
+from byoc_core.authoring.csource_scope import FunctionScope
 from byoc_core.errors import ArtifactError, CodegenError, OptionsError, ToolchainError
+from byoc_core.ir import Binding
 from byoc_core.native.build_options import merge_linkage
 from byoc_core.native.elf import read_dynamic_names
 from byoc_core.native.toolchain import BuildOptions, Toolchain, find_toolchain
@@ -41,7 +43,7 @@ class Codegen(CSourceCodegen):
     def preamble(self, text: str) -> str:
         return '\n#include "mylib.h"\nfloat mylib_gone(float x);\n'
 
-    def visit_call(self, scope: Any, binding: Any, inputs: Any) -> None:
+    def visit_call(self, scope: FunctionScope, binding: Binding, inputs: Sequence[str]) -> None:
         function = {"exp": "mylib_scale", "tanh": "mylib_gone"}.get(binding.op.name)
         if function is None:
             super().visit_call(scope, binding, inputs)
@@ -80,7 +82,7 @@ class Author:
             name = ["-Wl,-soname,libmylib.so.1"] if own_name else []
             self.run(*cc, "-shared", *name, "-o", "libmylib.so", "mylib.c")
 
-    def options(self, kind: str, **more: Any) -> BuildOptions:
+    def options(self, kind: str, **more: object) -> BuildOptions:
         given: dict[str, Any] = {"include_dirs": (self.folder,), "opt_level": 1, "march": "generic", **more}
         if kind == "object":
             given["extra_objects"] = (self.folder / "mylib.o",)
@@ -105,7 +107,7 @@ def executable_of(*modules: CSourceModule, names: Mapping[str, str] = MappingPro
     return byoc_core.build(R.parse(calls).with_attrs(external_mods=modules))
 
 
-def call(function: Any) -> Any:
+def call(function: Callable[..., object]) -> Any:
     out = np.empty_like(INPUT)
     function(INPUT, out)
     return out

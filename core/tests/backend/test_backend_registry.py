@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -58,7 +57,9 @@ class Module(RuntimeModule):
         return PackedFunction(name, lambda *arrays: None)
 
 
-def plugin_of(name: str = "npu", options: type[BaseModel] | None = None, **functions: Any) -> types.SimpleNamespace:
+def plugin_of(
+    name: str = "npu", options: type[BaseModel] | None = None, **functions: Callable[..., object]
+) -> types.SimpleNamespace:
     functions = {
         "byoc_backend_info": lambda: BackendInfo(name, options=options),
         "byoc_codegen": lambda functions: CodegenResult(None),
@@ -126,7 +127,7 @@ def test_hooks_that_are_there_are_used() -> None:
     assert handle.codegen([f, g], context).rejections["g"].text == "too large"
 
 
-def message_of(error: type[Exception], call: Any) -> str:
+def message_of(error: type[Exception], call: Callable[[], object]) -> str:
     with pytest.raises(error) as caught:
         call()
     return str(caught.value)

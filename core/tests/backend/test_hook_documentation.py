@@ -74,7 +74,7 @@ def example_of(name: str) -> dict[str, Any]:
     return names
 
 
-def backend_of(**functions: Any) -> Any:
+def backend_of(**functions: Callable[..., object]) -> Any:
     """Gives a backend `mynpu` made of hook functions; what is missing is as small as it can be."""
     plain = {
         "byoc_backend_info": hookimpl(lambda: BackendInfo("mynpu")),
@@ -83,7 +83,7 @@ def backend_of(**functions: Any) -> Any:
     return types.SimpleNamespace(**(plain | functions))
 
 
-def runtime_of(**functions: Any) -> RuntimeHandle:
+def runtime_of(**functions: Callable[..., object]) -> RuntimeHandle:
     plain = {"byoc_runtime_info": hookimpl(lambda: RuntimeInfo("mynpu"))}
     record = PluginRecord("mynpu", "byoc.runtimes", "mynpu", "byoc-mynpu", "1.0")
     return RuntimeHandle(PluginHandle(record, types.SimpleNamespace(**(plain | functions)), runtime_hooks))
@@ -95,25 +95,25 @@ def claimed_ops(backend: object) -> list[str]:
     return [binding.op.name for region in regions for binding in region.walk()]
 
 
-def try_backend_info(hook: Any) -> None:
+def try_backend_info(hook: Callable[..., object]) -> None:
     handle = backends().get(backend_of(byoc_backend_info=hook))
     assert handle.info().constants == "lifted"
     assert handle.options({"opt_level": 3}) is not None
 
 
-def try_compile_status(hook: Any) -> None:
+def try_compile_status(hook: Callable[..., object]) -> None:
     status = backends().get(backend_of(byoc_compile_status=hook)).compile_status()
     assert status.ok or "npucc" in status.reason
 
 
-def try_prepare(hook: Any) -> None:
+def try_prepare(hook: Callable[..., object]) -> None:
     handle = backends().get(backend_of(byoc_prepare=hook))
     text = "def main():\n    s = R.add(R.const(1.0), R.const(2.0))\n    return s\n"
     module = R.parse(text)
     assert len(handle.prepare(module, handle.context(module))["main"].bindings) < len(module["main"].bindings)
 
 
-def try_after_partition(hook: Any) -> None:
+def try_after_partition(hook: Callable[..., object]) -> None:
     handle = backends().get(backend_of(byoc_after_partition=hook))
     module = R.parse("""
 class M:
@@ -134,7 +134,7 @@ class M:
     assert [len(function.bindings) for function in changed.functions.values()] == [2, 4]
 
 
-def try_after_codegen(hook: Any) -> None:
+def try_after_codegen(hook: Callable[..., object]) -> None:
     fast = types.SimpleNamespace(type_key="mynpu", function_names=("part",))
     external = types.SimpleNamespace(type_key="mynpu", function_names=("part",), optimised=lambda: fast)
     compiled = {"part": MODULE["main"].with_attrs(Codegen="mynpu", global_symbol="part")}
@@ -144,34 +144,34 @@ def try_after_codegen(hook: Any) -> None:
     assert changed.attrs["external_mods"] == (fast,)
 
 
-def try_patterns(hook: Any) -> None:
+def try_patterns(hook: Callable[..., object]) -> None:
     (pattern,) = backends().get(backend_of(byoc_patterns=hook)).patterns()
     assert str(pattern.pattern) == "nn.relu(nn.conv2d(*, *))"
 
 
-def try_supports(hook: Any) -> None:
+def try_supports(hook: Callable[..., object]) -> None:
     assert claimed_ops(backend_of(byoc_supports=hook)) == ["add", "multiply"]
 
 
-def try_partition(hook: Any) -> None:
+def try_partition(hook: Callable[..., object]) -> None:
     assert claimed_ops(backend_of(byoc_partition=hook)) == ["add", "multiply"]
 
 
-def try_estimate(hook: Any) -> None:
+def try_estimate(hook: Callable[..., object]) -> None:
     handle = backends().get(backend_of(byoc_estimate=hook))
     estimate = handle.estimate(MODULE["main"], handle.context(MODULE))
     assert estimate is not None
     assert estimate.seconds > 0
 
 
-def try_codegen(hook: Any) -> None:
+def try_codegen(hook: Callable[..., object]) -> None:
     backend = backend_of(byoc_codegen=hook, byoc_partition=example_of("byoc_partition")["byoc_partition"])
     executable = byoc_core.build(MODULE, [backend])
     x, w = np.ones((2, 2, 3), np.float32)
     assert np.allclose(byoc_core.VirtualMachine(executable)["main"](x, w), np.tanh(2), rtol=1e-6)
 
 
-def try_ops(hook: Any) -> None:
+def try_ops(hook: Callable[..., object]) -> None:
     registry = default_ops().extended(backends().get(backend_of(byoc_ops=hook)).ops())
     text = "def main(x: R.Tensor((2, 3))):\n    s = R.mynpu.swish(x)\n    return s\n"
     module = R.parse(text, ops=registry)
@@ -181,26 +181,26 @@ def try_ops(hook: Any) -> None:
     assert np.array_equal(main(x), x / (1 + np.exp(-x)))
 
 
-def try_kernels(hook: Any) -> None:
+def try_kernels(hook: Callable[..., object]) -> None:
     kernel: Any = runtime_of(byoc_kernels=hook).kernels()["mynpu.swish"]
     assert kernel(np.float32(0)) == 0
 
 
-def try_runtime_info(hook: Any) -> None:
+def try_runtime_info(hook: Callable[..., object]) -> None:
     assert runtime_of(byoc_runtime_info=hook).info().concurrency == "serial"
 
 
-def try_runtime_status(hook: Any) -> None:
+def try_runtime_status(hook: Callable[..., object]) -> None:
     status = runtime_of(byoc_runtime_status=hook).status()
     assert status.ok or "libnpu" in status.reason
 
 
-def try_save_module(hook: Any) -> None:
+def try_save_module(hook: Callable[..., object]) -> None:
     module = types.SimpleNamespace(get_source=lambda: "text")
     assert runtime_of(byoc_save_module=hook).save(module) == b"text"  # type: ignore[arg-type]
 
 
-def try_load_module(hook: Any) -> None:
+def try_load_module(hook: Callable[..., object]) -> None:
     runtime = runtime_of(byoc_load_module=hook)
     out = np.zeros(2)
     runtime.load(b'{"f": 3}', LoadContext()).get_function("f")(np.ones(2), out)
@@ -209,7 +209,7 @@ def try_load_module(hook: Any) -> None:
         runtime.load(b"[1]", LoadContext())
 
 
-def try_check_payload(hook: Any) -> None:
+def try_check_payload(hook: Callable[..., object]) -> None:
     runtime = runtime_of(byoc_check_payload=hook)
     assert runtime.check_payload(b"[1]", LoadContext())
     with pytest.raises(ArtifactError, match="is no payload of mynpu"):
@@ -217,7 +217,7 @@ def try_check_payload(hook: Any) -> None:
     assert not runtime_of().check_payload(b"", LoadContext())
 
 
-def try_load_file(hook: Any) -> None:
+def try_load_file(hook: Callable[..., object]) -> None:
     runtime = runtime_of(byoc_load_file=hook)
     out = np.zeros(2)
     runtime.load_file(b"f = 3", "mynpu", LoadContext()).get_function("f")(out)

@@ -19,7 +19,7 @@ HOOK: dict[str, Any] = {
 BEFORE = {"group/hook": HOOK}
 
 
-def changed(**fields: Any) -> dict[str, Any]:
+def changed(**fields: object) -> dict[str, Any]:
     return {"group/hook": {**HOOK, **fields}}
 
 

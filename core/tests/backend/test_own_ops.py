@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from byoc_core.ops import default_ops
 from byoc_core.partitioning import partition
 from byoc_core.pattern import is_op, wildcard
 from byoc_core.plugin import Catalog
+from byoc_core.runtime.module import NDArray
 from byoc_core.transform.rewriter import pattern_rule, rewrite_module
 
 pytestmark = pytest.mark.asks_for_plugins
@@ -33,13 +35,13 @@ def main(x: R.Tensor(("n",), "float32")):
 
 
 def make_swish(name: str = "mynpu.swish") -> OpDef:
-    def kernel(x: Any) -> Any:
+    def kernel(x: NDArray) -> Any:
         return x / (1 + np.exp(-x))
 
     return OpDef(name, (OperandSpec("x"),), infer=lambda context: (context.operands[0],), kernel=kernel)
 
 
-def backend_of(name: str = "mynpu", **hooks: Any) -> types.SimpleNamespace:
+def backend_of(name: str = "mynpu", **hooks: Callable[..., object]) -> types.SimpleNamespace:
     hooks = {
         "byoc_backend_info": lambda: BackendInfo(name),
         "byoc_codegen": lambda functions: CodegenResult(None),
@@ -49,7 +51,7 @@ def backend_of(name: str = "mynpu", **hooks: Any) -> types.SimpleNamespace:
     return types.SimpleNamespace(**{key: hookimpl(function) for key, function in hooks.items()})
 
 
-def handle_of(name: str = "mynpu", **hooks: Any) -> BackendHandle:
+def handle_of(name: str = "mynpu", **hooks: Callable[..., object]) -> BackendHandle:
     return Backends(Catalog("byoc.backends", [])).get(backend_of(name, **hooks))
 
 

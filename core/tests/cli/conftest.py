@@ -25,13 +25,17 @@ class Outcome:
     err: str
 
 
+RunByoc = Callable[..., Outcome]
+"""Run a command line, given as arguments, and return what the command left behind."""
+
+
 @pytest.fixture
 def byoc(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     look_again: Callable[[], None],
-) -> Callable[..., Outcome]:
+) -> RunByoc:
     """A function that runs a command line in an empty folder and gives exit code and texts."""
     monkeypatch.setenv("BYOC_BACKENDS", "none")
     monkeypatch.setenv("BYOC_CACHE_DIR", str(tmp_path / "cache"))
@@ -56,9 +60,7 @@ def byoc(
 
 
 @pytest.fixture
-def install_backend(
-    byoc: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str, str], Path]:
+def install_backend(byoc: RunByoc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
     """A function that installs a module as the only backend of this process, and of those that it starts.
 
     It takes the backend's name and the module's source, in which ``plugin`` may stand for the backend in place of the
@@ -78,7 +80,7 @@ def install_backend(
 
 
 @pytest.fixture
-def model(byoc: Callable[..., Outcome]) -> Path:
+def model(byoc: RunByoc) -> Path:
     """A model in the command's folder: ``y = relu(x @ w + b)``, ``z = y + m``, over a batch of ``n``."""
     generator = np.random.default_rng(0)
     w = numpy_helper.from_array(generator.standard_normal((16, 8)).astype("float32"), "w")
@@ -98,7 +100,7 @@ def model(byoc: Callable[..., Outcome]) -> Path:
 
 
 @pytest.fixture
-def artifact(byoc: Callable[..., Outcome], model: Path) -> Path:
+def artifact(byoc: RunByoc, model: Path) -> Path:
     """The model, compiled for the host."""
     done = byoc("compile", model, "-o", "m.byoc", "--quiet")
     assert (done.code, done.out, done.err) == (0, "", "")

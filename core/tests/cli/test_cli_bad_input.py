@@ -18,6 +18,8 @@ from byoc_core.cli.own_commands import OwnCommands
 from byoc_core.native.toolchain import Toolchain
 from onnx import TensorProto, helper
 
+from core.tests.cli.conftest import RunByoc
+
 pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
 COPY_AGAIN = "Copy the file again, or compile the model again."
@@ -49,7 +51,7 @@ MODEL_ERRORS = {
 
 @pytest.mark.parametrize("name", MODEL_ERRORS)
 @pytest.mark.parametrize("command", ["compile {} -o old.byoc", "run {}", "explain {}"])
-def test_a_model_that_cannot_be_imported(byoc: Any, model: Path, name: str, command: str) -> None:
+def test_a_model_that_cannot_be_imported(byoc: RunByoc, model: Path, name: str, command: str) -> None:
     prepare_models(model)
     Path("old.byoc").write_bytes(b"what stood here before")
     done = byoc(*command.format(name).split())
@@ -110,7 +112,7 @@ ARTIFACT_ERRORS: dict[str, tuple[Callable[[Path], bytes], str]] = {
 
 
 @pytest.mark.parametrize("fault", ARTIFACT_ERRORS)
-def test_an_artifact_that_cannot_be_run(byoc: Any, artifact: Path, fault: str) -> None:
+def test_an_artifact_that_cannot_be_run(byoc: RunByoc, artifact: Path, fault: str) -> None:
     make, text = ARTIFACT_ERRORS[fault]
     artifact.write_bytes(make(artifact))
     done = byoc("run", artifact, "-o", "out.npz")
@@ -126,7 +128,9 @@ def test_an_artifact_that_cannot_be_run(byoc: Any, artifact: Path, fault: str) -
 
 @pytest.mark.parametrize("command", ["inspect", "run", "verify", "explain"])
 @pytest.mark.parametrize("name", ["byoc-npu-driver", "numpy --index-url http://evil", "x; rm -rf ~", "-r evil.txt"])
-def test_a_distribution_that_an_artifact_names_is_doubted(byoc: Any, artifact: Path, command: str, name: str) -> None:
+def test_a_distribution_that_an_artifact_names_is_doubted(
+    byoc: RunByoc, artifact: Path, command: str, name: str
+) -> None:
     def rename(manifest: dict[str, Any], members: dict[str, bytes]) -> None:
         need_another_runtime(manifest, members)
         manifest["runtimes"][0]["distribution"] = name
@@ -178,7 +182,7 @@ def byoc_codegen(functions, context):
 
 
 @pytest.fixture
-def faulty_backends(byoc: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def faulty_backends(byoc: RunByoc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = tmp_path / "site"
     for name, code in (("failing", FAILING), ("unavailable", UNAVAILABLE)):
         info = site / f"byoc_{name}-1.0.dist-info"
@@ -195,7 +199,7 @@ def faulty_backends(byoc: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     "command", ["run m.onnx --random-inputs", "compile m.onnx -o x.byoc --quiet", "explain m.onnx", "demo"]
 )
 def test_a_named_backend_that_cannot_compile_here_is_never_passed_over_in_silence(
-    byoc: Any, model: Path, faulty_backends: None, command: str
+    byoc: RunByoc, model: Path, faulty_backends: None, command: str
 ) -> None:
     done = byoc(*command.split(), "--backend", "unavailable")
     assert (done.code, done.err) == (
@@ -213,7 +217,7 @@ def test_a_named_backend_that_cannot_compile_here_is_never_passed_over_in_silenc
 
 @pytest.mark.parametrize("strict", [["--strict"], ["--fallback", "error"]], ids=["strict", "fallback"])
 def test_a_backend_that_raises_is_named_and_leaves_no_file(
-    byoc: Any, model: Path, faulty_backends: None, strict: list[str]
+    byoc: RunByoc, model: Path, faulty_backends: None, strict: list[str]
 ) -> None:
     done = byoc("compile", model, "-o", "x.byoc", "--backend", "failing", *strict)
     assert (done.code, done.out, done.err) == (1, "", _FAILED)
@@ -236,7 +240,9 @@ _COMPILING = {
 
 
 @pytest.mark.parametrize("command", _COMPILING)
-def test_each_command_that_compiles_can_be_strict(byoc: Any, model: Path, faulty_backends: None, command: str) -> None:
+def test_each_command_that_compiles_can_be_strict(
+    byoc: RunByoc, model: Path, faulty_backends: None, command: str
+) -> None:
     done = byoc(command, *_COMPILING[command], "--backend", "failing")
     assert done.code == 1
     if command == "debug":
@@ -255,7 +261,7 @@ def test_no_command_that_compiles_is_left_out() -> None:
 
 @pytest.mark.filterwarnings("always")
 def test_a_backend_that_raises_takes_nothing_and_the_model_compiles(
-    byoc: Any, model: Path, faulty_backends: None
+    byoc: RunByoc, model: Path, faulty_backends: None
 ) -> None:
     done = byoc("compile", model, "-o", "x.byoc", "--backend", "failing")
     assert done.code == 0
@@ -266,7 +272,7 @@ def test_a_backend_that_raises_takes_nothing_and_the_model_compiles(
 
 
 @pytest.mark.parametrize("streams", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_do_no_harm(byoc: Any, artifact: Path, streams: str) -> None:
+def test_closed_streams_do_no_harm(byoc: RunByoc, artifact: Path, streams: str) -> None:
     script = f'"{sys.executable}" -c "from byoc_core.cli.main import main; main()"'
     for arguments, code in ((f"run {artifact} --random-inputs -o out.npz", 0), ("run absent.byoc", 1)):
         done = subprocess.run(
@@ -279,7 +285,7 @@ def test_closed_streams_do_no_harm(byoc: Any, artifact: Path, streams: str) -> N
     assert Path("out.npz").exists()
 
 
-def test_doctor_names_a_compiler_that_is_missing_once(byoc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_names_a_compiler_that_is_missing_once(byoc: RunByoc, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("BYOC_CC", raising=False)
     monkeypatch.delenv("CC", raising=False)

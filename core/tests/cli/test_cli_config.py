@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import byoc_core
 import pytest
 from byoc_core.driver import CompileRequest
 from byoc_core.partitioning import ByCost, PartitionOptions
+
+from core.tests.cli.conftest import RunByoc
 
 CONFIG = """
 backends = ["host"]
@@ -34,14 +35,14 @@ REQUEST = CompileRequest(
 
 
 @pytest.fixture
-def config(byoc: Any) -> Path:
+def config(byoc: RunByoc) -> Path:
     """A file in the command's folder."""
     path = Path("build.toml")
     path.write_text(CONFIG, encoding="utf-8")
     return path
 
 
-def test_a_file_says_what_is_compiled(byoc: Any, model: Path, config: Path) -> None:
+def test_a_file_says_what_is_compiled(byoc: RunByoc, model: Path, config: Path) -> None:
     done = byoc("compile", model, "-o", "m.byoc", "--config", config, "--timing", "-q")
     assert done.code == 0
     assert [line.split()[0] for line in done.err.splitlines() if "Simplify" in line] == ["Simplify"] * 2
@@ -54,7 +55,7 @@ def test_a_file_says_what_is_compiled(byoc: Any, model: Path, config: Path) -> N
     assert '{"name": "cost", "sizes": {"n": 8}}' in shown
 
 
-def test_options_go_before_the_file(byoc: Any, config: Path) -> None:
+def test_options_go_before_the_file(byoc: RunByoc, config: Path) -> None:
     flags = ("--fallback", "error", "--policy", "greedy", "--force", "a=host", "--min-ops", "0", "--option", "host.x=1")
     done = byoc("config", "--config", config, *flags, "--json")
     assert done.code == 0
@@ -66,14 +67,14 @@ def test_options_go_before_the_file(byoc: Any, config: Path) -> None:
     assert found.policy == byoc_core.partitioning.GreedyByOrder()
 
 
-def test_what_config_prints_is_a_config(byoc: Any, config: Path) -> None:
+def test_what_config_prints_is_a_config(byoc: RunByoc, config: Path) -> None:
     printed = byoc("config", "--config", config).out
     Path("again.toml").write_text(printed, encoding="utf-8")
     assert byoc("config", "--config", "again.toml").out == printed
     assert byoc("config").out.startswith('backends = []\nfallback = "allow"\n')
 
 
-def test_the_schema(byoc: Any) -> None:
+def test_the_schema(byoc: RunByoc) -> None:
     schema = json.loads(byoc("config", "--schema").out)
     assert schema == CompileRequest.schema_data()
 
@@ -87,7 +88,7 @@ def test_the_schema(byoc: Any) -> None:
     ],
 )
 def test_each_command_tells_what_is_wrong_in_a_file(
-    byoc: Any, model: Path, command: str, text: str, error: str
+    byoc: RunByoc, model: Path, command: str, text: str, error: str
 ) -> None:
     Path("bad.toml").write_text(text, encoding="utf-8")
     name, *more = command.split()
@@ -95,18 +96,18 @@ def test_each_command_tells_what_is_wrong_in_a_file(
     assert (done.code, done.out, done.err) == (1, "", f"error: {error}\n")
 
 
-def test_a_file_that_is_missing(byoc: Any, model: Path) -> None:
+def test_a_file_that_is_missing(byoc: RunByoc, model: Path) -> None:
     done = byoc("compile", model, "-o", "m.byoc", "--config", "absent.toml")
     assert (done.code, done.err) == (1, "error: absent.toml: No such file or directory\n")
 
 
 @pytest.mark.parametrize("command", ["explain", "run"])
-def test_an_artifact_takes_no_file(byoc: Any, artifact: Path, config: Path, command: str) -> None:
+def test_an_artifact_takes_no_file(byoc: RunByoc, artifact: Path, config: Path, command: str) -> None:
     done = byoc(command, artifact, "--config", config)
     assert (done.code, done.err) == (1, f"error: --config: does not apply to `{artifact}`, which is compiled already\n")
 
 
-def test_an_explanation_by_a_file(byoc: Any, model: Path, config: Path) -> None:
+def test_an_explanation_by_a_file(byoc: RunByoc, model: Path, config: Path) -> None:
     done = byoc("explain", model, "--config", config, "--json")
     assert done.code == 0
     assert {row["outcome"] for row in json.loads(done.out)["ops"]} == {"host"}

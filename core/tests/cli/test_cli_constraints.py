@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from byoc_core.backend.registry import Backends
 
+from core.tests.cli.conftest import RunByoc
+from core.tests.conftest import FakeBackend
+
 pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
 
 @pytest.fixture
-def plugged(byoc: Callable[..., Any], fake_backend: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def plugged(byoc: RunByoc, fake_backend: type[FakeBackend], monkeypatch: pytest.MonkeyPatch) -> RunByoc:
     """Runs a command where `--backend aone` and `btwo` are known."""
     real = Backends.get
     fakes = {name: fake_backend(name, None) for name in ("aone", "btwo")}
 
-    def get(self: Any, backend: Any) -> Any:
+    def get(self: Backends, backend: object) -> Any:
         return real(self, fakes.get(backend, backend) if isinstance(backend, str) else backend)
 
     monkeypatch.setattr(Backends, "get", get)
     return byoc
 
 
-def explained(plugged: Any, model: Path, *flags: str) -> dict[str, str]:
+def explained(plugged: RunByoc, model: Path, *flags: str) -> dict[str, str]:
     done = plugged("explain", model, "--backend", "aone", "--backend", "btwo", "--json", *flags)
     assert (done.code, done.err) == (0, "")
     return {row["name"]: row["outcome"] for row in json.loads(done.out)["ops"]}
@@ -43,12 +46,12 @@ FLAGS: Mapping[str, tuple[Sequence[str], set[str]]] = {
 
 
 @pytest.mark.parametrize("what", FLAGS)
-def test_flags_say_who_takes_what(what: str, plugged: Any, model: Path) -> None:
+def test_flags_say_who_takes_what(what: str, plugged: RunByoc, model: Path) -> None:
     flags, expected = FLAGS[what]
     assert set(explained(plugged, model, *flags).values()) == expected
 
 
-def test_names_are_those_that_explain_prints(plugged: Any, model: Path) -> None:
+def test_names_are_those_that_explain_prints(plugged: RunByoc, model: Path) -> None:
     names = list(explained(plugged, model))
     for name in names:
         found = explained(plugged, model, "--force", f"{name}=btwo")
@@ -59,7 +62,7 @@ def test_names_are_those_that_explain_prints(plugged: Any, model: Path) -> None:
     assert (allowed[names[-1]], set(allowed.values())) == ("aone", {"aone", "btwo", "host"})
 
 
-def test_compile_takes_the_same_flags(plugged: Any, model: Path) -> None:
+def test_compile_takes_the_same_flags(plugged: RunByoc, model: Path) -> None:
     done = plugged("compile", model, "-o", "m.byoc", "--backend", "aone", "--force", "z=nowhere")
     assert (done.code, done.out) == (1, "")
     assert done.err == "error: force `z`: no backend `nowhere` takes part; expected aone, host\n"
@@ -81,20 +84,20 @@ WRONG: Mapping[str, tuple[Sequence[str], str]] = {
 
 @pytest.mark.parametrize("what", WRONG)
 @pytest.mark.parametrize("command", ["compile {} -o m.byoc", "explain {}"])
-def test_wishes_that_cannot_be_met(what: str, command: str, plugged: Any, model: Path) -> None:
+def test_wishes_that_cannot_be_met(what: str, command: str, plugged: RunByoc, model: Path) -> None:
     flags, text = WRONG[what]
     done = plugged(*command.format(model).split(), "--backend", "aone", "--backend", "btwo", *flags)
     assert (done.code, done.out, done.err) == (1, "", f"error: {text}\n")
     assert not Path("m.byoc").exists()
 
 
-def test_a_limit_that_is_no_number_is_a_usage_error(plugged: Any, model: Path) -> None:
+def test_a_limit_that_is_no_number_is_a_usage_error(plugged: RunByoc, model: Path) -> None:
     done = plugged("explain", model, "--min-ops", "few")
     assert (done.code, done.out) == (2, "")
     assert "'--min-ops'" in done.err
 
 
-def test_an_artifact_is_decided_already(byoc: Any, model: Path) -> None:
+def test_an_artifact_is_decided_already(byoc: RunByoc, model: Path) -> None:
     assert byoc("compile", model, "-o", "m.byoc", "-q").code == 0
     done = byoc("explain", "m.byoc", "--min-ops", "3")
     where = "--force, --stop-at, --allow, --min-* and --sideways"
@@ -103,7 +106,7 @@ def test_an_artifact_is_decided_already(byoc: Any, model: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["compile", "explain"])
-def test_help_tells_of_constraints(command: str, byoc: Any) -> None:
+def test_help_tells_of_constraints(command: str, byoc: RunByoc) -> None:
     done = byoc(command, "--help")
     for flag in ("--force", "--stop-at", "--allow", "--min-ops", "--min-flops", "--min-bytes", "--sideways"):
         assert flag in done.out

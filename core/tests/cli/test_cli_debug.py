@@ -7,10 +7,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+
+from core.tests.cli.conftest import RunByoc
 
 pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
@@ -20,12 +21,12 @@ NOTHING_TO_COMPARE = (
 
 
 @pytest.fixture
-def faulty(byoc: Any, install_faulty: Callable[[], str]) -> str:
+def faulty(byoc: RunByoc, install_faulty: Callable[[], str]) -> str:
     """The name of the faulty backend, installed for the commands and the processes that they start."""
     return install_faulty()
 
 
-def test_nothing_diverges(byoc: Any, faulty: str, model: Path) -> None:
+def test_nothing_diverges(byoc: RunByoc, faulty: str, model: Path) -> None:
     done = byoc("debug", model, "--dim", "n=3")
     assert (done.code, done.err) == (0, "")
     rows = [line.split() for line in done.out.splitlines()]
@@ -35,7 +36,7 @@ def test_nothing_diverges(byoc: Any, faulty: str, model: Path) -> None:
     assert "nothing diverges, with n=3\n" in done.out
 
 
-def test_a_divergence_is_shown_saved_and_reproduced(byoc: Any, faulty: str, model: Path, tmp_path: Path) -> None:
+def test_a_divergence_is_shown_saved_and_reproduced(byoc: RunByoc, faulty: str, model: Path, tmp_path: Path) -> None:
     arguments = ("debug", model, "--option", "faulty.fault=lane", "--option", "faulty.op=nn.relu", "--save", "out")
     done = byoc(*arguments)
     assert (done.code, done.err) == (1, "")
@@ -53,7 +54,7 @@ def test_a_divergence_is_shown_saved_and_reproduced(byoc: Any, faulty: str, mode
     assert byoc(*arguments).code == 1, "an earlier reproducer is replaced"
 
 
-def test_the_report_as_json(byoc: Any, faulty: str, model: Path) -> None:
+def test_the_report_as_json(byoc: RunByoc, faulty: str, model: Path) -> None:
     done = byoc("debug", model, "--json", "--no-isolate", "--accumulate", "--option", "faulty.fault=raise")
     assert (done.code, done.err) == (1, "")
     report = json.loads(done.out)
@@ -68,13 +69,13 @@ def test_the_report_as_json(byoc: Any, faulty: str, model: Path) -> None:
     assert json.loads(right.out)["right"] is True
 
 
-def test_a_crash_does_not_end_the_session(byoc: Any, faulty: str, model: Path) -> None:
+def test_a_crash_does_not_end_the_session(byoc: RunByoc, faulty: str, model: Path) -> None:
     done = byoc("debug", model, "--option", "faulty.fault=exit", "--option", "faulty.op=nn.relu")
     assert (done.code, done.err) == (1, "")
     assert "crash: the process ended with exit status 3\n" in done.out
 
 
-def test_inputs_and_bounds_of_the_user(byoc: Any, faulty: str, model: Path) -> None:
+def test_inputs_and_bounds_of_the_user(byoc: RunByoc, faulty: str, model: Path) -> None:
     np.savez("x.npz", x=np.zeros((2, 16), np.float32), m=np.zeros((2, 8), np.float32))
     fault = ("--option", "faulty.fault=half", "--option", "faulty.op=nn.relu")
     assert "with n" not in byoc("debug", model, "-i", "x.npz").out
@@ -83,7 +84,7 @@ def test_inputs_and_bounds_of_the_user(byoc: Any, faulty: str, model: Path) -> N
     assert byoc("debug", model, *fault, "--factor", "1e6").code == 0
 
 
-def test_where_nothing_can_be_tested(byoc: Any, faulty: str, model: Path) -> None:
+def test_where_nothing_can_be_tested(byoc: RunByoc, faulty: str, model: Path) -> None:
     done = byoc("debug", model, "--backend", "host")
     assert (done.code, done.out, done.err) == (1, "", NOTHING_TO_COMPARE)
     done = byoc("debug", model, "--option", "faulty.fault=refuse")
@@ -91,7 +92,7 @@ def test_where_nothing_can_be_tested(byoc: Any, faulty: str, model: Path) -> Non
     assert "every region was refused, so nothing was tested" in done.out
 
 
-def test_constraints_keep_the_suspect_away(byoc: Any, faulty: str, model: Path) -> None:
+def test_constraints_keep_the_suspect_away(byoc: RunByoc, faulty: str, model: Path) -> None:
     fault = ("--option", "faulty.fault=lane", "--option", "faulty.op=nn.relu", "--no-isolate")
     found = json.loads(byoc("debug", model, "--json", *fault).out)
     (guilt,) = [region["guilt"] for region in found["regions"] if region["guilt"] is not None]
@@ -106,7 +107,7 @@ def test_constraints_keep_the_suspect_away(byoc: Any, faulty: str, model: Path) 
     assert (done.code, done.err) == (1, NOTHING_TO_COMPARE)
 
 
-def test_json_has_no_nan(byoc: Any, faulty: str, model: Path) -> None:
+def test_json_has_no_nan(byoc: RunByoc, faulty: str, model: Path) -> None:
     np.savez("x.npz", x=np.full((2, 16), np.nan, np.float32), m=np.zeros((2, 8), np.float32))
     for fault in ("none", "nan", "half"):
         done = byoc("debug", model, "--json", "--no-isolate", "-i", "x.npz", "--accumulate", "--option",
@@ -119,7 +120,7 @@ def test_json_has_no_nan(byoc: Any, faulty: str, model: Path) -> None:
         assert json.loads(done.out, parse_constant=refuse)["right"] is True
 
 
-def test_a_folder_that_cannot_be_written(byoc: Any, faulty: str, model: Path) -> None:
+def test_a_folder_that_cannot_be_written(byoc: RunByoc, faulty: str, model: Path) -> None:
     Path("taken").write_text("")
     fault = ("--option", "faulty.fault=lane", "--option", "faulty.op=nn.relu", "--no-isolate", "--no-narrow")
     done = byoc("debug", model, *fault, "--save", "taken")
@@ -128,7 +129,7 @@ def test_a_folder_that_cannot_be_written(byoc: Any, faulty: str, model: Path) ->
     assert "1 region diverges" in done.out, "the report is there all the same"
 
 
-def test_what_it_does_not_take(byoc: Any, artifact: Path) -> None:
+def test_what_it_does_not_take(byoc: RunByoc, artifact: Path) -> None:
     done = byoc("debug", artifact)
     expected = f"error: file `{artifact}`: is compiled already; expected an ONNX model\n"
     assert (done.code, done.out, done.err) == (1, "", expected)

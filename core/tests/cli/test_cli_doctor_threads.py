@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 from byoc_core.cli.commands.doctor import _extension_remedy, _find_extension
 from byoc_core.native.processors import count_cpus
+
+from core.tests.cli.conftest import RunByoc
 
 pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
@@ -19,7 +20,7 @@ def finding(text: str, subject: str) -> list[str]:
     return [line.strip() for line in lines[place : place + 2]]
 
 
-def test_it_tells_the_number_of_threads(byoc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_tells_the_number_of_threads(byoc: RunByoc, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BYOC_NUM_THREADS", "3")
     done = byoc("doctor")
     assert done.code == 0
@@ -29,7 +30,7 @@ def test_it_tells_the_number_of_threads(byoc: Any, monkeypatch: pytest.MonkeyPat
     assert "fine   environment variable BYOC_NUM_THREADS: 3" in done.out
 
 
-def test_a_number_that_is_none_is_a_fault(byoc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_that_is_none_is_a_fault(byoc: RunByoc, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BYOC_NUM_THREADS", "many")
     done = byoc("doctor")
     assert done.code == 1
@@ -39,7 +40,7 @@ def test_a_number_that_is_none_is_a_fault(byoc: Any, monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_a_missing_library_is_a_note_with_a_remedy(byoc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_a_note_with_a_remedy(byoc: RunByoc, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("byoc_core.runtime.threads.use_openmp", lambda: None)
     done = byoc("doctor")
     assert done.code == 0
@@ -49,7 +50,7 @@ def test_a_missing_library_is_a_note_with_a_remedy(byoc: Any, monkeypatch: pytes
     ]
 
 
-def test_the_library_that_is_there_is_shown(byoc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_that_is_there_is_shown(byoc: RunByoc, monkeypatch: pytest.MonkeyPatch) -> None:
     class Found:
         path = "/usr/lib/libgomp.so.1"
         spins = True

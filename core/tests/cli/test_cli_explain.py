@@ -15,6 +15,8 @@ from byoc_core import inspect
 from byoc_core.artifact import Executable
 from onnx import TensorProto, helper
 
+from core.tests.cli.conftest import RunByoc
+
 pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
 PLUGIN = """
@@ -59,7 +61,7 @@ def ops_listed(text: str, op: str = "") -> list[list[str]]:
     return [line.split()[:5] for line in lines if line.startswith(" lv") and op in line]
 
 
-def test_explain_summarises_then_lists_the_ops(byoc: Any, model: Path, part: str) -> None:
+def test_explain_summarises_then_lists_the_ops(byoc: RunByoc, model: Path, part: str) -> None:
     assert byoc("compile", model, "-o", "m.byoc", "--quiet").code == 0
     for file in (model, "m.byoc"):
         done = byoc("explain", file)
@@ -83,7 +85,7 @@ def test_explain_summarises_then_lists_the_ops(byoc: Any, model: Path, part: str
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_explain_fits_the_terminal(
-    byoc: Any, model: Path, part: str, monkeypatch: pytest.MonkeyPatch, width: int
+    byoc: RunByoc, model: Path, part: str, monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     done = byoc("explain", model)
@@ -91,7 +93,7 @@ def test_explain_fits_the_terminal(
     assert "lv2" in done.out
 
 
-def test_explain_lists_the_most_expensive_of_many_ops(byoc: Any) -> None:
+def test_explain_lists_the_most_expensive_of_many_ops(byoc: RunByoc) -> None:
     names = [f"v{number}" for number in range(60)]
     kinds = ["Tanh" if number % 2 else "Reciprocal" for number in range(60)]
     nodes = [helper.make_node(kind, [a], [b]) for kind, a, b in zip(kinds, ["x", *names], names, strict=False)]
@@ -105,7 +107,7 @@ def test_explain_lists_the_most_expensive_of_many_ops(byoc: Any) -> None:
     assert len([line for line in every.out.splitlines() if line.startswith(" lv")]) == 60
 
 
-def test_explain_as_json(byoc: Any, model: Path, part: str) -> None:
+def test_explain_as_json(byoc: RunByoc, model: Path, part: str) -> None:
     assert byoc("compile", model, "-o", "m.byoc", "--quiet").code == 0
     report = json.loads(byoc("explain", model, "--json").out)
     assert report["schema"] == 2
@@ -116,7 +118,7 @@ def test_explain_as_json(byoc: Any, model: Path, part: str) -> None:
     assert host | {"ops": report["ops"]} == report
 
 
-def test_explain_prints_ir_that_parses(byoc: Any, model: Path, part: str) -> None:
+def test_explain_prints_ir_that_parses(byoc: RunByoc, model: Path, part: str) -> None:
     done = byoc("explain", model, "--ir")
     assert (done.code, done.err) == (0, "")
     assert "# host 2.9%: part: there is no kernel for `nn.relu` [op]" in done.out
@@ -126,7 +128,7 @@ def test_explain_prints_ir_that_parses(byoc: Any, model: Path, part: str) -> Non
     assert byoc_core.parse(done.out, constants=explained.module.constants) == explained.module
 
 
-def test_explain_counts_sizes_as_asked(byoc: Any, model: Path, part: str) -> None:
+def test_explain_counts_sizes_as_asked(byoc: RunByoc, model: Path, part: str) -> None:
     assert byoc("compile", model, "-o", "m.byoc", "--quiet").code == 0
     for file in (model, "m.byoc"):
         assert byoc("explain", file, "--dim", "n=8").out.startswith("97.1% of 2.24k FLOPs offloaded, counting n = 8\n")
@@ -135,7 +137,7 @@ def test_explain_counts_sizes_as_asked(byoc: Any, model: Path, part: str) -> Non
         assert (wrong.code, wrong.out, wrong.err) == (1, "", text)
 
 
-def test_work_and_memory_are_numbers_at_sizes_that_are_named(byoc: Any, model: Path, part: str) -> None:
+def test_work_and_memory_are_numbers_at_sizes_that_are_named(byoc: RunByoc, model: Path, part: str) -> None:
     said = {
         ("compile", model, "-o", "m.byoc"): "of 280 FLOPs offloaded, counting n = 1\n",
         ("compile", model, "-o", "m.byoc", "--dim", "n=8"): "of 2.24k FLOPs offloaded, counting n = 8\n",
@@ -155,7 +157,7 @@ def test_work_and_memory_are_numbers_at_sizes_that_are_named(byoc: Any, model: P
     assert (wrong.code, wrong.out, wrong.err) == (1, "", "error: --dim m: names no size; expected n\n")
 
 
-def test_demo_goes_by_each_backend_alone_and_by_all_together(byoc: Any, part: str) -> None:
+def test_demo_goes_by_each_backend_alone_and_by_all_together(byoc: RunByoc, part: str) -> None:
     done = byoc("demo", "--backend", "part,host")
     assert (done.code, done.err) == (0, "")
     table = done.out.partition("Ways to compile it")[2].splitlines()
@@ -165,7 +167,7 @@ def test_demo_goes_by_each_backend_alone_and_by_all_together(byoc: Any, part: st
     assert [line.split()[0] for line in alone.splitlines() if "%" in line] == ["part"]
 
 
-def test_an_artifact_with_a_report_of_the_older_form_is_explained(byoc: Any, model: Path, part: str) -> None:
+def test_an_artifact_with_a_report_of_the_older_form_is_explained(byoc: RunByoc, model: Path, part: str) -> None:
     assert byoc("compile", model, "-o", "m.byoc", "--quiet").code == 0
     made = byoc_core.load("m.byoc")
     new = ("schema", "summary", "regions", "borders", "counted_sizes")
@@ -181,7 +183,7 @@ def test_an_artifact_with_a_report_of_the_older_form_is_explained(byoc: Any, mod
 
 
 @pytest.mark.parametrize("rows", [[{}], [{"name": "\x1b[2J", "reasons": 3}, {"op": ["add"]}]])
-def test_an_artifact_with_any_report_is_explained(byoc: Any, model: Path, part: str, rows: list[Any]) -> None:
+def test_an_artifact_with_any_report_is_explained(byoc: RunByoc, model: Path, part: str, rows: list[Any]) -> None:
     assert byoc("compile", model, "-o", "m.byoc", "--quiet").code == 0
     made = byoc_core.load("m.byoc")
     Executable(made.program, made.modules, made.constants, {"ops": rows}).save("odd.byoc")
@@ -198,7 +200,7 @@ why ops stayed on the host:
 """
 
 
-def test_a_required_share_of_the_flops(byoc: Any, model: Path, part: str) -> None:
+def test_a_required_share_of_the_flops(byoc: RunByoc, model: Path, part: str) -> None:
     done = byoc("explain", model, "--require-offload", "0.97")
     assert (done.code, done.err) == (0, "")
     missed = byoc("explain", model, "--require-offload", "98%")
@@ -207,7 +209,7 @@ def test_a_required_share_of_the_flops(byoc: Any, model: Path, part: str) -> Non
     assert byoc("explain", model, "--require-offload", "98%", "--json").code == 1
 
 
-def test_compile_writes_nothing_where_too_little_is_offloaded(byoc: Any, model: Path, part: str) -> None:
+def test_compile_writes_nothing_where_too_little_is_offloaded(byoc: RunByoc, model: Path, part: str) -> None:
     missed = byoc("compile", model, "-o", "m.byoc", "--require-offload", "0.98")
     assert (missed.code, missed.out, missed.err) == (1, "", MISSED)
     assert not Path("m.byoc").exists()
@@ -218,7 +220,7 @@ def test_compile_writes_nothing_where_too_little_is_offloaded(byoc: Any, model: 
     assert (again.code, again.err) == (1, MISSED)
 
 
-def test_sizes_count_in_the_gate_of_compile(byoc: Any, model: Path, part: str) -> None:
+def test_sizes_count_in_the_gate_of_compile(byoc: RunByoc, model: Path, part: str) -> None:
     missed = byoc("compile", model, "-o", "m.byoc", "--require-offload", "98%", "--dim", "n=8")
     assert (missed.code, missed.err) == (1, MISSED.replace("n = 1", "n = 8"))
     wrong = byoc("compile", model, "-o", "m.byoc", "--require-offload", "98%", "--dim", "k=8")
@@ -238,12 +240,12 @@ WRONG = {
 
 
 @pytest.mark.parametrize("command", WRONG)
-def test_what_explain_refuses(byoc: Any, model: Path, artifact: Path, command: str) -> None:
+def test_what_explain_refuses(byoc: RunByoc, model: Path, artifact: Path, command: str) -> None:
     done = byoc(*command.split())
     assert (done.code, done.out, done.err) == (1, "", f"error: {WRONG[command]}\n")
 
 
-def test_html_is_a_page_of_its_own_and_replaces_no_model(byoc: Any, model: Path, part: str, tmp_path: Path) -> None:
+def test_html_is_a_page_of_its_own_and_replaces_no_model(byoc: RunByoc, model: Path, part: str, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     done = byoc("explain", model, "--html", page)
     assert done.code == 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from byoc_core.version import __version__
 
+from core.tests.cli.conftest import RunByoc
 from core.tests.plugin.conftest import Site
 
 pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
@@ -30,20 +30,20 @@ def greet(name: str, loud: bool = False) -> None:
 
 
 @pytest.fixture
-def install_command(byoc: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+def install_command(byoc: RunByoc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
     """A function that installs a module as the command of a name."""
     site = Site(tmp_path / "site")
     site.folder.mkdir()
     monkeypatch.syspath_prepend(str(site.folder))
 
-    def install(name: str, source: str, **requirements: Any) -> None:
+    def install(name: str, source: str, requires: tuple[str, ...] = ("byoc-core>=0.1,<1",)) -> None:
         module = f"command_of_{tmp_path.name}_{name}"
-        site.install(f"byoc-{name}", f"[byoc.commands]\n{name} = {module}:app\n", {module: source}, **requirements)
+        site.install(f"byoc-{name}", f"[byoc.commands]\n{name} = {module}:app\n", {module: source}, requires=requires)
 
     return install
 
 
-def test_a_command_of_another_distribution_works(byoc: Any, install_command: Any) -> None:
+def test_a_command_of_another_distribution_works(byoc: RunByoc, install_command: Callable[..., None]) -> None:
     install_command("greet", GOOD)
     done = byoc("greet", "you", "--loud")
     assert (done.code, done.out, done.err) == (0, "HELLO you\n", "")
@@ -54,7 +54,7 @@ def test_a_command_of_another_distribution_works(byoc: Any, install_command: Any
     assert byoc("doctor").code == 0
 
 
-def test_what_it_raises_is_told_as_its_own_fault(byoc: Any, install_command: Any) -> None:
+def test_what_it_raises_is_told_as_its_own_fault(byoc: RunByoc, install_command: Callable[..., None]) -> None:
     install_command("greet", GOOD)
     done = byoc("greet", "nobody")
     assert (done.code, done.out) == (1, "")
@@ -73,7 +73,9 @@ def test_what_it_raises_is_told_as_its_own_fault(byoc: Any, install_command: Any
         ("import typer\napp = typer.Typer()", "makes no command: RuntimeError: "),
     ],
 )
-def test_a_broken_command_disturbs_no_other(byoc: Any, install_command: Any, source: str, reason: str) -> None:
+def test_a_broken_command_disturbs_no_other(
+    byoc: RunByoc, install_command: Callable[..., None], source: str, reason: str
+) -> None:
     install_command("broken", source)
     install_command("greet", GOOD)
     shown = byoc("--help")
@@ -91,7 +93,9 @@ def test_a_broken_command_disturbs_no_other(byoc: Any, install_command: Any, sou
     assert found.out.endswith("\n1 fault found.\n")
 
 
-def test_a_command_for_another_version_of_core_is_not_imported(byoc: Any, install_command: Any) -> None:
+def test_a_command_for_another_version_of_core_is_not_imported(
+    byoc: RunByoc, install_command: Callable[..., None]
+) -> None:
     install_command("late", "raise AssertionError('imported')", requires=("byoc-core>=9",))
     done = byoc("late")
     assert done.code == 1
@@ -101,7 +105,7 @@ def test_a_command_for_another_version_of_core_is_not_imported(byoc: Any, instal
     )
 
 
-def test_a_name_of_byoc_cannot_be_taken(byoc: Any, install_command: Any) -> None:
+def test_a_name_of_byoc_cannot_be_taken(byoc: RunByoc, install_command: Callable[..., None]) -> None:
     install_command("verify", "raise AssertionError('imported')")
     assert "Usage: byoc verify " in byoc("verify", "--help").out
     found = byoc("doctor")
@@ -109,7 +113,7 @@ def test_a_name_of_byoc_cannot_be_taken(byoc: Any, install_command: Any) -> None
     assert "fault  command `verify` (byoc-verify 1.0): clash: the name belongs to byoc-core" in found.out
 
 
-def test_no_command_is_imported_for_another(byoc: Any, install_command: Any) -> None:
+def test_no_command_is_imported_for_another(byoc: RunByoc, install_command: Callable[..., None]) -> None:
     install_command("broken", "import pathlib\npathlib.Path('imported').touch()")
     assert byoc("verify", "absent").code == 1
     assert not Path("imported").exists()
@@ -118,7 +122,7 @@ def test_no_command_is_imported_for_another(byoc: Any, install_command: Any) -> 
 
 
 def test_a_known_command_that_is_not_installed_names_its_distribution(
-    byoc: Any, monkeypatch: pytest.MonkeyPatch
+    byoc: RunByoc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("byoc_core.cli.installed_commands.COMMANDS_GROUP", "byoc.absent")
     done = byoc("conformance", "mynpu", "--report", "out")

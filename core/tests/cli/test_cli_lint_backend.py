@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from byoc_core.lint import Finding
+
+from core.tests.cli.conftest import RunByoc
 
 pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
@@ -14,14 +15,14 @@ _ERROR = Finding("unknown-op", "pattern `host.x`, op `ad`", "there is no such op
 _WARNING = Finding("claims-nothing", "backend `host`", "it takes none of the canonical cases")
 
 
-def test_a_clean_backend(byoc: Any) -> None:
+def test_a_clean_backend(byoc: RunByoc) -> None:
     done = byoc("lint-backend", "host", "--strict")
     assert (done.code, done.out, done.err) == (0, "Backend `host`: nothing found.\n", "")
     done = byoc("lint-backend", "host", "--json", "--compile")
     assert (done.code, json.loads(done.out)) == (0, {"backend": "host", "findings": []})
 
 
-def test_an_unknown_backend_is_the_usual_error(byoc: Any) -> None:
+def test_an_unknown_backend_is_the_usual_error(byoc: RunByoc) -> None:
     done = byoc("lint-backend", "hots")
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith("error: byoc.backends: backend `hots` is not installed")
@@ -33,13 +34,13 @@ def test_an_unknown_backend_is_the_usual_error(byoc: Any) -> None:
     [((_ERROR, _WARNING), [], 1), ((_WARNING,), [], 0), ((_WARNING,), ["--strict"], 1), ((_WARNING,), ["--json"], 0)],
 )
 def test_exit_codes(
-    byoc: Any, monkeypatch: pytest.MonkeyPatch, findings: tuple[Finding, ...], flags: list[str], code: int
+    byoc: RunByoc, monkeypatch: pytest.MonkeyPatch, findings: tuple[Finding, ...], flags: list[str], code: int
 ) -> None:
     monkeypatch.setattr("byoc_core.lint.lint_backend", lambda name, *, compile_claims: findings)
     assert byoc("lint-backend", "host", *flags).code == code
 
 
-def test_the_list_is_readable(byoc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_is_readable(byoc: RunByoc, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("byoc_core.lint.lint_backend", lambda name, *, compile_claims: (_ERROR, _WARNING))
     assert byoc("lint-backend", "host").out == (
         "error    pattern `host.x`, op `ad`: there is no such op [unknown-op]\n"

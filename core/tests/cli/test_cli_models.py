@@ -11,10 +11,12 @@ import pytest
 from byoc_core.dtypes import to_numpy
 from onnx import TensorProto, helper, numpy_helper
 
+from core.tests.cli.conftest import RunByoc
+
 pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 
 
-def test_compile_says_who_took_what_and_what_it_wrote(byoc: Any, model: Path) -> None:
+def test_compile_says_who_took_what_and_what_it_wrote(byoc: RunByoc, model: Path) -> None:
     done = byoc("compile", model, "-o", "m.byoc")
     assert (done.code, done.err) == (0, "")
     size = Path("m.byoc").stat().st_size
@@ -22,13 +24,13 @@ def test_compile_says_who_took_what_and_what_it_wrote(byoc: Any, model: Path) ->
     assert done.out.endswith(f"\nwrote m.byoc ({size:,} bytes)\n")
 
 
-def test_compile_twice_gives_the_same_bytes(byoc: Any, model: Path) -> None:
+def test_compile_twice_gives_the_same_bytes(byoc: RunByoc, model: Path) -> None:
     for name in ("a.byoc", "b.byoc"):
         assert byoc("compile", model, "-o", name).code == 0
     assert Path("a.byoc").read_bytes() == Path("b.byoc").read_bytes()
 
 
-def test_run_gives_what_the_model_computes(byoc: Any, artifact: Path) -> None:
+def test_run_gives_what_the_model_computes(byoc: RunByoc, artifact: Path) -> None:
     generator = np.random.default_rng(1)
     arrays = {"x": generator.normal(size=(3, 16)), "m": generator.normal(size=(3, 8))}
     x, m = (arrays[name].astype("float32") for name in ("x", "m"))
@@ -49,7 +51,7 @@ def test_run_gives_what_the_model_computes(byoc: Any, artifact: Path) -> None:
         np.testing.assert_array_equal(z, results[0][1])
 
 
-def test_run_draws_inputs_by_seed_and_sizes(byoc: Any, artifact: Path) -> None:
+def test_run_draws_inputs_by_seed_and_sizes(byoc: RunByoc, artifact: Path) -> None:
     def outputs(*arguments: object) -> Any:
         done = byoc("run", artifact, "--random-inputs", "-o", "out.npz", *arguments)
         assert (done.code, done.err) == (0, "")
@@ -74,7 +76,7 @@ def test_run_draws_inputs_by_seed_and_sizes(byoc: Any, artifact: Path) -> None:
 DRAWING = "To have inputs drawn at random: --random NAME for one, --random-inputs for all that are not given."
 
 
-def test_run_makes_up_no_input_unasked(byoc: Any, artifact: Path) -> None:
+def test_run_makes_up_no_input_unasked(byoc: RunByoc, artifact: Path) -> None:
     np.save("x.npy", np.zeros((4, 16), "float32"))
     refused = {
         (): f"error: --input: gives no `x`, `m`; expected --input x=FILE --input m=FILE. {DRAWING}\n",
@@ -97,7 +99,7 @@ def test_run_makes_up_no_input_unasked(byoc: Any, artifact: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.onnx", "b.ONNX", "weights.bin", "notes.txt"])
-def test_compile_writes_over_nothing_but_artifacts(byoc: Any, model: Path, name: str) -> None:
+def test_compile_writes_over_nothing_but_artifacts(byoc: RunByoc, model: Path, name: str) -> None:
     if not name.lower().endswith(".onnx"):
         Path(name).write_bytes(b"somebody's")
     done = byoc("compile", model, "-o", name)
@@ -112,7 +114,7 @@ def test_compile_writes_over_nothing_but_artifacts(byoc: Any, model: Path, name:
 @pytest.mark.parametrize(
     ("name", "dtype"), [("bfloat16", TensorProto.BFLOAT16), ("float8_e4m3fn", TensorProto.FLOAT8E4M3FN)]
 )
-def test_run_reads_types_that_numpy_lacks(byoc: Any, name: str, dtype: int) -> None:
+def test_run_reads_types_that_numpy_lacks(byoc: RunByoc, name: str, dtype: int) -> None:
     info = [helper.make_tensor_value_info(value, dtype, [4]) for value in "xy"]
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", info[:1], info[1:])
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
@@ -127,7 +129,7 @@ def test_run_reads_types_that_numpy_lacks(byoc: Any, name: str, dtype: int) -> N
         np.testing.assert_array_equal(np.load("out.npz")["y"], array.astype("float32"))
 
 
-def test_backends_may_be_separated_by_commas(byoc: Any, model: Path) -> None:
+def test_backends_may_be_separated_by_commas(byoc: RunByoc, model: Path) -> None:
     assert byoc("compile", model, "-o", "m.byoc", "-b", "host, host").code == 0
     done = byoc("compile", model, "-o", "m.byoc", "-b", "host,hst")
     assert (done.code, done.err) == (
@@ -136,13 +138,13 @@ def test_backends_may_be_separated_by_commas(byoc: Any, model: Path) -> None:
     )
 
 
-def test_run_takes_a_model_and_compiles_it_first(byoc: Any, model: Path) -> None:
+def test_run_takes_a_model_and_compiles_it_first(byoc: RunByoc, model: Path) -> None:
     done = byoc("run", model, "--random-inputs", "--dim", "n=2")
     assert (done.code, done.err) == (0, "")
     assert "(2, 8)" in done.out
 
 
-def test_inspect_shows_the_interface_and_the_needs(byoc: Any, artifact: Path) -> None:
+def test_inspect_shows_the_interface_and_the_needs(byoc: RunByoc, artifact: Path) -> None:
     done = byoc("inspect", artifact, "--program", "--members", "--dim", "n=7")
     assert (done.code, done.err) == (0, "")
     words = [line.split() for line in done.out.splitlines()]
@@ -158,7 +160,7 @@ def test_inspect_shows_the_interface_and_the_needs(byoc: Any, artifact: Path) ->
     assert "function main(" in done.out
 
 
-def test_verify_reads_every_byte(byoc: Any, artifact: Path) -> None:
+def test_verify_reads_every_byte(byoc: RunByoc, artifact: Path) -> None:
     done = byoc("verify", artifact)
     assert (done.code, done.err) == (0, "")
     size = artifact.stat().st_size
@@ -175,7 +177,7 @@ def test_verify_reads_every_byte(byoc: Any, artifact: Path) -> None:
     assert damaged.err.startswith("error: artifact `m.byoc`")
 
 
-def test_demo_agrees_with_the_host(byoc: Any) -> None:
+def test_demo_agrees_with_the_host(byoc: RunByoc) -> None:
     done = byoc("demo")
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("backends: none installed that can compile here; then the host\n")
@@ -242,7 +244,7 @@ USER_ERRORS = {
 
 
 @pytest.mark.parametrize("command", USER_ERRORS)
-def test_the_users_errors_are_one_paragraph_and_exit_code_1(byoc: Any, artifact: Path, command: str) -> None:
+def test_the_users_errors_are_one_paragraph_and_exit_code_1(byoc: RunByoc, artifact: Path, command: str) -> None:
     Path("text.pb").write_text("this is text")
     Path("text.npz").write_text("this is text")
     np.savez("two.npz", p=np.zeros(1), q=np.zeros(1))
@@ -256,14 +258,14 @@ def test_the_users_errors_are_one_paragraph_and_exit_code_1(byoc: Any, artifact:
     assert not Path("x.byoc").exists()
 
 
-def test_an_option_may_be_json(byoc: Any, model: Path) -> None:
+def test_an_option_may_be_json(byoc: RunByoc, model: Path) -> None:
     done = byoc("run", model, "--option", "a.b=[1")
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith("error: --option a.b: is malformed JSON: ")
     assert done.err.endswith("; got '[1'\n")
 
 
-def test_fallback_error_and_warning_name_the_ops(byoc: Any, model: Path) -> None:
+def test_fallback_error_and_warning_name_the_ops(byoc: RunByoc, model: Path) -> None:
     # Asking nobody but the host is no fallback.
     assert byoc("compile", model, "-o", "x.byoc", "--fallback", "error").code == 0
     assert byoc("compile", model, "-o", "x.byoc", "--fallback", "sometimes").code == 2

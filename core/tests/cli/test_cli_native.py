@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from byoc_core.native.toolchain import Toolchain
+
+from core.tests.cli.conftest import RunByoc
 
 pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 
@@ -31,7 +32,7 @@ def byoc_codegen(functions, context):
 
 
 @pytest.fixture
-def native_backend(byoc: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def native_backend(byoc: RunByoc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     if not Toolchain.status().ok:
         pytest.skip("there is no C compiler on this machine")
     site = tmp_path / "site"
@@ -46,7 +47,7 @@ def native_backend(byoc: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_this_user_compiled_runs_and_is_refused_elsewhere(
-    byoc: Any, native_backend: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    byoc: RunByoc, native_backend: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = byoc("compile", model, "-o", "m.byoc", "--backend", native_backend)
     assert (done.code, done.err) == (0, ""), done.err
@@ -71,7 +72,7 @@ def test_what_this_user_compiled_runs_and_is_refused_elsewhere(
 
 
 def test_without_a_compiler_a_saved_artifact_still_runs(
-    byoc: Any, native_backend: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    byoc: RunByoc, native_backend: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert byoc("compile", model, "-o", "m.byoc", "--backend", native_backend).code == 0
     monkeypatch.setenv("PATH", "")
@@ -90,7 +91,7 @@ def test_without_a_compiler_a_saved_artifact_still_runs(
 
 @pytest.mark.filterwarnings("always")
 def test_compile_says_when_trust_cannot_be_recorded(
-    byoc: Any, native_backend: str, model: Path, monkeypatch: pytest.MonkeyPatch
+    byoc: RunByoc, native_backend: str, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BYOC_CACHE_DIR", "/dev/null/cache")
     done = byoc("compile", model, "-o", "m.byoc", "--backend", native_backend)
@@ -106,7 +107,7 @@ def test_compile_says_when_trust_cannot_be_recorded(
 
 
 @pytest.mark.filterwarnings("always")
-def test_fallback_warns_or_stops(byoc: Any, native_backend: str, model: Path) -> None:
+def test_fallback_warns_or_stops(byoc: RunByoc, native_backend: str, model: Path) -> None:
     warned = byoc("compile", model, "-o", "x.byoc", "--backend", native_backend, "--fallback", "warn")
     assert warned.code == 0
     assert warned.err.startswith("warning: 1 ops with ")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from core.tests.cli.conftest import RunByoc
 
 pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
@@ -22,13 +22,13 @@ Then change src/byoc_mydsp/codegen.py first; README.md says what each file is.
 """
 
 
-def test_it_says_what_to_do_next(byoc: Callable[..., Any]) -> None:
+def test_it_says_what_to_do_next(byoc: RunByoc) -> None:
     done = byoc("new-backend", "mydsp", "--kind", "csource", "-o", "dsp")
     assert (done.code, done.out, done.err) == (0, NEXT_STEPS, "")
     assert Path("dsp/src/byoc_mydsp/codegen.py").is_file()
 
 
-def test_the_folder_is_called_after_the_package(byoc: Callable[..., Any]) -> None:
+def test_the_folder_is_called_after_the_package(byoc: RunByoc) -> None:
     assert byoc("new-backend", "mynpu").code == 0
     assert Path("byoc-mynpu/src/byoc_mynpu/engine.py").is_file()
     again = byoc("new-backend", "mynpu")
@@ -38,7 +38,7 @@ def test_the_folder_is_called_after_the_package(byoc: Callable[..., Any]) -> Non
     )
 
 
-def test_a_kind_that_does_not_exist_is_wrong_usage(byoc: Callable[..., Any]) -> None:
+def test_a_kind_that_does_not_exist_is_wrong_usage(byoc: RunByoc) -> None:
     done = byoc("new-backend", "mynpu", "--kind", "lowering")
     assert done.code == 2
     assert "'lowering' is not one of 'graph', 'engine', 'csource'" in " ".join(done.err.replace("│", " ").split())

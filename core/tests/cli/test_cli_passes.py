@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from byoc_core.driver import pass_names
 from byoc_core.errors import OptionsError
 from byoc_core.frontend.onnx import from_onnx
 from byoc_core.transform import PassRun, Sequential, default_passes
+
+from core.tests.cli.conftest import RunByoc
 
 pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
@@ -21,7 +22,7 @@ def _printed(err: str) -> dict[str, str]:
     return {name: text for name, _, text in parts}
 
 
-def test_the_module_is_printed_after_the_passes_asked_for(byoc: Any, model: Path) -> None:
+def test_the_module_is_printed_after_the_passes_asked_for(byoc: RunByoc, model: Path) -> None:
     done = byoc("compile", model, "-o", "m.byoc", "--print-after", "RemoveDeadCode", "--print-after", "FoldConstants")
     assert done.code == 0
     assert Path("m.byoc").exists()
@@ -33,13 +34,13 @@ def test_the_module_is_printed_after_the_passes_asked_for(byoc: Any, model: Path
     assert printed == {name: wanted[name] for name in printed}
 
 
-def test_all_passes_in_order(byoc: Any, model: Path) -> None:
+def test_all_passes_in_order(byoc: RunByoc, model: Path) -> None:
     done = byoc("compile", model, "-o", "m.byoc", "--print-after", "all", "-q")
     assert (done.code, done.out) == (0, "")
     assert list(_printed(done.err)) == NAMES
 
 
-def test_timing_is_a_table_of_all_passes(byoc: Any, model: Path) -> None:
+def test_timing_is_a_table_of_all_passes(byoc: RunByoc, model: Path) -> None:
     done = byoc("compile", model, "-o", "m.byoc", "--timing")
     assert done.code == 0
     rows = [line.split() for line in done.err.splitlines()]
@@ -52,7 +53,7 @@ def test_timing_is_a_table_of_all_passes(byoc: Any, model: Path) -> None:
     assert "# after" not in done.err
 
 
-def test_an_unknown_pass_is_refused_before_anything_is_done(byoc: Any, model: Path) -> None:
+def test_an_unknown_pass_is_refused_before_anything_is_done(byoc: RunByoc, model: Path) -> None:
     done = byoc("compile", model, "-o", "m.byoc", "--print-after", "Simplifi")
     known = ", ".join([*NAMES, "all"])
     error = OptionsError(

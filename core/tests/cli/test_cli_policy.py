@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 from byoc_core.cli.request import PolicyName
 from byoc_core.partitioning.policies import POLICIES
+
+from core.tests.cli.conftest import RunByoc
 
 pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
@@ -45,7 +47,7 @@ def test_the_names_are_those_of_the_policies() -> None:
 
 @pytest.mark.usefixtures("far_backend")
 @pytest.mark.parametrize("command", ["explain m.onnx --backend far", "compile m.onnx -o m.byoc --backend far"])
-def test_the_policy_decides_who_is_asked(byoc: Any, model: Path, command: str) -> None:
+def test_the_policy_decides_who_is_asked(byoc: RunByoc, model: Path, command: str) -> None:
     dear, asked = "0 us on `far` and transfers of 1e+06 us", "it was asked"
     for policy, there, absent in (("greedy", asked, dear), ("cost", dear, asked)):
         done = byoc(*command.split(), "--policy", policy)
@@ -55,7 +57,7 @@ def test_the_policy_decides_who_is_asked(byoc: Any, model: Path, command: str) -
     assert asked in byoc(*command.split()).out
 
 
-def test_an_unknown_policy_is_wrong_usage(byoc: Any, model: Path) -> None:
+def test_an_unknown_policy_is_wrong_usage(byoc: RunByoc, model: Path) -> None:
     done = byoc("explain", model, "--policy", "chance")
     assert (done.code, done.out) == (2, "")
     assert "'chance' is not one of 'greedy', 'cost'" in done.err

@@ -7,7 +7,6 @@ import json
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
 
 import pytest
 from byoc_core.artifact.archive import read_archive, write_archive
@@ -17,6 +16,8 @@ from byoc_core.printable import to_printable, to_printable_lines
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
+
+from core.tests.cli.conftest import RunByoc
 
 pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
 
@@ -53,7 +54,7 @@ def save_model(path: str, name: str, op: str = "CumSum") -> None:
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(name=names)
 @example(name=HOSTILE)
-def test_no_command_prints_what_a_terminal_obeys(byoc: Any, name: str) -> None:
+def test_no_command_prints_what_a_terminal_obeys(byoc: RunByoc, name: str) -> None:
     save_model("m.onnx", name)
     commands: list[tuple[object, ...]] = [
         ("compile", "m.onnx", "-o", "m.byoc", "--timing", "--print-after", "all", "--fallback", "warn"),
@@ -86,7 +87,7 @@ def test_no_command_prints_what_a_terminal_obeys(byoc: Any, name: str) -> None:
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(name=names)
 @example(name=HOSTILE)
-def test_names_in_errors_are_printable(byoc: Any, name: str) -> None:
+def test_names_in_errors_are_printable(byoc: RunByoc, name: str) -> None:
     save_model("m.onnx", name, op=name)
     done = byoc("compile", "m.onnx", "-o", "m.byoc")
     assert done.code == 1
@@ -94,7 +95,7 @@ def test_names_in_errors_are_printable(byoc: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["type_key", "distribution", "version"])
-def test_names_in_a_manifest_are_printable(byoc: Any, artifact: Path, key: str) -> None:
+def test_names_in_a_manifest_are_printable(byoc: RunByoc, artifact: Path, key: str) -> None:
     data = memoryview(artifact.read_bytes())
     members = {name: bytes(data[item.offset : item.end]) for name, item in read_archive(data, "m").items()}
     manifest = json.loads(members["manifest.json"])
@@ -112,7 +113,7 @@ def test_names_in_a_manifest_are_printable(byoc: Any, artifact: Path, key: str) 
         check_printable(done.out + done.err)
 
 
-def test_letters_of_all_languages_are_kept(byoc: Any) -> None:
+def test_letters_of_all_languages_are_kept(byoc: RunByoc) -> None:
     save_model("m.onnx", PLAIN)
     assert byoc("compile", "m.onnx", "-o", "m.byoc").code == 0
     assert to_printable(PLAIN) == PLAIN
@@ -182,7 +183,7 @@ def test_errors_are_printable_wherever_they_are_printed(where: str, problem: str
         check_printable(traceback.format_exc().split("ByocError: ", 1)[1])
 
 
-def test_it_would_notice(byoc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_would_notice(byoc: RunByoc, monkeypatch: pytest.MonkeyPatch) -> None:
     save_model("m.onnx", HOSTILE)
     assert byoc("compile", "m.onnx", "-o", "m.byoc").code == 0
     for module in [name for name in sys.modules if name.startswith("byoc_core.")]:

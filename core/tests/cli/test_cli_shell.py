@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
+from pathlib import Path
 
 import pytest
 from byoc_core.errors import CodegenError, InternalError
 from byoc_core.version import __version__
+
+from core.tests.cli.conftest import RunByoc
 
 pytestmark = [pytest.mark.interpreter, pytest.mark.asks_for_plugins]
 
 COMMANDS = ("backends", "doctor", "demo", "compile", "run", "explain", "inspect", "verify", "lint-backend")
 
 
-def test_help_lists_every_command_and_teaches_by_example(byoc: Any) -> None:
+def test_help_lists_every_command_and_teaches_by_example(byoc: RunByoc) -> None:
     done = byoc("--help")
     assert (done.code, done.err) == (0, "")
     for command in COMMANDS:
@@ -25,19 +27,19 @@ def test_help_lists_every_command_and_teaches_by_example(byoc: Any) -> None:
         assert f" byoc {command}" in text
 
 
-def test_version(byoc: Any) -> None:
+def test_version(byoc: RunByoc) -> None:
     done = byoc("--version")
     assert (done.code, done.out) == (0, f"byoc {__version__}\n")
 
 
 @pytest.mark.parametrize("command", ["compile", "compile m.onnx", "compyle", "run --seed -1 x", "verify a b"])
-def test_wrong_usage_exits_with_2(byoc: Any, command: str) -> None:
+def test_wrong_usage_exits_with_2(byoc: RunByoc, command: str) -> None:
     done = byoc(*command.split())
     assert (done.code, done.out) == (2, "")
     assert "Usage: byoc" in done.err
 
 
-def test_our_bugs_exit_with_70_and_say_how_to_report(byoc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_bugs_exit_with_70_and_say_how_to_report(byoc: RunByoc, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise ZeroDivisionError("division by zero")
 
@@ -64,7 +66,7 @@ def test_our_bugs_exit_with_70_and_say_how_to_report(byoc: Any, monkeypatch: pyt
         (KeyboardInterrupt(), 130, ""),
     ],
 )
-def test_exit_codes(byoc: Any, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, text: str) -> None:
+def test_exit_codes(byoc: RunByoc, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, text: str) -> None:
     def fail(*arguments: object) -> None:
         raise error
 
@@ -74,7 +76,7 @@ def test_exit_codes(byoc: Any, monkeypatch: pytest.MonkeyPatch, error: BaseExcep
     assert done.err.strip().startswith(text.strip())
 
 
-def test_notes_of_an_error_are_shown(byoc: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notes_of_an_error_are_shown(byoc: RunByoc, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         error = CodegenError("function `f`", "is too large")
         error.add_note("raised by plugin `npu` (byoc-npu 1.0), hook `byoc_codegen`")
@@ -90,7 +92,7 @@ def rows_of(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
 
 
-def test_backends_lists_both_halves(byoc: Any) -> None:
+def test_backends_lists_both_halves(byoc: RunByoc) -> None:
     done = byoc("backends")
     assert (done.code, done.err) == (0, "")
     rows = rows_of(done.out)
@@ -100,7 +102,7 @@ def test_backends_lists_both_halves(byoc: Any) -> None:
     assert "can run" in done.out
 
 
-def test_doctor_finds_no_fault_in_a_good_installation(byoc: Any) -> None:
+def test_doctor_finds_no_fault_in_a_good_installation(byoc: RunByoc) -> None:
     done = byoc("doctor")
     assert (done.code, done.err) == (0, ""), done.out
     assert f"backend `host` (byoc-core {__version__}): can compile" in done.out
@@ -127,7 +129,7 @@ def byoc_codegen(functions):
 
 
 @pytest.fixture
-def faulty_site(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def faulty_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, code in (("broken", BROKEN), ("half", HALF)):
         (tmp_path / f"cli_{name}.py").write_text(code)
         info = tmp_path / f"byoc_{name}-1.0.dist-info"
@@ -142,7 +144,7 @@ def faulty_site(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_s000_3_faulty_plugins_are_listed_with_reason_and_remedy(
-    byoc: Any, faulty_site: None, monkeypatch: pytest.MonkeyPatch
+    byoc: RunByoc, faulty_site: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BYOC_BACKENDS", "broken,half")
     listed = byoc("backends")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from core.tests.cli.conftest import RunByoc
 from core.tests.plugin.conftest import Site
 
 pytestmark = [pytest.mark.lowest, pytest.mark.asks_for_plugins]
@@ -33,7 +33,7 @@ ADVICE = "takes static shapes only: `--specialize n=1,8` compiles for these size
 
 
 @pytest.fixture
-def backends(byoc: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def backends(byoc: RunByoc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two backends that take all ops: `fixed` of static shapes, and `moving` of symbolic ones."""
     site = Site(tmp_path / "site")
     site.folder.mkdir()
@@ -60,7 +60,7 @@ def backends(byoc: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_compile_points_to_specialize_where_the_host_gets_ops_for_want_of_sizes(
-    byoc: Any, backends: None, chosen: str, size: Any, options: tuple[str, ...], taker: str, is_advised: bool
+    byoc: RunByoc, backends: None, chosen: str, size: str | int, options: tuple[str, ...], taker: str, is_advised: bool
 ) -> None:
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [size, 10]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "g", [x], [y])

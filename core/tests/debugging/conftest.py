@@ -6,7 +6,6 @@ import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -23,7 +22,7 @@ def _load() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def faulty() -> Callable[..., Any]:
+def faulty() -> Callable[..., object]:
     """The class of faulty backends."""
     return _load().FaultyBackend  # type: ignore[no-any-return]
 

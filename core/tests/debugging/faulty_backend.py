@@ -226,7 +226,7 @@ class FaultyModule(RuntimeModule):
             return binding
         assert kernel is not None
 
-        def wrong(*arrays: Array, **attrs: Any) -> Array:
+        def wrong(*arrays: Array, **attrs: object) -> Array:
             result = kernel(*arrays, **attrs)
             assert isinstance(result, np.ndarray)
             assert fault is not None

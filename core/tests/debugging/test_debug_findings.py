@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from byoc_core.debugging import CODES, DebugReport, Tolerance
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import OptionsError
 from byoc_core.ir import IRModule
+from byoc_core.runtime.module import NDArray
 
 CHAIN = """
 class M:
@@ -28,7 +29,9 @@ RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((2, 3, 4)).astype(np.float32)
 
 
-def debug(backend: Any, text: str = CHAIN, inputs: Any = (X, Y), *, session: Any = None, **options: Any) -> DebugReport:
+def debug(
+    backend: Any, text: str = CHAIN, inputs: Sequence[NDArray] = (X, Y), *, session: Any = None, **options: object
+) -> DebugReport:
     return debug_model(parse(text), [backend], inputs, options={"faulty": options}, **(session or {}))
 
 
@@ -36,7 +39,7 @@ def codes(report: DebugReport) -> list[str]:
     return [finding.code for check in report.checks for finding in check.findings]
 
 
-def test_a_right_backend_diverges_nowhere(faulty: Callable[..., Any]) -> None:
+def test_a_right_backend_diverges_nowhere(faulty: Callable[..., object]) -> None:
     report = debug(faulty())
     assert (report.is_right, report.is_tested, report.first, report.worst, report.cases) == (True, True, None, None, ())
     assert [region.ops for region in report.regions] == [("add", "multiply", "subtract", "nn.relu")]
@@ -44,7 +47,7 @@ def test_a_right_backend_diverges_nowhere(faulty: Callable[..., Any]) -> None:
     assert str(report) == "faulty_main_0 (faulty, 4 ops): right\n1 region, 1 call: nothing diverges"
 
 
-def test_what_a_backend_sets_is_not_for_the_reference_kernels(faulty: Callable[..., Any]) -> None:
+def test_what_a_backend_sets_is_not_for_the_reference_kernels(faulty: Callable[..., object]) -> None:
     before = np.geterr()
     tiny = X * np.float32(1e-30)
     report = debug(faulty(), inputs=(tiny, tiny), fault="errstate")  # the products are below the smallest number
@@ -69,7 +72,7 @@ def test_what_a_backend_sets_is_not_for_the_reference_kernels(faulty: Callable[.
         ("too-few", ["wrong-signature"]),
     ],
 )
-def test_each_fault_has_its_code(faulty: Callable[..., Any], fault: str, expected: list[str]) -> None:
+def test_each_fault_has_its_code(faulty: Callable[..., object], fault: str, expected: list[str]) -> None:
     report = debug(faulty(), fault=fault, op="subtract")
     assert codes(report) == expected
     assert not report.is_right
@@ -77,7 +80,7 @@ def test_each_fault_has_its_code(faulty: Callable[..., Any], fault: str, expecte
     assert set(expected) <= set(CODES)
 
 
-def test_the_text_of_a_wrong_value_names_element_and_values(faulty: Callable[..., Any]) -> None:
+def test_the_text_of_a_wrong_value_names_element_and_values(faulty: Callable[..., object]) -> None:
     small = np.array([[1, 2]], np.float32)
     text = """
 class M:
@@ -97,7 +100,7 @@ class M:
     assert figures.excess == 3 / (16 * eps)
 
 
-def test_texts_of_faults_that_are_no_values(faulty: Callable[..., Any]) -> None:
+def test_texts_of_faults_that_are_no_values(faulty: Callable[..., object]) -> None:
     texts = {
         fault: debug(faulty(), fault=fault, op="subtract").checks[0].findings[0].text
         for fault in ("input-written", "output-unwritten", "raise", "compile-error", "wrong-dtype", "too-few")
@@ -112,18 +115,18 @@ def test_texts_of_faults_that_are_no_values(faulty: Callable[..., Any]) -> None:
     }
 
 
-def test_a_backend_that_says_it_is_not_deterministic_is_not_blamed_for_it(faulty: Callable[..., Any]) -> None:
+def test_a_backend_that_says_it_is_not_deterministic_is_not_blamed_for_it(faulty: Callable[..., object]) -> None:
     assert debug(faulty(deterministic=False), fault="not-deterministic").is_right
 
 
-def test_a_refused_region_is_not_wrong_and_not_tested(faulty: Callable[..., Any]) -> None:
+def test_a_refused_region_is_not_wrong_and_not_tested(faulty: Callable[..., object]) -> None:
     report = debug(faulty(), fault="refuse")
     assert (report.is_right, report.is_tested, report.cases) == (True, False, ())
     assert report.regions[0].verdict == "refused"
     assert report.summary() == "1 region, 1 call: every region was refused, so nothing was tested"
 
 
-def test_one_region_that_fails_does_not_hide_the_others(faulty: Callable[..., Any]) -> None:
+def test_one_region_that_fails_does_not_hide_the_others(faulty: Callable[..., object]) -> None:
     text = """
 class M:
     @R.function
@@ -155,7 +158,7 @@ class M:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-def test_another_order_of_a_long_sum_is_no_divergence(faulty: Callable[..., Any], seed: int, dtype: str) -> None:
+def test_another_order_of_a_long_sum_is_no_divergence(faulty: Callable[..., object], seed: int, dtype: str) -> None:
     """One result each: the reference kernel's own error is now and then next to nothing by luck."""
     generator = np.random.default_rng(seed)
     terms = 4096
@@ -168,7 +171,7 @@ def test_another_order_of_a_long_sum_is_no_divergence(faulty: Callable[..., Any]
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("terms", [1, 16, 256, 4096])
-def test_a_product_in_half_precision_is_a_divergence(faulty: Callable[..., Any], terms: int, seed: int) -> None:
+def test_a_product_in_half_precision_is_a_divergence(faulty: Callable[..., object], terms: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
     x, w = (generator.standard_normal(shape).astype(np.float32) for shape in ((16, terms), (1, terms)))
     assert codes(debug(faulty(), _dense(terms, 16), [x, w], fault="half-dense")) == ["wrong-values"]
@@ -177,7 +180,7 @@ def test_a_product_in_half_precision_is_a_divergence(faulty: Callable[..., Any],
 @pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("terms", [1, 16])
 def test_a_product_in_half_precision_is_right_where_that_is_stated(
-    faulty: Callable[..., Any], terms: int, accumulate: bool
+    faulty: Callable[..., object], terms: int, accumulate: bool
 ) -> None:
     generator = np.random.default_rng(0)
     x, w = (generator.standard_normal(shape).astype(np.float32) for shape in ((16, terms), (1, terms)))
@@ -191,7 +194,7 @@ def test_a_product_in_half_precision_is_right_where_that_is_stated(
     assert not debug(too_little, _dense(terms, 16), [x, w], fault="half-dense", session=session).is_right
 
 
-def test_an_overflow_in_one_element_hides_no_error_in_another(faulty: Callable[..., Any]) -> None:
+def test_an_overflow_in_one_element_hides_no_error_in_another(faulty: Callable[..., object]) -> None:
     text = """
 class M:
     @R.function
@@ -214,7 +217,7 @@ def test_bounds_that_are_none(bounds: dict[str, float]) -> None:
     assert str(caught.value) == f"{name}: is no bound; got {value}, expected a finite number from 0"
 
 
-def test_bounds_of_the_user_replace_the_rule(faulty: Callable[..., Any]) -> None:
+def test_bounds_of_the_user_replace_the_rule(faulty: Callable[..., object]) -> None:
     def run(tolerance: Tolerance) -> bool:
         return debug(faulty(), session={"tolerance": tolerance}, fault="half", op="multiply").is_right
 
@@ -225,7 +228,7 @@ def test_bounds_of_the_user_replace_the_rule(faulty: Callable[..., Any]) -> None
     assert run(Tolerance(factor=1e6))
 
 
-def test_numbers_that_overflow_on_both_sides_agree(faulty: Callable[..., Any]) -> None:
+def test_numbers_that_overflow_on_both_sides_agree(faulty: Callable[..., object]) -> None:
     text = """
 class M:
     @R.function
@@ -243,7 +246,7 @@ class M:
 
 
 @pytest.mark.parametrize("dtype", ["int4", "int32", "uint8", "bfloat16", "float8_e4m3fn", "float16", "float64"])
-def test_every_kind_of_dtype_is_compared_and_guarded(faulty: Callable[..., Any], dtype: str) -> None:
+def test_every_kind_of_dtype_is_compared_and_guarded(faulty: Callable[..., object], dtype: str) -> None:
     text = f"""
 class M:
     @R.function
@@ -257,7 +260,7 @@ class M:
     assert _run(parse(text), faulty(), x, "lane", op="add") == ["wrong-values"]
 
 
-def test_booleans_are_compared_and_guarded(faulty: Callable[..., Any]) -> None:
+def test_booleans_are_compared_and_guarded(faulty: Callable[..., object]) -> None:
     text = """
 class M:
     @R.function
@@ -271,11 +274,11 @@ class M:
     assert _run(parse(text), faulty(), x, "lane", op="greater") == ["wrong-values"]
 
 
-def _run(module: IRModule, backend: Any, x: Any, fault: str, op: str = "") -> list[str]:
+def _run(module: IRModule, backend: object, x: NDArray, fault: str, op: str = "") -> list[str]:
     return codes(debug_model(module, [backend], [x], options={"faulty": {"fault": fault, "op": op}}))
 
 
-def test_what_is_no_error_of_values_is_worst(faulty: Callable[..., Any]) -> None:
+def test_what_is_no_error_of_values_is_worst(faulty: Callable[..., object]) -> None:
     report = debug(faulty(), fault="raise")
     assert report.worst is not None
     assert math.isinf(report.worst.excess)

@@ -34,7 +34,7 @@ class M:
 X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
 
 
-def debug(*, deadline: float = 120.0, dtype: str = "float32", **options: Any) -> DebugReport:
+def debug(*, deadline: float = 120.0, dtype: str = "float32", **options: object) -> DebugReport:
     from byoc_core.dtypes import to_numpy
 
     module = parse(TWO.format(dtype=dtype))
@@ -205,7 +205,7 @@ def test_what_a_region_prints_does_not_disturb(installed_faulty: str) -> None:
     assert debug(fault="print").is_right
 
 
-def test_objects_of_this_process_cannot_be_isolated(faulty: Callable[..., Any]) -> None:
+def test_objects_of_this_process_cannot_be_isolated(faulty: Callable[..., object]) -> None:
     module = parse(TWO.format(dtype="float32"))
     with pytest.raises(OptionsError) as caught:
         debug_model(module, [faulty()], [X], isolate=True)

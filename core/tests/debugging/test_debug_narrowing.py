@@ -24,20 +24,20 @@ class M:
 X, Y = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
 
 
-def debug(backend: Any, text: str = CHAIN, **options: Any) -> DebugReport:
+def debug(backend: Any, text: str = CHAIN, **options: object) -> DebugReport:
     return debug_model(parse(text), [backend], [X, Y], options={"faulty": options})
 
 
 @pytest.mark.parametrize("op", ["add", "multiply", "exp", "subtract", "nn.relu"])
 @pytest.mark.parametrize("fault", ["lane", "nan"])
-def test_the_first_wrong_value_names_the_op(faulty: Callable[..., Any], fault: str, op: str) -> None:
+def test_the_first_wrong_value_names_the_op(faulty: Callable[..., object], fault: str, op: str) -> None:
     (case,) = debug(faulty(), fault=fault, op=op).cases
     assert case.guilt is not None
     assert case.guilt.ops == (op,)
     assert case.guilt.how == "its value is the first that diverges"
 
 
-def test_the_line_is_marked_in_the_printed_region(faulty: Callable[..., Any]) -> None:
+def test_the_line_is_marked_in_the_printed_region(faulty: Callable[..., object]) -> None:
     (case,) = debug(faulty(), fault="lane", op="exp").cases
     assert str(case.guilt) == (
         "guilty: `exp` (`c`); its value is the first that diverges\n"
@@ -56,7 +56,7 @@ def test_the_line_is_marked_in_the_printed_region(faulty: Callable[..., Any]) ->
 
 @pytest.mark.parametrize("fault", ["raise", "compile-error"])
 @pytest.mark.parametrize("op", ["add", "multiply", "exp", "subtract", "nn.relu"])
-def test_a_region_that_fails_as_a_whole_is_cut(faulty: Callable[..., Any], fault: str, op: str) -> None:
+def test_a_region_that_fails_as_a_whole_is_cut(faulty: Callable[..., object], fault: str, op: str) -> None:
     (case,) = debug(faulty(), fault=fault, op=op).cases
     assert case.guilt is not None
     assert case.guilt.ops == (op,)
@@ -65,7 +65,7 @@ def test_a_region_that_fails_as_a_whole_is_cut(faulty: Callable[..., Any], fault
 
 
 @pytest.mark.parametrize("op", ["add", "multiply", "exp", "subtract"])
-def test_a_fault_that_needs_a_neighbour_is_found_by_cutting(faulty: Callable[..., Any], op: str) -> None:
+def test_a_fault_that_needs_a_neighbour_is_found_by_cutting(faulty: Callable[..., object], op: str) -> None:
     """With the op's own value as a result it is right: fused with the next it is wrong."""
     (case,) = debug(faulty(), fault="fused", op=op).cases
     assert case.guilt is not None
@@ -73,25 +73,25 @@ def test_a_fault_that_needs_a_neighbour_is_found_by_cutting(faulty: Callable[...
     assert case.guilt.ops == (following[op],)
 
 
-def test_parts_that_the_backend_refuses_leave_several_ops(faulty: Callable[..., Any]) -> None:
+def test_parts_that_the_backend_refuses_leave_several_ops(faulty: Callable[..., object]) -> None:
     (case,) = debug(faulty(), fault="raise", op="exp", min_ops=5).cases
     assert case.guilt is not None
     assert case.guilt.ops == ("add", "multiply", "exp", "subtract", "nn.relu")
     assert case.guilt.how == "the backend refuses the first 2 ops alone, which would tell more"
 
 
-def test_the_only_op_needs_no_search(faulty: Callable[..., Any]) -> None:
+def test_the_only_op_needs_no_search(faulty: Callable[..., object]) -> None:
     (case,) = debug(faulty("exp"), fault="raise").cases
     assert case.guilt is not None
     assert (case.guilt.ops, case.guilt.how) == (("exp",), "it is the only op of the region")
 
 
-def test_chance_tells_nothing(faulty: Callable[..., Any]) -> None:
+def test_chance_tells_nothing(faulty: Callable[..., object]) -> None:
     (case,) = debug(faulty(), fault="not-deterministic").cases
     assert case.guilt is None
 
 
-def test_it_can_be_left_out(faulty: Callable[..., Any]) -> None:
+def test_it_can_be_left_out(faulty: Callable[..., object]) -> None:
     options = {"faulty": {"fault": "lane", "op": "exp"}}
     (case,) = debug_model(parse(CHAIN), [faulty()], [X, Y], options=options, narrow=False).cases
     assert case.guilt is None

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +27,7 @@ class M:
 """
 
 
-def debug(dtype: str = "float32", *, isolate: bool = False, **options: Any) -> DebugReport:
+def debug(dtype: str = "float32", *, isolate: bool = False, **options: object) -> DebugReport:
     weight = np.arange(6).astype(to_numpy(dtype))
     from byoc_core.ir import digest_of
 
@@ -117,7 +116,7 @@ def test_only_what_is_its_own_is_replaced(installed_faulty: str, tmp_path: Path)
     assert not (tmp_path / "other" / "00_faulty_main_0").exists(), "nothing is written where one cannot be"
 
 
-def test_a_region_alone_is_checked_as_in_the_session(installed_faulty: str, faulty: Callable[..., Any]) -> None:
+def test_a_region_alone_is_checked_as_in_the_session(installed_faulty: str, faulty: Callable[..., object]) -> None:
     report = debug(fault="lane", op="multiply")
     (case,) = report.cases
     verdict = check_region(case.module, case.name, case.inputs, options=report.options)

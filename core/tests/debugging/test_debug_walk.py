@@ -11,6 +11,7 @@ from byoc_core import debug_model, parse
 from byoc_core.debugging import DebugReport
 from byoc_core.errors import ByocError
 from byoc_core.ir import IRModule
+from byoc_core.runtime.module import NDArray
 
 X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
 TENSOR = 'R.Tensor((3, 4), "float32")'
@@ -21,7 +22,7 @@ def module_of(body: str, params: str = f"x: {TENSOR}", before: str = "") -> IRMo
     return parse(f"class M:\n{before}\n    @R.function\n    def main({params}):\n{lines}\n")
 
 
-def debug(backend: Any, module: IRModule, *inputs: Any, session: Any = None, **options: Any) -> DebugReport:
+def debug(backend: Any, module: IRModule, *inputs: NDArray, session: Any = None, **options: object) -> DebugReport:
     return debug_model(module, [backend], inputs, options={"faulty": options}, **(session or {}))
 
 
@@ -45,7 +46,7 @@ return w
 
 
 @pytest.mark.parametrize("condition", [True, False])
-def test_only_the_branch_that_runs_is_checked(faulty: Callable[..., Any], condition: bool) -> None:
+def test_only_the_branch_that_runs_is_checked(faulty: Callable[..., object], condition: bool) -> None:
     report = debug(faulty("add", "multiply", "subtract"), BRANCHES, X, np.array(condition))
     verdicts = {region.ops: region.verdict for region in report.regions}
     taken, other = (("multiply",), ("subtract",)) if condition else (("subtract",), ("multiply",))
@@ -53,7 +54,7 @@ def test_only_the_branch_that_runs_is_checked(faulty: Callable[..., Any], condit
     assert report.is_right
 
 
-def test_a_fault_in_a_called_function_and_one_in_a_branch_are_found(faulty: Callable[..., Any]) -> None:
+def test_a_fault_in_a_called_function_and_one_in_a_branch_are_found(faulty: Callable[..., object]) -> None:
     backend = faulty("add", "multiply", "subtract")
     report = debug(backend, BRANCHES, X, np.array(True), fault="lane", op="add")
     assert [check.verdict for check in report.checks] == ["wrong-values", "right"]
@@ -74,7 +75,7 @@ return w
 )
 
 
-def test_every_round_of_a_loop_is_a_call(faulty: Callable[..., Any]) -> None:
+def test_every_round_of_a_loop_is_a_call(faulty: Callable[..., object]) -> None:
     report = debug(faulty("add"), LOOP, X, np.array(5), fault="lane", op="add")
     assert [check.call for check in report.checks] == [0, 1, 2, 3, 4]
     assert not any(check.is_right for check in report.checks)
@@ -85,13 +86,13 @@ def test_every_round_of_a_loop_is_a_call(faulty: Callable[..., Any]) -> None:
     assert (region["calls"], region["diverging_calls"]) == (5, 5)
 
 
-def test_a_loop_without_rounds_tests_nothing_and_says_so(faulty: Callable[..., Any]) -> None:
+def test_a_loop_without_rounds_tests_nothing_and_says_so(faulty: Callable[..., object]) -> None:
     with pytest.raises(ByocError) as caught:
         debug(faulty("add"), LOOP, X, np.array(0))
     assert str(caught.value) == "debug: the run reaches no region, so there is nothing to compare"
 
 
-def test_where_nothing_is_claimed_nothing_is_tested(faulty: Callable[..., Any]) -> None:
+def test_where_nothing_is_claimed_nothing_is_tested(faulty: Callable[..., object]) -> None:
     with pytest.raises(ByocError) as caught:
         debug(faulty("exp"), LOOP, X, np.array(1))
     expected = "debug: no backend claims any op that computes, so there is nothing to compare. `byoc explain` says why."
@@ -101,13 +102,13 @@ def test_where_nothing_is_claimed_nothing_is_tested(faulty: Callable[..., Any]) 
 THREE = module_of("a = R.add(x, x)\nb = R.exp(a)\nc = R.multiply(b, b)\nreturn c")
 
 
-def test_each_region_is_judged_by_itself(faulty: Callable[..., Any]) -> None:
+def test_each_region_is_judged_by_itself(faulty: Callable[..., object]) -> None:
     report = debug(faulty("add", "multiply"), THREE, X, fault="lane", op="add")
     assert [check.verdict for check in report.checks] == ["wrong-values", "right"]
     assert (report.results, report.findings) == ((), ())
 
 
-def test_errors_go_on_where_wished_and_the_end_is_judged(faulty: Callable[..., Any]) -> None:
+def test_errors_go_on_where_wished_and_the_end_is_judged(faulty: Callable[..., object]) -> None:
     backend = faulty("add", "multiply")
     report = debug(backend, THREE, X, session={"accumulate": True}, fault="lane", op="add")
     assert [check.verdict for check in report.checks] == ["wrong-values", "right"]
@@ -122,7 +123,7 @@ def test_errors_go_on_where_wished_and_the_end_is_judged(faulty: Callable[..., A
     assert right.results[0].relative_error <= right.results[0].allowed_relative_error
 
 
-def test_a_region_without_results_leaves_the_reference_to_go_on(faulty: Callable[..., Any]) -> None:
+def test_a_region_without_results_leaves_the_reference_to_go_on(faulty: Callable[..., object]) -> None:
     report = debug(faulty("add", "multiply"), THREE, X, session={"accumulate": True}, fault="raise", op="add")
     assert [check.verdict for check in report.checks] == ["run-error", "right"]
     assert report.findings == ()
@@ -130,7 +131,7 @@ def test_a_region_without_results_leaves_the_reference_to_go_on(faulty: Callable
 
 @pytest.mark.parametrize("constants", ["embedded", "lifted"])
 @pytest.mark.parametrize("size", [0, 1, 5])
-def test_symbolic_sizes_constants_and_several_results(faulty: Callable[..., Any], constants: str, size: int) -> None:
+def test_symbolic_sizes_constants_and_several_results(faulty: Callable[..., object], constants: str, size: int) -> None:
     params = 'x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("n", 4), "float32")'
     module = module_of(
         'a = R.add(x, R.const([1.5, 2.0, 3.0, 4.0], "float32"))\nb = R.multiply(a, y)\nreturn a, b', params
@@ -146,7 +147,7 @@ def test_symbolic_sizes_constants_and_several_results(faulty: Callable[..., Any]
         assert [finding.output for finding in both.checks[0].findings] == [0, 1]
 
 
-def test_sizes_that_only_the_data_tells(faulty: Callable[..., Any]) -> None:
+def test_sizes_that_only_the_data_tells(faulty: Callable[..., object]) -> None:
     module = module_of(
         """
 i = R.nonzero(x, out_types=[R.Tensor((2, "k"), "int64")])
@@ -166,7 +167,7 @@ def codes(report: DebugReport) -> list[str]:
     return [finding.code for check in report.checks for finding in check.findings]
 
 
-def test_inputs_by_name_and_what_does_not_fit(faulty: Callable[..., Any]) -> None:
+def test_inputs_by_name_and_what_does_not_fit(faulty: Callable[..., object]) -> None:
     assert debug_model(THREE, [faulty()], {"x": X}).is_right
 
     def problem(inputs: Any) -> str:
@@ -183,7 +184,7 @@ def test_inputs_by_name_and_what_does_not_fit(faulty: Callable[..., Any]) -> Non
     assert str(caught.value) == "backends: is a single string; got 'faulty', expected ['faulty']"
 
 
-def test_functions_annotated_by_hand_are_regions(faulty: Callable[..., Any]) -> None:
+def test_functions_annotated_by_hand_are_regions(faulty: Callable[..., object]) -> None:
     before = f"""
     @R.function
     def mine(v: {TENSOR}):

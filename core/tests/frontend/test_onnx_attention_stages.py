@@ -73,7 +73,7 @@ class Rounding:
 
     is_sure: bool = True
 
-    def __call__(self, exact: NDArray, dtype: str, error: Any = 0.0) -> NDArray:
+    def __call__(self, exact: NDArray, dtype: str, error: NDArray | float = 0.0) -> NDArray:
         low, found, high = (
             np.asarray(x).astype(np.float32).astype(to_numpy(dtype)).astype(np.float64)
             for x in (exact - error, exact, exact + error)

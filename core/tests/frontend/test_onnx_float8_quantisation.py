@@ -6,11 +6,13 @@ from typing import Any
 
 import byoc_core
 import numpy as np
+import numpy.typing as npt
 import pytest
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx import from_onnx
 from byoc_core.opset.families import KERNELS
+from byoc_core.runtime.module import NDArray
 from byoc_core.transform import evaluate_function
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +23,7 @@ _LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
 _SHAPE = (2, 3, 4)
 
 
-def _model(op: str, dtype: str, scale: Any, zero: Any = 0.0, **attrs: Any) -> ModelProto:
+def _model(op: str, dtype: str, scale: npt.ArrayLike, zero: npt.ArrayLike | None = 0.0, **attrs: Any) -> ModelProto:
     narrow = _TARGETS[dtype]
     given, made = (TensorProto.FLOAT, narrow) if op == "QuantizeLinear" else (narrow, TensorProto.FLOAT)
     constants = [numpy_helper.from_array(np.asarray(scale, np.float32), "scale")]
@@ -33,12 +35,12 @@ def _model(op: str, dtype: str, scale: Any, zero: Any = 0.0, **attrs: Any) -> Mo
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
-def _run(model: ModelProto, x: Any) -> Any:
+def _run(model: ModelProto, x: NDArray) -> Any:
     (result,) = evaluate_function(from_onnx(model), "main", [x])
     return result
 
 
-def _placed(scale: Any) -> Any:
+def _placed(scale: npt.ArrayLike) -> Any:
     """Return a scale, or one for each index of axis 1, so that it broadcasts."""
     array = np.asarray(scale, np.float32)
     return array[:, np.newaxis] if array.size > 1 else array
@@ -52,7 +54,7 @@ _NUMBERS = st.lists(st.floats(width=32), min_size=24, max_size=24)
 @pytest.mark.parametrize("dtype", _TARGETS)
 @given(scale=_SCALES, zero=st.sampled_from([0.0, 2.0]), values=_NUMBERS)
 def test_a_quotient_is_rounded_once_and_saturates(
-    dtype: str, saturate: int, scale: Any, zero: float, values: list[float]
+    dtype: str, saturate: int, scale: npt.ArrayLike, zero: float, values: list[float]
 ) -> None:
     x = np.reshape(np.array(values, np.float32), _SHAPE)
     found = _run(_model("QuantizeLinear", dtype, scale, np.full(np.shape(scale), zero), saturate=saturate), x)
@@ -68,7 +70,9 @@ def test_a_quotient_is_rounded_once_and_saturates(
 
 @pytest.mark.parametrize("dtype", _TARGETS)
 @given(scale=_SCALES, zero=st.sampled_from([0.0, 2.0]), bits=st.binary(min_size=24, max_size=24))
-def test_each_8_bit_float_is_multiplied_by_its_scale(dtype: str, scale: Any, zero: float, bits: bytes) -> None:
+def test_each_8_bit_float_is_multiplied_by_its_scale(
+    dtype: str, scale: npt.ArrayLike, zero: float, bits: bytes
+) -> None:
     x = np.frombuffer(bits, to_numpy(dtype)).reshape(_SHAPE)
     found = _run(_model("DequantizeLinear", dtype, scale, np.full(np.shape(scale), zero)), x)
     with np.errstate(all="ignore"):
@@ -95,7 +99,7 @@ def test_the_dtype_may_be_an_attribute() -> None:
     ids=["blocks", "axis", "number of scales"],
 )
 def test_what_is_not_of_the_standard_or_not_imported_is_said(
-    op: str, scale: Any, zero: Any, attrs: dict[str, Any], text: str
+    op: str, scale: npt.ArrayLike, zero: npt.ArrayLike | None, attrs: dict[str, Any], text: str
 ) -> None:
     if op == "QuantizeLinear" and zero is None:
         attrs = {**attrs, "output_dtype": TensorProto.FLOAT8E4M3FN}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import pytest
 from byoc_core.dims import symbol
@@ -29,7 +30,7 @@ def _input(name: str, dims: Dims | None, dtype: int = TensorProto.FLOAT) -> onnx
     return helper.make_tensor_value_info(name, dtype, dims)
 
 
-def _weight(name: str, array: Any) -> onnx.TensorProto:
+def _weight(name: str, array: npt.ArrayLike) -> onnx.TensorProto:
     return numpy_helper.from_array(np.asarray(array), name)
 
 
@@ -246,7 +247,7 @@ def test_constant_of_shape_is_a_weight() -> None:
         (TensorProto.INT64, "int64_data", [2**40, -1], np.array([2**40, -1])),
     ],
 )
-def test_weights_in_typed_fields(data_type: int, field: str, values: list[Any], expected: Any) -> None:
+def test_weights_in_typed_fields(data_type: int, field: str, values: list[Any], expected: Array) -> None:
     weight = TensorProto(name="w", data_type=data_type, dims=[2])
     getattr(weight, field).extend(values)
     model = _model([helper.make_node("Identity", ["w"], ["y"])], [], weights=[weight])

@@ -8,6 +8,7 @@ from typing import Any
 
 import byoc_core
 import numpy as np
+import numpy.typing as npt
 import pytest
 from byoc_core.errors import FrontendError
 from byoc_core.frontend.onnx import from_onnx
@@ -16,7 +17,7 @@ from onnx import TensorProto, numpy_helper
 _REFUSAL = re.compile("element type that is not imported")
 
 
-def _array(value: Any) -> Any:
+def _array(value: TensorProto | npt.ArrayLike) -> Any:
     return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from byoc_core.frontend.onnx.ops import NODE_IMPORTERS, SHAPE_IMPORTERS
 from byoc_core.ir import IRModule
@@ -32,7 +33,11 @@ def _i64(*values: int) -> Any:
 
 
 def _case(
-    *inputs: Any, constants: tuple[int, ...] = (), outputs: int = 1, exact: bool = True, **attrs: Any
+    *inputs: npt.ArrayLike | None,
+    constants: tuple[int, ...] = (),
+    outputs: int = 1,
+    exact: bool = True,
+    **attrs: object,
 ) -> dict[str, Any]:
     arrays = [None if item is None else np.asarray(item) for item in inputs]
     return {"inputs": arrays, "attrs": attrs, "constants": constants, "num_outputs": outputs, "exact": exact}

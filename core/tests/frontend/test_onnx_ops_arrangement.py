@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import pytest
 from byoc_core.errors import FrontendError
@@ -28,7 +29,7 @@ def _i64(*values: int) -> Any:
     return np.array(values, np.int64)
 
 
-def _case(*inputs: Any, constants: tuple[int, ...] = (), **attrs: Any) -> dict[str, Any]:
+def _case(*inputs: npt.ArrayLike | None, constants: tuple[int, ...] = (), **attrs: object) -> dict[str, Any]:
     arrays = [None if item is None else np.asarray(item) for item in inputs]
     return {"inputs": arrays, "attrs": attrs, "constants": constants}
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import pytest
 from byoc_core import VirtualMachine, build
@@ -22,7 +23,7 @@ OLDEST, NEWEST = 7, 26  # the newest opset of the oracle
 Cases = list[dict[str, Any]]
 
 
-def _case(*inputs: Any, constants: tuple[int, ...] = (), outputs: int = 1, **attrs: Any) -> dict[str, Any]:
+def _case(*inputs: npt.ArrayLike, constants: tuple[int, ...] = (), outputs: int = 1, **attrs: object) -> dict[str, Any]:
     arrays = [np.asarray(item) for item in inputs]
     return {"inputs": arrays, "attrs": attrs, "constants": constants, "num_outputs": outputs}
 
@@ -179,7 +180,7 @@ def test_bounds_of_one_element(
 def test_constants_that_do_not_fit(
     op_type: str,
     inputs: list[Any],
-    attrs: Any,
+    attrs: dict[str, Any],
     text: str,
     node_model: Callable[..., onnx.ModelProto],
     make_case: type[Case],

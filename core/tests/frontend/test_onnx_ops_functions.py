@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import pytest
 from byoc_core.errors import FrontendError
@@ -28,7 +29,7 @@ def _floats(*shape: int, low: float = -3.0, high: float = 3.0) -> Any:
 
 
 def _case(
-    *inputs: Any, constants: tuple[int, ...] = (), outputs: int = 1, exact: bool = True, **attrs: Any
+    *inputs: npt.ArrayLike, constants: tuple[int, ...] = (), outputs: int = 1, exact: bool = True, **attrs: object
 ) -> dict[str, Any]:
     arrays = [np.asarray(item) for item in inputs]
     return {"inputs": arrays, "attrs": attrs, "constants": constants, "num_outputs": outputs, "exact": exact}

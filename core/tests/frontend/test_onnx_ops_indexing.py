@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import pytest
 from byoc_core.errors import FrontendError
@@ -33,7 +34,7 @@ def _places(*shape: int, size: int, dtype: str = "int64", seed: int = 3) -> Any:
     return _ints(*shape, low=-size, high=size, dtype=dtype, seed=seed)
 
 
-def _case(*inputs: Any, constants: tuple[int, ...] = (), **attrs: Any) -> dict[str, Any]:
+def _case(*inputs: npt.ArrayLike | None, constants: tuple[int, ...] = (), **attrs: object) -> dict[str, Any]:
     arrays = [None if item is None else np.asarray(item) for item in inputs]
     return {"inputs": arrays, "attrs": attrs, "constants": constants}
 

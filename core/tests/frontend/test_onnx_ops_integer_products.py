@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 import pytest
 from byoc_core.dtypes import to_numpy
@@ -28,7 +29,7 @@ def _bytes(*shape: int, seed: int = 0, signed: bool = False) -> Any:
     return np.random.default_rng(seed).integers(low, high, shape).astype(np.int8 if signed else np.uint8)
 
 
-def _case(*inputs: Any, constants: tuple[int, ...] = (), **attrs: Any) -> dict[str, Any]:
+def _case(*inputs: npt.ArrayLike | None, constants: tuple[int, ...] = (), **attrs: object) -> dict[str, Any]:
     arrays = [None if item is None else np.asarray(item) for item in inputs]
     return {"inputs": arrays, "attrs": attrs, "constants": constants}
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 import onnx
 import pytest
 from byoc_core.frontend.onnx import from_onnx
@@ -32,7 +33,11 @@ def _floats(*shape: int, low: float = -3.0, high: float = 3.0, seed: int = 1) ->
 
 
 def _case(
-    *inputs: Any, constants: tuple[int, ...] = (), outputs: int = 1, exact: bool = True, **attrs: Any
+    *inputs: npt.ArrayLike | None,
+    constants: tuple[int, ...] = (),
+    outputs: int = 1,
+    exact: bool = True,
+    **attrs: object,
 ) -> dict[str, Any]:
     arrays = [None if item is None else np.asarray(item) for item in inputs]
     return {"inputs": arrays, "attrs": attrs, "constants": constants, "num_outputs": outputs, "exact": exact}

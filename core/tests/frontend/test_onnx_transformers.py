@@ -7,6 +7,7 @@ from typing import Any
 
 import byoc_core
 import numpy as np
+import numpy.typing as npt
 import onnx
 import pytest
 from byoc_core.errors import ExecutionError
@@ -40,7 +41,7 @@ class Graph:
         self.nodes.append(helper.make_node(op_type, inputs, [output], name=f"/{output}", **attrs))
         return output
 
-    def const(self, value: Any, dtype: Any = np.int64) -> str:
+    def const(self, value: npt.ArrayLike, dtype: npt.DTypeLike = np.int64) -> str:
         name = f"c{len(self.weights)}"
         self.weights.append(numpy_helper.from_array(np.asarray(value, dtype), name))
         return name

@@ -14,6 +14,7 @@ from byoc_core.backend.registry import backends
 from byoc_core.dims import symbol
 from byoc_core.host.backend import byoc_codegen, byoc_supports
 from byoc_core.ir import Binding, Function, FunctionBuilder, IRModule, ObjectType, TensorType, Var, tensor
+from byoc_core.ir.builder import Operand
 from byoc_core.ir.structural import COMPOSITE
 from byoc_core.ops import default_ops
 from byoc_core.opset.families import KERNELS
@@ -41,7 +42,7 @@ def compile_all(module: IRModule) -> GraphModule:
     return result.module
 
 
-def emit(builder: FunctionBuilder, op: str, *operands: Any) -> Var:
+def emit(builder: FunctionBuilder, op: str, *operands: Operand) -> Var:
     """Gives the only result of an op."""
     result = builder.emit(op, *operands)
     assert isinstance(result, Var)
@@ -193,7 +194,7 @@ def rejected(function: Function) -> Rejection:
     return result.rejections[function.name]
 
 
-def binding(op: str, operands: tuple[Var, ...], result: Var, **attrs: Any) -> Binding:
+def binding(op: str, operands: tuple[Var, ...], result: Var, **attrs: object) -> Binding:
     return Binding((result,), OPS[op], operands, OPS[op].normalise_attrs(attrs))
 
 

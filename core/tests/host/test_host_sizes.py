@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from byoc_core import script as R
 from byoc_core.ir import IRModule
+from byoc_core.runtime.module import NDArray
 from byoc_core.transform import evaluate_function
 
 from core.tests.conftest import FakeBackend
@@ -40,7 +41,7 @@ def _arguments(n: int, past: int, seq: int) -> tuple[Any, Any]:
     return np.arange(n * (past + seq), dtype=np.float32).reshape(n, past + seq), np.zeros((past, seq), np.float32)
 
 
-def _expected(x: Any, n: int, past: int, seq: int) -> list[Any]:
+def _expected(x: NDArray, n: int, past: int, seq: int) -> list[Any]:
     return [
         np.arange(past, past + seq),
         np.array([n, past + seq]),
@@ -53,7 +54,7 @@ def _expected(x: Any, n: int, past: int, seq: int) -> list[Any]:
     ]
 
 
-def _check(results: Any, expected: list[Any]) -> None:
+def _check(results: NDArray | tuple[NDArray, ...], expected: list[Any]) -> None:
     assert len(results) == len(expected)
     for result, wanted in zip(results, expected, strict=True):
         assert result.dtype == wanted.dtype

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import byoc_core
 import numpy as np
 import pytest
 from byoc_core import script as R
+from byoc_core.ir import IRModule
 from byoc_core.ir.output_names import choose_output_names, name_outputs
 
 CLASSIFIER = R.parse("""
@@ -29,7 +29,7 @@ class Classifier:
 """)
 
 
-def names_of(module: Any) -> dict[str, list[str]]:
+def names_of(module: IRModule) -> dict[str, list[str]]:
     return {
         name: [*function.input_names, *(result.name for binding in function.bindings for result in binding.results)]
         for name, function in module.functions.items()

@@ -53,7 +53,7 @@ def test_the_spelling_of_a_result_does_not_matter(
     count: int,
     form: Callable[[list[TensorType]], Any],
 ) -> None:
-    def infer(context: Any) -> Any:
+    def infer(context: object) -> Any:
         return form([TensorType(shape([make(n) for n, make in sizes]), dtype_form(dtype)) for _ in range(count)])
 
     op = op_of(infer)
@@ -92,7 +92,7 @@ def test_a_rule_may_give_the_one_type_alone_and_symbols_as_text() -> None:
         ([(2, 3)], "gives something else than types; got (2, 3) (tuple), expected a tuple of TensorType"),
     ],
 )
-def test_what_is_no_type_is_refused(given_result: Any, text: str) -> None:
+def test_what_is_no_type_is_refused(given_result: object, text: str) -> None:
     with pytest.raises(IRTypeError) as caught:
         module_of(op_of(lambda context: given_result))
     assert str(caught.value) == f"op `mynpu.make`: its type rule {text}"
@@ -184,7 +184,7 @@ def test_what_tells_values_apart_is_said() -> None:
 
 
 @given(st.recursive(st.integers() | st.text(max_size=3) | st.none(), lambda inner: st.lists(inner, max_size=3)))
-def test_any_two_values_are_told_apart(value: Any) -> None:
+def test_any_two_values_are_told_apart(value: object) -> None:
     text = str(ByocError("w", "p", got=value, expected=value))
     if value is not None:
         before, _, after = text.removeprefix("w: p; got ").rpartition(", expected ")

@@ -12,6 +12,7 @@ from byoc_core.errors import ExecutionError
 from byoc_core.ir import IRModule, tensor
 from byoc_core.ops import FunctionBuilder
 from byoc_core.opset.families import KERNELS
+from byoc_core.runtime.module import NDArray
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,13 +38,13 @@ _POOLS = [
 _UNIT = float(np.finfo(np.float32).eps) / 2
 
 
-def _windows(x: Any, output_size: tuple[int, ...]) -> Any:
+def _windows(x: NDArray, output_size: tuple[int, ...]) -> Any:
     """Yields the place of each window in the result, and its elements."""
     sizes = x.shape[2:]
     for place in itertools.product(*map(range, output_size)):
         begins = [i * size // count for i, size, count in zip(place, sizes, output_size, strict=True)]
         ends = [-(-(i + 1) * size // count) for i, size, count in zip(place, sizes, output_size, strict=True)]
-        yield place, x[(..., *map(slice, begins, ends))]
+        yield place, x[:, :, *map(slice, begins, ends)]
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])

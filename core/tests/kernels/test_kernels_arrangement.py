@@ -7,10 +7,12 @@ from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 import pytest
 from byoc_core.errors import ExecutionError
 from byoc_core.ops import default_ops
 from byoc_core.opset.families import KERNELS
+from byoc_core.runtime.module import NDArray
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,11 +23,11 @@ _DTYPES = st.sampled_from([np.float32, np.float16, np.int64, np.uint8, np.bool_,
 _MODES = st.sampled_from(["DCR", "CRD"])
 
 
-def _call(name: str, x: Any, **attrs: Any) -> Any:
+def _call(name: str, x: NDArray, **attrs: object) -> Any:
     return KERNELS[name](x, **default_ops()[name].normalise_attrs(attrs))
 
 
-def _counted(shape: tuple[int, ...], dtype: Any) -> Any:
+def _counted(shape: tuple[int, ...], dtype: npt.DTypeLike) -> Any:
     return (np.arange(1, 1 + np.prod(shape, dtype=int)) % 7).reshape(shape).astype(dtype)
 
 
@@ -36,7 +38,7 @@ def _counted(shape: tuple[int, ...], dtype: Any) -> Any:
     upper=st.booleans(),
     dtype=_DTYPES,
 )
-def test_trilu_is_numpys_triangle(shape: list[int], k: int, upper: bool, dtype: Any) -> None:
+def test_trilu_is_numpys_triangle(shape: list[int], k: int, upper: bool, dtype: npt.DTypeLike) -> None:
     x = _counted(tuple(shape), dtype)
     near = max(min(k, 9), -9)  # numpy's own arithmetic overflows beyond
     wanted = np.triu(x, near) if upper else np.tril(x, near)
@@ -52,7 +54,9 @@ def test_trilu_puts_zeros_where_nan_was() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(sizes=st.tuples(*[st.integers(0, 3)] * 4), block=st.integers(1, 3), mode=_MODES, dtype=_DTYPES)
-def test_space_to_depth_undoes_depth_to_space(sizes: tuple[int, ...], block: int, mode: str, dtype: Any) -> None:
+def test_space_to_depth_undoes_depth_to_space(
+    sizes: tuple[int, ...], block: int, mode: str, dtype: npt.DTypeLike
+) -> None:
     n, c, h, w = sizes
     x = _counted((n, c * block * block, h, w), dtype)
     spread = _call("depth_to_space", x, block_size=block, mode=mode)
@@ -88,7 +92,9 @@ def test_blocks_that_do_not_fit_are_an_error(name: str, got: int, divisor: int) 
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), mode=st.sampled_from(["edge", "reflect", "wrap"]), dtype=_DTYPES)
-def test_border_pad_is_numpys_pad(data: st.DataObject, mode: Literal["edge", "reflect", "wrap"], dtype: Any) -> None:
+def test_border_pad_is_numpys_pad(
+    data: st.DataObject, mode: Literal["edge", "reflect", "wrap"], dtype: npt.DTypeLike
+) -> None:
     """Widths beyond the size, too."""
     shape = tuple(data.draw(st.lists(st.integers(1, 4), max_size=3)))
     widths = [tuple(data.draw(st.integers(0, 9)) for _ in range(2)) for _ in shape]

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from byoc_core.dtypes import all_dtypes, is_float, to_numpy
 from byoc_core.errors import ExecutionError
@@ -29,7 +30,7 @@ def _array(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
     return np.random.default_rng(seed).choice(choices, shape).astype(to_numpy(dtype))
 
 
-def _key(row: Any) -> tuple[Any, ...]:
+def _key(row: npt.ArrayLike) -> tuple[Any, ...]:
     """Orders rows as numbers do, NaN last, and equal to itself."""
     return tuple((math.isnan(value), 0.0 if math.isnan(value) else value) for value in map(float, np.ravel(row)))
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from byoc_core.kernels.error_function import erf64, erfc64
 from byoc_core.opset.families import KERNELS
+from byoc_core.runtime.module import NDArray
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
@@ -23,18 +24,18 @@ ORACLES = {
 """The oracles of ops that ONNX Runtime does not compute."""
 
 
-def _ulps(result: Any, exact: Any) -> float:
+def _ulps(result: NDArray, exact: NDArray) -> float:
     """Gives the largest distance in units of the last place of the result's dtype."""
     expected = np.asarray(exact, np.float64)
     unit = np.spacing(np.abs(expected).astype(result.dtype)).astype(np.float64)
     return float(np.max(np.abs(result.astype(np.float64) - expected) / unit))
 
 
-def _gelu_exact(x: Any) -> Any:
+def _gelu_exact(x: NDArray) -> Any:
     return np.array([0.5 * v * math.erfc(-v * math.sqrt(0.5)) for v in x])
 
 
-def _gelu_tanh_exact(x: Any) -> Any:
+def _gelu_tanh_exact(x: NDArray) -> Any:
     u = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
     return x * special.expit(2 * u)
 

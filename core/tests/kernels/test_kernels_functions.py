@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from byoc_core.ops import default_ops
 from byoc_core.opset.families import KERNELS
+from byoc_core.runtime.module import NDArray
 from scipy import special
 
 pytestmark = pytest.mark.lowest
@@ -20,7 +21,7 @@ ORACLES = {
 """The oracles of ops that ONNX Runtime does not compute."""
 
 
-def _ulps(result: Any, exact: Any) -> float:
+def _ulps(result: NDArray, exact: NDArray) -> float:
     expected = np.asarray(exact, np.float64)
     unit = np.spacing(np.abs(expected).astype(result.dtype)).astype(np.float64)
     return float(np.max(np.abs(result.astype(np.float64) - expected) / unit))

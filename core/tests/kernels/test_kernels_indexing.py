@@ -10,6 +10,7 @@ import pytest
 from byoc_core.dtypes import all_dtypes, to_numpy
 from byoc_core.ops import default_ops
 from byoc_core.opset.families import KERNELS
+from byoc_core.runtime.module import NDArray
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +29,7 @@ _REDUCTIONS = ("update", "add", "mul", "min", "max")
 _UNIT = 2.0**-24
 
 
-def _call(name: str, *inputs: Any, **attrs: Any) -> Any:
+def _call(name: str, *inputs: NDArray, **attrs: object) -> Any:
     op = default_ops()[name]
     before = [array.tobytes() for array in inputs]
     result = KERNELS[name](*inputs, **op.normalise_attrs(attrs))
@@ -53,7 +54,7 @@ def _indices(draw: Draw, shape: tuple[int, ...], size: int) -> Any:
     return np.array(values, np.int64).reshape(shape).astype(to_numpy(dtype))
 
 
-def _wide(indices: Any) -> Any:
+def _wide(indices: NDArray) -> Any:
     return indices.astype(np.int64)
 
 
@@ -97,7 +98,7 @@ def test_gather_nd_is_a_loop_of_indexing(data: st.DataObject) -> None:
         np.testing.assert_array_equal(result[place], x[(*place[: len(batch)], *indices[place])])
 
 
-def _scatter_by_loop(x: Any, places: list[Any], updates: list[Any], reduction: str) -> Any:
+def _scatter_by_loop(x: NDArray, places: list[Any], updates: list[Any], reduction: str) -> Any:
     """Gives what the updates leave, one after the other, by the rule of ONNX Runtime."""
     rules: dict[str, Callable[[Any, Any], Any]] = {
         "update": lambda there, update: update,

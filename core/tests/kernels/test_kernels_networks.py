@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from byoc_core.ops import default_ops
 from byoc_core.opset.families import KERNELS
+from byoc_core.runtime.module import NDArray
 
 pytestmark = pytest.mark.lowest
 
@@ -28,7 +29,7 @@ def _random(seed: int, *shape: int) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def _call(name: str, *inputs: Any, **attrs: Any) -> Any:
+def _call(name: str, *inputs: NDArray, **attrs: object) -> Any:
     return KERNELS[name](*inputs, **default_ops()[name].normalise_attrs(attrs))
 
 

@@ -16,6 +16,7 @@ import pytest
 from byoc_core.errors import ExecutionError
 from byoc_core.ops import default_ops
 from byoc_core.opset.families import KERNELS
+from byoc_core.runtime.module import NDArray
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,7 +38,7 @@ _NARROW = ["bfloat16", "float16", "float8_e5m2", "int4"]
 _TIES = st.sampled_from([-np.inf, -2.0, -0.0, 0.0, 1.0, 2.0, np.inf, np.nan])
 
 
-def _call(name: str, x: Any, **attrs: Any) -> Any:
+def _call(name: str, x: NDArray, **attrs: object) -> Any:
     return KERNELS[name](x, **default_ops()[name].normalise_attrs(attrs))
 
 
@@ -56,7 +57,7 @@ def _expected_order(lane: list[float], *, descending: bool) -> list[int]:
     return sorted(range(len(lane)), key=key)
 
 
-def _rows(x: Any, axis: int) -> Any:
+def _rows(x: NDArray, axis: int) -> Any:
     """Gives the lanes along an axis as the rows of a matrix."""
     moved = np.moveaxis(x, axis, -1)
     return moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1])

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from byoc_core.errors import ExecutionError
 from byoc_core.opset.families import KERNELS
+from byoc_core.runtime.module import NDArray
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +28,7 @@ def _gamma(length: int) -> float:
     return length * _UNIT / (1 - length * _UNIT)
 
 
-def _assert_sum_close(result: Any, expected: Any, magnitude: Any, length: int) -> None:
+def _assert_sum_close(result: NDArray, expected: NDArray, magnitude: NDArray, length: int) -> None:
     assert isinstance(result, np.ndarray)
     assert result.dtype == expected.dtype
     assert result.shape == expected.shape
@@ -224,7 +225,7 @@ def test_movement_equals_onnx_runtime(run_node: RunNode) -> None:
     x = _random(1, 2, 3, 4)
     indices = np.array([[0, -1], [1, 2]])
 
-    def check(result: Any, expected: list[Any]) -> None:
+    def check(result: NDArray | tuple[NDArray, ...], expected: list[Any]) -> None:
         parts = result if isinstance(result, tuple) else (result,)
         for part, wanted in zip(parts, expected, strict=True):
             np.testing.assert_array_equal(part, wanted)

@@ -120,7 +120,7 @@ class Maker:
 
         return choose
 
-    def of_type(self, fb: FunctionBuilder, values: list[Value], type_: Any) -> Value:
+    def of_type(self, fb: FunctionBuilder, values: list[Value], type_: TensorType) -> Value:
         fitting = [value for value in values if value.type == type_]
         if fitting:
             chosen: Value = self.draw(st.sampled_from(fitting[-3:]))

@@ -9,6 +9,7 @@ import pytest
 from byoc_core import VirtualMachine, build, parse
 from byoc_core.errors import CodegenError
 from byoc_core.ir import IRModule, verify
+from byoc_core.runtime.module import NDArray
 from byoc_core.transform import evaluate_function
 
 PARAMS = 'c: R.Tensor((), "bool"), t: R.Tensor((), "int64"), x: R.Tensor(("n",), "int64")'
@@ -19,7 +20,7 @@ def main(body: str, params: str = PARAMS) -> IRModule:
     return verify(parse(f"class M:\n    @R.function\n    def main({params}):\n{lines}\n"))
 
 
-def run(module: IRModule, *inputs: Any) -> list[Any]:
+def run(module: IRModule, *inputs: NDArray | np.generic) -> list[Any]:
     """Gives the machine's results, which must be the interpreter's bit for bit, and arrays of their own."""
     returned = VirtualMachine(build(module))["main"](*inputs)
     results = list(returned) if isinstance(returned, tuple) else [returned]

@@ -15,6 +15,7 @@ from byoc_core import VirtualMachine, parse
 from byoc_core.artifact import Executable
 from byoc_core.ir import verify
 from byoc_core.lower import lower
+from byoc_core.runtime.module import NDArray
 from byoc_core.vm import Builtin, Call, CallKind, Program
 from byoc_core.vm import verify as verify_program
 from byoc_core.vm.program import ALIGNMENT, VMFunction
@@ -181,7 +182,9 @@ def test_what_a_loop_does_not_change_is_not_copied() -> None:
         ([f"t = {call('add', 'y', 'w')}", f"s = {call('next', 't')}"], "s, t", lambda y, w: (y + w + 1, y + w)),
     ],
 )
-def test_every_round_sees_the_values_of_the_last(lines: list[str], results: str, rounds: Any, trips: int) -> None:
+def test_every_round_sees_the_values_of_the_last(
+    lines: list[str], results: str, rounds: Callable[[NDArray, NDArray], tuple[NDArray, NDArray]], trips: int
+) -> None:
     found = program(
         region("body", UNCHANGED, lines, f"{TRUE}, {results}")
         + f"v = {call('next', 'x')}\na, b = R.loop(trips, c, x, v, regions=[body])\nreturn a, b"

@@ -13,7 +13,7 @@ from byoc_core.errors import CodegenError
 from byoc_core.ir import IRModule, verify
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.lower import lower
-from byoc_core.runtime.module import CallTraits
+from byoc_core.runtime.module import CallTraits, NDArray
 from byoc_core.vm import Call, Program, disassemble
 from byoc_core.vm import verify as verify_program
 
@@ -49,7 +49,7 @@ def program(source: IRModule) -> Program:
     return made
 
 
-def run(source: IRModule, *inputs: Any) -> Any:
+def run(source: IRModule, *inputs: NDArray) -> Any:
     executable = Executable(program(source), source.attrs[EXTERNAL_MODULES], dict(source.constants))
     return VirtualMachine(executable)["main"](*inputs)
 

@@ -9,7 +9,7 @@ import numpy as np
 from byoc_core import VirtualMachine
 from byoc_core.artifact import Executable
 from byoc_core.dims import Dim, evaluate, parse_dim
-from byoc_core.ir import Function, FunctionBuilder, IRModule, TensorType, Value, Var, tensor, verify
+from byoc_core.ir import Function, FunctionBuilder, IRModule, TensorType, Type, Value, Var, tensor, verify
 from byoc_core.ir.printer import EXTERNAL_MODULES
 from byoc_core.lower import lower
 from byoc_core.ops import default_ops
@@ -52,7 +52,7 @@ class Maker:
         known = [axis for axis, dim in enumerate(_shape(value)) if isinstance(dim, int)]
         return self.draw(st.sampled_from(known)) if known else None
 
-    def bind(self, op: str, *operands: Value, **attrs: Any) -> None:
+    def bind(self, op: str, *operands: Value, **attrs: object) -> None:
         self.values += self.fb.bind(op, operands, attrs).results
 
     def call(self) -> None:
@@ -125,7 +125,7 @@ class Maker:
         values: list[Value] = self.draw(st.lists(st.sampled_from(self.values), min_size=1, max_size=3))
         return values
 
-    def region(self, name: str, inputs: Sequence[Value], *first: Any) -> Maker:
+    def region(self, name: str, inputs: Sequence[Value], *first: Type) -> Maker:
         maker = Maker(self.draw, FunctionBuilder(name, ops=default_ops(), constants=self.fb.constants), self.depth + 1)
         for index, type_ in enumerate(first):
             maker.fb.param(f"i{index}", type_)

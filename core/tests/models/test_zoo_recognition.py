@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import byoc_core
 import pytest
+from byoc_core.runtime.module import NDArray
 from byoc_core.transform import MoveTransposes, RecogniseComposites, Sequential, default_passes
 from byoc_core.transform.recognise_composites import RECOGNISED_OPS
 
@@ -34,7 +35,7 @@ def test_what_a_transformer_spells_out_is_found(name: str, style: str) -> None:
     assert [result.type for result in module["main"].results] == [r.type for r in check.module["main"].results]
     machine = byoc_core.VirtualMachine(byoc_core.build(module, backends=[]))
 
-    def run(feeds: Any) -> Sequence[Any]:
+    def run(feeds: Mapping[str, NDArray]) -> Sequence[Any]:
         results = machine.run("main", feeds)
         return results if isinstance(results, tuple) else (results,)
 

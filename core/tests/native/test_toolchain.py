@@ -8,7 +8,6 @@ import stat
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from byoc_core.errors import OptionsError, ToolchainError
@@ -188,7 +187,7 @@ def test_only_the_units_that_changed_are_compiled(tmp_path: Path, monkeypatch: p
     toolchain.compile(UNITS)
     ran: list[str] = []
 
-    def run(command: list[str], *_: object, **options: Any) -> object:
+    def run(command: list[str], *_: object, **options: Path) -> object:
         ran.append(command[-1] if "-c" in command else "link")
         return run_compiler(command, 60, folder=options["folder"])
 

@@ -53,7 +53,7 @@ _CASES: dict[str, Callable[[Draw], Case]] = {
 }
 
 
-def _types(name: str, operands: list[TensorType], **attrs: Any) -> list[str]:
+def _types(name: str, operands: list[TensorType], **attrs: object) -> list[str]:
     builder = FunctionBuilder("f", ops=default_ops())
     values = [builder.param(f"x{index}", type_) for index, type_ in enumerate(operands)]
     return [str(result.type) for result in builder.bind(name, values, attrs).results]

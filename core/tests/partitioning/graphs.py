@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from byoc_core.ir import CALL_PACKED, Binding, ConstantStore, Function, IRModule, OpDef, OperandSpec, Var, tensor
+from byoc_core.ir import CALL_PACKED, Binding, ConstantStore, Function, IRModule, OpDef, OperandSpec, Type, Var, tensor
+from byoc_core.ir.builder import Operand
 from byoc_core.ops import FunctionBuilder
 from byoc_core.pattern import CompositePattern, Match, Pattern, Rejection, Support, is_const, is_op, wildcard
+from byoc_core.runtime.module import NDArray
 from byoc_core.transform import evaluate_function
 from byoc_core.transform.rewrite import map_functions
 from hypothesis import strategies as st
@@ -136,7 +138,7 @@ class Case:
 def with_effects(effects: list[tuple[str, list[int]]]) -> Callable[[Function], Function]:
     """Gives impure calls a kernel that records them."""
 
-    def kernel(x: Any, *, symbol: str, pure: bool) -> Any:
+    def kernel(x: NDArray, *, symbol: str, pure: bool) -> Any:
         effects.append((symbol, x.ravel().tolist()))
         return x + 1
 
@@ -180,11 +182,11 @@ class _Grower:
             return builder.finish(*(pool[-1 - index % len(pool)] for index in self._plan.results))
         return builder.finish(self._last(pool, self._base, 0), self._last(pool, self._base, 1))
 
-    def _param(self, builder: FunctionBuilder, type_: Any) -> Var:
+    def _param(self, builder: FunctionBuilder, type_: Type) -> Var:
         return builder.param(next(self._names), type_)
 
     @staticmethod
-    def _last(pool: Sequence[Var], wanted: Any, index: int) -> Var:
+    def _last(pool: Sequence[Var], wanted: Type, index: int) -> Var:
         alike = [value for value in pool if value.type == wanted]
         return alike[-1 - index % len(alike)]
 
@@ -206,7 +208,13 @@ class _Grower:
         return builder.finish(*((builder.const(np.array(True)), first, second) if is_loop else ()), *results)
 
     def _emit(
-        self, builder: FunctionBuilder, op: str, *operands: Any, count: int = 1, backend: str | None = None, **more: Any
+        self,
+        builder: FunctionBuilder,
+        op: str,
+        *operands: Operand,
+        count: int = 1,
+        backend: str | None = None,
+        **more: Any,
     ) -> tuple[Var, ...]:
         names = [next(self._names) for _ in range(count)]
         if backend is not None:

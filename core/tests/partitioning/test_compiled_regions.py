@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import byoc_core
@@ -49,11 +50,11 @@ def main(x: R.Tensor(("n", 8))):
 """
 
 
-def shares(report: Any) -> dict[str, float]:
+def shares(report: Mapping[str, Any]) -> dict[str, float]:
     return {item["name"]: item["share"] for item in report["backends"] if item["ops"]}
 
 
-def facts(report: Any) -> dict[str, Any]:
+def facts(report: Mapping[str, Any]) -> dict[str, Any]:
     """Gives what a report tells of the work, without the reasons of asked backends."""
     return {
         "ops": [[row[key] for key in ("op", "name", "outcome", "flops", "share")] for row in report["ops"]],

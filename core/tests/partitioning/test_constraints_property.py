@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +21,7 @@ from hypothesis import strategies as st
 from core.tests.conftest import FakeBackend
 from core.tests.partitioning.conftest import Cases, Placement
 from core.tests.partitioning.constraint_laws import GLOBS, check_constraints, ops_of
+from core.tests.partitioning.graphs import Case
 
 _SETTINGS = settings(
     max_examples=settings().max_examples * 2 // 5,
@@ -30,7 +30,7 @@ _SETTINGS = settings(
 )
 
 
-def _draw_options(data: st.DataObject, case: Any) -> PartitionOptions:
+def _draw_options(data: st.DataObject, case: Case) -> PartitionOptions:
     ops = sorted(ops_of(case.module))
     assume(ops)  # there is something to name
     names = st.sampled_from(ops).map("/".join)

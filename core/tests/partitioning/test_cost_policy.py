@@ -36,6 +36,7 @@ from hypothesis import strategies as st
 
 from core.tests.conftest import FakeBackend
 from core.tests.partitioning.conftest import Cases, Placement
+from core.tests.partitioning.graphs import Case
 
 HOST = MachineModel(flops_per_second=1e15, bytes_per_second=1e15, op_seconds=10e-6)
 """A host on which every op of these tests takes 10 us, as near as six digits show."""
@@ -265,7 +266,7 @@ def test_sizes_are_whole_numbers(size: Any) -> None:
         ({"machines": {"host": 1e9}}, "ByCost, machine `host`: is no MachineModel; got 1000000000.0"),
     ],
 )
-def test_arguments_of_the_wrong_kind(arguments: Any, text: str) -> None:
+def test_arguments_of_the_wrong_kind(arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(OptionsError) as caught:
         ByCost(**arguments)
     assert str(caught.value) == text
@@ -407,7 +408,7 @@ _SETTINGS = settings(
 )
 
 
-def _fakes(case: Any, fake_backend: type[FakeBackend], salt: int) -> list[Any]:
+def _fakes(case: Case, fake_backend: type[FakeBackend], salt: int) -> list[Any]:
     """Gives backends that take their own ops, some of others', and patterns; figures follow from name and salt."""
 
     def decide(index: int, name: str) -> Callable[[Binding], Support | Rejection]:

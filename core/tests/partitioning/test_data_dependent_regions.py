@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from byoc_core.partitioning import (
     partition,
 )
 from byoc_core.pattern import CompositePattern, is_op, wildcard
+from byoc_core.runtime.module import NDArray
 from byoc_core.transform import evaluate_function
 
 from core.tests.conftest import FakeBackend
@@ -46,7 +47,7 @@ def _regions(module: IRModule) -> list[list[str]]:
     return [[binding.op.name for binding in function.bindings] for function in functions]
 
 
-def _check(module: IRModule, *inputs: Any, backends: Any = ()) -> None:
+def _check(module: IRModule, *inputs: NDArray, backends: Sequence[object] = ()) -> None:
     results = VirtualMachine(build(module, backends))["main"](*inputs)
     results = results if isinstance(results, tuple) else (results,)
     for have, want in zip(results, evaluate_function(module, "main", inputs), strict=True):

@@ -7,6 +7,7 @@ from typing import Any
 import byoc_core
 import pytest
 from byoc_core import script as R
+from byoc_core.ir import IRModule
 from byoc_core.partitioning import PartitionLog, partition
 from byoc_core.partitioning.reporting import near_misses
 from byoc_core.pattern import CompositePattern, Rejection, is_const, is_op, wildcard
@@ -27,7 +28,7 @@ def main(x: R.Tensor((2, 4)), w: R.Tensor((3, 4)), v: R.Tensor((3, 3))):
 """)
 
 
-def near(module: Any, *backends: Any, **chosen: Any) -> list[tuple[str, str, str]]:
+def near(module: IRModule, *backends: object, **chosen: Any) -> list[tuple[str, str, str]]:
     """Gives name, pattern and text of the near misses in a report."""
     return [
         (row["name"], reason["pattern"], reason["text"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,7 +100,7 @@ class PatternsOnly:
         return [PATTERN]
 
     @hookimpl
-    def byoc_codegen(self, functions: Any) -> CodegenResult:
+    def byoc_codegen(self, functions: Sequence[Function]) -> CodegenResult:
         return CodegenResult(None, rejections={})
 
 

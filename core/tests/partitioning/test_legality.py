@@ -66,7 +66,7 @@ def test_a_merger_that_ignores_the_cycle_is_caught(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_merger_that_crosses_an_impure_call_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_barriers(function: Function, functions: Any) -> list[int]:
+    def no_barriers(function: Function, functions: object) -> list[int]:
         return [0] * len(function.bindings)
 
     module = R.parse("""

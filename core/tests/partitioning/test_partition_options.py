@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -56,7 +56,13 @@ def two(fake_backend: type[FakeBackend]) -> list[FakeBackend]:
 def places(two: list[FakeBackend], placement: type[Placement]) -> Callable[..., str]:
     """Gives a letter for each op that is offloaded, behind its name: ``a`` or ``b``."""
 
-    def find(module: str | IRModule, *args: Any, backends: Any = None, log: Any = None, **kwargs: Any) -> str:
+    def find(
+        module: str | IRModule,
+        *args: Any,
+        backends: Sequence[FakeBackend] | None = None,
+        log: Any = None,
+        **kwargs: Any,
+    ) -> str:
         given = R.parse(module) if isinstance(module, str) else module
         options = PartitionOptions(*args, **kwargs)
         parted = partition(given, backends or two, partition_options=options, log=log)

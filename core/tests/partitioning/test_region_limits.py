@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +10,8 @@ import pytest
 from byoc_core import script as R
 from byoc_core.ir import FunctionBuilder, IRModule, OpDef, OperandSpec, TensorType
 from byoc_core.ops import default_ops
-from byoc_core.partitioning import PartitionLog, PartitionOptions, PartitionRequest, partition
-from byoc_core.pattern import CompositePattern, Rejection, is_op, wildcard
+from byoc_core.partitioning import PartitionLog, PartitionOptions, PartitionRequest, Policy, partition
+from byoc_core.pattern import CompositePattern, Match, Rejection, is_op, wildcard
 
 from core.tests.conftest import FakeBackend
 from core.tests.partitioning.conftest import Placement
@@ -31,7 +31,13 @@ def main(x: R.Tensor((8,))):
 def places(placement: type[Placement]) -> Callable[..., str]:
     """Gives the backend's first letter behind the name of each op that is offloaded."""
 
-    def find(module: str | IRModule, backends: Any, log: Any = None, policy: Any = None, **kwargs: Any) -> str:
+    def find(
+        module: str | IRModule,
+        backends: Sequence[FakeBackend],
+        log: Any = None,
+        policy: Policy | None = None,
+        **kwargs: Any,
+    ) -> str:
         given = R.parse(module) if isinstance(module, str) else module
         options = PartitionOptions(**kwargs)
         parted = partition(given, backends, partition_options=options, log=log, policy=policy)
@@ -163,7 +169,7 @@ def test_a_second_round_takes_what_only_now_is_large_enough(
     tanh_exp = is_op("exp")(is_op("tanh")(wildcard()))
     exp_sin = is_op("sin")(is_op("exp")(wildcard()))
 
-    def small(match: Any) -> Rejection | None:
+    def small(match: Match) -> Rejection | None:
         return None
 
     patterns = [

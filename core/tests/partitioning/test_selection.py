@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -211,7 +211,7 @@ def test_only_ties_depend_on_the_order_of_patterns(order: Sequence[int]) -> None
     assert made == ["v1=aone.exp", "v3=aone.large", "v4=aone.small"]
 
 
-def _run(module: IRModule, fake: Any, run_compiled: RunCompiled) -> Any:
+def _run(module: IRModule, fake: FakeBackend, run_compiled: RunCompiled) -> Any:
     parted = partition(module, [fake])
     assert any("Codegen" in function.attrs for function in parted.functions.values())
     check_partition(module, parted)
@@ -222,7 +222,10 @@ def _run(module: IRModule, fake: Any, run_compiled: RunCompiled) -> Any:
 @pytest.mark.parametrize("constants", ["embedded", "lifted"])
 @pytest.mark.parametrize("leaked", ["decline", "return"])
 def test_leaked_values_and_shared_constants_through_codegen(
-    constants: Any, leaked: Any, fake_backend: type[FakeBackend], run_compiled: RunCompiled
+    constants: Literal["embedded", "lifted"],
+    leaked: Literal["decline", "return"],
+    fake_backend: type[FakeBackend],
+    run_compiled: RunCompiled,
 ) -> None:
     """Two layers share one constant, each reads it twice, and the first has an inner value that is read outside."""
     builder = FunctionBuilder("main")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from byoc_core.dtypes import all_dtypes, to_numpy
 from byoc_core.errors import PatternError
@@ -32,7 +33,7 @@ from core.tests.pattern.conftest import Scene, names_of
 ANY = wildcard
 
 
-def constant_fits(pattern: Pattern, array: Any) -> bool:
+def constant_fits(pattern: Pattern, array: npt.ArrayLike) -> bool:
     builder = FunctionBuilder("main")
     x = builder.param("x", builder.const(array).type)
     main = builder.finish(*builder.bind("concat", [x, builder.const(array)], {}).results)
@@ -73,7 +74,7 @@ def test_constants_by_value_in_every_dtype(dtype: str) -> None:
         (1, np.array([], "float32"), False),
     ],
 )
-def test_constants_by_value(wanted: Any, array: Any, fits: bool) -> None:
+def test_constants_by_value(wanted: Any, array: npt.ArrayLike, fits: bool) -> None:
     assert constant_fits(is_const(wanted), array) is fits
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -86,7 +87,7 @@ def test_loading_a_name_that_is_not_there() -> None:
     assert str(caught.value) == "byoc.backends: no plugin `npu` is installed"
 
 
-def plugin_of(**functions: Any) -> types.SimpleNamespace:
+def plugin_of(**functions: Callable[..., object]) -> types.SimpleNamespace:
     return types.SimpleNamespace(**functions)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import types
-from typing import Any
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ class NpuModule(RuntimeModule):
         return PackedFunction(name, run)
 
 
-def handle_of(info: RuntimeInfo | None = None, **functions: Any) -> RuntimeHandle:
+def handle_of(info: RuntimeInfo | None = None, **functions: Callable[..., object]) -> RuntimeHandle:
     plugin = types.SimpleNamespace(
         byoc_runtime_info=hookimpl(lambda: info or RuntimeInfo("npu")),
         **{name: hookimpl(function) for name, function in functions.items()},
@@ -123,7 +124,7 @@ def test_wrong_results_are_errors_that_name_the_hook() -> None:
 
 
 @pytest.mark.parametrize(("concurrency", "most"), [("reentrant", 4), ("serial", 1)])
-def test_a_serial_runtime_gets_one_thread_at_a_time(concurrency: Any, most: int) -> None:
+def test_a_serial_runtime_gets_one_thread_at_a_time(concurrency: Literal["reentrant", "serial"], most: int) -> None:
     inner = NpuModule()
     handle = handle_of(
         RuntimeInfo("npu", concurrency=concurrency),
@@ -146,7 +147,7 @@ def test_a_serial_runtime_gets_one_thread_at_a_time(concurrency: Any, most: int)
 
 
 @pytest.mark.parametrize("concurrency", ["reentrant", "serial"])
-def test_a_runtime_that_is_not_fork_safe_gets_a_guard(concurrency: Any) -> None:
+def test_a_runtime_that_is_not_fork_safe_gets_a_guard(concurrency: Literal["reentrant", "serial"]) -> None:
     inner = NpuModule()
     handle = handle_of(
         RuntimeInfo("npu", concurrency=concurrency, fork_safe=False),

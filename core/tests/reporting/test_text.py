@@ -117,7 +117,7 @@ def test_sizes_that_no_input_determines_are_named() -> None:
     ]
 
 
-def reason(backend: str, code: str, text: str, **more: Any) -> dict[str, Any]:
+def reason(backend: str, code: str, text: str, **more: object) -> dict[str, Any]:
     return {"backend": backend, "code": code, "text": text, **more}
 
 

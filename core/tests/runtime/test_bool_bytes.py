@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as hnp
 pytestmark = pytest.mark.interpreter
 
 NDArray = npt.NDArray[Any]
+Road = Callable[[byoc_core.VirtualMachine, NDArray, NDArray], Any]
 
 MODULE = R.parse("""
 def main(x: R.Tensor(("n",), "bool"), y: R.Tensor(("n",), "bool")):
@@ -50,18 +51,18 @@ class Exchanged:
         return self._array.__dlpack_device__()
 
 
-def _again(machine: Any, x: NDArray, y: NDArray) -> Any:
+def _again(machine: byoc_core.VirtualMachine, x: NDArray, y: NDArray) -> Any:
     """Calls twice: the second call knows the sizes."""
     machine["main"](np.zeros(x.size, np.bool_), np.zeros(x.size, np.bool_))
     return machine["main"](x, y)
 
 
-def _by_name(machine: Any, x: NDArray, y: NDArray) -> Any:
+def _by_name(machine: byoc_core.VirtualMachine, x: NDArray, y: NDArray) -> Any:
     """Names inputs, and a buffer for a result, which the machine tries to use as they are."""
     return machine.run("main", {"x": x, "y": y}, out={"a": np.empty(x.size, np.int32)})
 
 
-def _bound(machine: Any, x: NDArray, y: NDArray) -> Any:
+def _bound(machine: byoc_core.VirtualMachine, x: NDArray, y: NDArray) -> Any:
     """Binds clean bytes, and makes them others before the call."""
     held = [np.zeros(x.size, np.bool_) for _ in range(2)]
     call = machine.bind("main", dict(zip("xy", held, strict=True)))
@@ -70,20 +71,20 @@ def _bound(machine: Any, x: NDArray, y: NDArray) -> Any:
     return call()
 
 
-def _strided(machine: Any, x: NDArray, y: NDArray) -> Any:
+def _strided(machine: byoc_core.VirtualMachine, x: NDArray, y: NDArray) -> Any:
     return machine["main"](*(np.repeat(array.view(np.uint8), 2).view(np.bool_)[::2] for array in (x, y)))
 
 
-def _exchanged(machine: Any, x: NDArray, y: NDArray) -> Any:
+def _exchanged(machine: byoc_core.VirtualMachine, x: NDArray, y: NDArray) -> Any:
     return machine["main"](Exchanged(x), Exchanged(y))
 
 
-ROADS: list[Callable[[Any, NDArray, NDArray], Any]] = [_again, _by_name, _strided, _exchanged, _bound]
+ROADS: list[Road] = [_again, _by_name, _strided, _exchanged, _bound]
 
 
 @pytest.mark.parametrize("native", [True, False], ids=["native", "python"])
 @pytest.mark.parametrize("road", ROADS, ids=lambda road: road.__name__)
-def test_bytes_of_bools_are_true_or_false_on_every_road(road: Any, native: bool) -> None:
+def test_bytes_of_bools_are_true_or_false_on_every_road(road: Road, native: bool) -> None:
     machine = byoc_core.VirtualMachine(byoc_core.build(MODULE), native=native)
     for made, right in zip(road(machine, DIRTY.view(np.bool_), OTHER.view(np.bool_)), WANTED, strict=True):
         np.testing.assert_array_equal(made.view(np.uint8), right.view(np.uint8))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,7 +121,7 @@ def test_what_does_not_fit_is_refused_with_its_place(read: Reader[Any], value: o
 
 
 @pytest.mark.parametrize("make", [lambda inner: [inner], lambda inner: {"a": inner}])
-def test_nesting_is_bounded(make: Any) -> None:
+def test_nesting_is_bounded(make: Callable[[object], object]) -> None:
     value: Any = 1
     for _ in range(199):
         value = make(value)

@@ -89,7 +89,7 @@ def test_wrong_arguments(arguments: tuple[Any, ...], text: str) -> None:
         ),
     ],
 )
-def test_wrong_results(returned: Any, text: str) -> None:
+def test_wrong_results(returned: object, text: str) -> None:
     with pytest.raises(CallError) as caught:
         nonzero(lambda x: returned)(X)
     assert str(caught.value) == text

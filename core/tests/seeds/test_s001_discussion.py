@@ -12,6 +12,7 @@ from byoc_core.errors import CodegenError, IRTypeError, VerifyError
 from byoc_core.ir import CALL_DPS_PACKED, IRModule, tensor, verify
 from byoc_core.partitioning import FuseOpsByPattern, PartitionRequest, RunCodegen, partition
 from byoc_core.pattern import CompositePattern, is_op, wildcard
+from byoc_core.runtime.module import NDArray
 from byoc_core.transform import BindParams, FoldConstants, evaluate_function
 
 from core.tests.conftest import FakeBackend, RunCompiled
@@ -101,7 +102,7 @@ def main(a: R.Tensor((2, 2)), b: R.Tensor((2, 2))):
 """)
     seen: list[tuple[Any, ...]] = []
 
-    def sum_difference(*arguments: Any) -> str:
+    def sum_difference(*arguments: NDArray) -> str:
         seen.append(tuple(argument.shape for argument in arguments))
         a, b, total, difference = arguments
         total[...] = a + b
@@ -139,7 +140,7 @@ class Two:
 """
 
 
-def only(backend: str, module: IRModule, plugin: Any) -> IRModule:
+def only(backend: str, module: IRModule, plugin: object) -> IRModule:
     """Runs codegen for the functions of one backend and puts the others' annotations back."""
     others = {n: f for n, f in module.functions.items() if f.attrs.get("Codegen") not in (None, backend)}
     plain = {n: f.with_attrs(Codegen=None) if n in others else f for n, f in module.functions.items()}

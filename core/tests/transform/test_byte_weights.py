@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
+from byoc_core.runtime.module import NDArray
 from byoc_core.transform.byte_weights import MAX_TERMS, to_bytes
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +32,7 @@ def test_bytes_less_any_zero_points_of_channels_are_reached(dtype: str, data: st
 
 @given(array=hnp.arrays(np.int32, _SHAPES, elements=st.integers(-600, 600)), data=st.data())
 def test_what_is_returned_is_the_array_and_nothing_is_returned_only_where_a_channel_is_too_wide(
-    array: Any, data: st.DataObject
+    array: NDArray, data: st.DataObject
 ) -> None:
     channel = data.draw(st.integers(0, array.ndim - 1))
     found = to_bytes(array, channel)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 from byoc_core import parse
 from byoc_core.ir import Binding, IRModule, Value, tensor, verify
+from byoc_core.runtime.module import NDArray
 from byoc_core.transform import (
     BindParams,
     CaptureSizes,
@@ -31,7 +31,7 @@ FOUND = f"a = {NONZERO.format('x', 'k')}\n"
 ONES = 'R.const([1.0, 0.0, 2.0], "float32")'
 
 
-def _same(before: IRModule, after: IRModule, *inputs: Any) -> None:
+def _same(before: IRModule, after: IRModule, *inputs: NDArray) -> None:
     wanted = evaluate_function(before, "main", inputs)
     for have, want in zip(evaluate_function(after, "main", inputs), wanted, strict=True):
         assert have.dtype == want.dtype

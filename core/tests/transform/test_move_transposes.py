@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -192,7 +193,7 @@ def test_sums_in_another_order_are_permitted(case: str) -> None:
 class _Network:
     """Draws a function of transposes, ops that they pass, and ops that they do not."""
 
-    def __init__(self, draw: Any) -> None:
+    def __init__(self, draw: Callable[..., Any]) -> None:
         self.draw = draw
         self.fb: Any = FunctionBuilder("main")
         self.values: list[Any] = [

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.errors import OptionsError
+from byoc_core.runtime.module import NDArray
 from byoc_core.transform import RecogniseComposites, evaluate_function
 from hypothesis import given
 from hypothesis import strategies as st
@@ -244,7 +245,7 @@ def test_recognised_ops_give_the_same_numbers(case: str, seed: int, spread: floa
     assert np.all(np.abs(have - want) <= 2.0**-53 * _error_bound(case, want, *inputs))
 
 
-def _error_bound(case: str, want: Any, x: Any, *parameters: Any) -> Any:
+def _error_bound(case: str, want: NDArray, x: NDArray, *parameters: NDArray) -> Any:
     """Gives how far the two spellings may be apart, in units of roundoff."""
     if case == "softmax":
         return 0.0  # the same steps

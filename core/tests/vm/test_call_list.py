@@ -408,7 +408,9 @@ COPIED = "cannot be bound: it would have to be copied at each call; expected a C
     ],
 )
 @pytest.mark.parametrize("native", [True, False])
-def test_what_cannot_be_bound(native: bool, inputs: Any, out: Any, text: str) -> None:
+def test_what_cannot_be_bound(
+    native: bool, inputs: Mapping[str, NDArray], out: Mapping[str, NDArray], text: str
+) -> None:
     vm = of_one_function(QUADRUPLE, native_function("add", add), tensors=(X,), native=native)
     with pytest.raises(CallError) as caught:
         vm.bind("main", inputs, out)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from byoc_core import script as R
 from byoc_core.errors import ExecutionError
-from byoc_core.runtime.module import PackedFunction
+from byoc_core.runtime.module import NDArray, PackedFunction
 
 pytestmark = pytest.mark.interpreter
 
@@ -46,7 +46,7 @@ def arrays() -> tuple[Any, Any]:
 def test_an_extern_cannot_write_to_what_it_reads(
     call: str, size: str, native: bool, position: int, is_packed_function: bool
 ) -> None:
-    def work(*given: Any) -> Any:
+    def work(*given: NDArray) -> Any:
         given[position][...] = 7
         return given[0]
 
@@ -73,7 +73,7 @@ def test_an_extern_cannot_write_to_what_it_reads(
 def test_an_extern_reads_without_a_copy_and_writes_its_output(call: str, size: str, native: bool) -> None:
     seen: list[Any] = []
 
-    def work(x: Any, a: Any, y: Any, *out: Any) -> Any:
+    def work(x: NDArray, a: NDArray, y: NDArray, *out: NDArray) -> Any:
         seen.append((x, y))
         if not out:
             return a + y

@@ -58,7 +58,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
 
     def noting(method: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:
-        def call(self: Any, *arguments: Any) -> Any:
+        def call(self: Any, *arguments: object) -> Any:
             names.append(name(self))
             return method(self, *arguments)
 

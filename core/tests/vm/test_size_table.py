@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -103,7 +103,9 @@ def test_what_64_bits_do_not_hold_is_left_to_python(text: str) -> None:
         ([(3,)], "", set()),
     ],
 )
-def test_where_a_call_tells_the_symbols(shapes: Any, symbols: str, expected: Any) -> None:
+def test_where_a_call_tells_the_symbols(
+    shapes: Sequence[Sequence[object]], symbols: str, expected: set[tuple[int, ...]] | None
+) -> None:
     params = [TensorSpec("x", "uint8", tuple(parse_dim(str(dim)) for dim in shape)) for shape in shapes]
     found = symbol_sources(params, tuple(symbols))
     assert (found if found is None else set(found)) == expected

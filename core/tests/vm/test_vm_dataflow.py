@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from byoc_core.dims import parse_dim
+from byoc_core.dims import Dim, parse_dim
 from byoc_core.errors import ProgramError
 from byoc_core.runtime.module import TensorSpec
 from byoc_core.vm import (
@@ -39,7 +39,7 @@ def chain(tensors: tuple[PlannedTensor, ...], code: tuple[Any, ...], storages: t
     return Program((VMFunction("main", (spec, FLAG), (out,), (), storages, tensors, (), code),), ("f",))
 
 
-def block(offset: int, size: Any = 16, storage: int = 0) -> PlannedTensor:
+def block(offset: int, size: Dim = 16, storage: int = 0) -> PlannedTensor:
     return PlannedTensor(storage, offset, "float32", (size,))
 
 

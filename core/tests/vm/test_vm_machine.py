@@ -292,7 +292,7 @@ def test_values_returned_together_never_alias_each_other() -> None:
         dynamics=[DynamicTensor("float32", (k,), ("k",)), DynamicTensor("float32", (k,))],
     )
 
-    def twice(x: Any) -> tuple[Any, Any]:
+    def twice(x: NDArray) -> tuple[Any, Any]:
         fresh = x + 1
         return fresh, fresh
 

@@ -31,6 +31,7 @@ from byoc_core.vm import (
     VMFunction,
     verify,
 )
+from byoc_core.vm.instructions import Instruction
 from byoc_core.vm.program import View
 from hypothesis import settings
 
@@ -131,7 +132,7 @@ def draw_program(random: Random) -> Program:
     return Program((function,), ("f",))
 
 
-def reads(step: Any) -> tuple[int, ...]:
+def reads(step: Instruction) -> tuple[int, ...]:
     match step:
         case Call():
             return (*step.args, COUNTER) if step == UPDATES else step.args
@@ -162,7 +163,7 @@ class Certain:
     symbols: frozenset[str]
 
 
-def step_over(step: Any, before: Certain, problems: set[str], unknown: set[tuple[int, str]]) -> Certain:
+def step_over(step: Instruction, before: Certain, problems: set[str], unknown: set[tuple[int, str]]) -> Certain:
     """Return what holds after an instruction, and add what it breaks."""
     for number in reads(step):
         if not elements(number) <= before.written:

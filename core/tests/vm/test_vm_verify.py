@@ -25,6 +25,7 @@ from byoc_core.vm import (
     View,
     verify,
 )
+from byoc_core.vm.instructions import Instruction
 
 pytestmark = pytest.mark.interpreter
 
@@ -40,7 +41,7 @@ def edit_main(**changes: Any) -> Callable[[Program], Program]:
     return edit
 
 
-def edit_code(index: int, *instructions: Any) -> Callable[[Program], Program]:
+def edit_code(index: int, *instructions: Instruction) -> Callable[[Program], Program]:
     def edit(program: Program) -> Program:
         code = program.functions[0].code
         return edit_main(code=(*code[:index], *instructions, *code[index + 1 :]))(program)

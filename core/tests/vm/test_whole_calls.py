@@ -36,7 +36,7 @@ def negate(x: NDArray, out: NDArray) -> None:
     np.negative(x, out=out)
 
 
-def tensor(name: str, *shape: Any) -> TensorSpec:
+def tensor(name: str, *shape: int | str) -> TensorSpec:
     return TensorSpec(name, "float32", tuple(parse_dim(str(dim)) for dim in shape))
 
 
@@ -118,7 +118,9 @@ def test_changing_sizes_are_left_to_the_extension(slow_calls: list[str]) -> None
     ],
 )
 @BOTH_WAYS
-def test_sizes_are_read_and_checked(native: bool, params: Any, right: Any, wrong: Any, text: str) -> None:
+def test_sizes_are_read_and_checked(
+    native: bool, params: list[TensorSpec], right: list[tuple[int, ...]], wrong: list[tuple[int, ...]], text: str
+) -> None:
     vm = of_sizes(params, native=native)
     for _ in range(2):
         for shape in right:

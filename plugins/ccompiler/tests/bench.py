@@ -31,7 +31,7 @@ class Builder(FunctionBuilder):
 class Bench:
     """Collects functions, compiles all of them at once (a compiler run costs more than a kernel), and runs them."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, **options: object) -> None:
         self.options = CCompilerOptions.model_validate({"opt_level": 2, "extra_flags": WARNINGS, **options})
         self.functions: list[Function] = []
         self.constants: dict[str, NDArray] = {}
@@ -46,7 +46,7 @@ class Bench:
         self.functions.append(function)
         return function
 
-    def op(self, name: str, types: Sequence[TensorType], **attrs: Any) -> Function:
+    def op(self, name: str, types: Sequence[TensorType], **attrs: object) -> Function:
         """Adds a function of one op."""
         builder = self.builder()
         params = [builder.param(f"x{k}", type_) for k, type_ in enumerate(types)]
@@ -113,7 +113,7 @@ def evaluate_with_kernels(
 
     sizes = _sizes(function, inputs)
 
-    def known(attr: Any) -> Any:
+    def known(attr: object) -> Any:
         if isinstance(attr, tuple):
             return tuple(map(known, attr))
         return evaluate(attr, sizes) if isinstance(attr, DimExpr) else attr

@@ -24,6 +24,9 @@ import byoc_ccompiler.codegen as codegen
 import numpy as np
 import numpy.typing as npt
 from byoc_ccompiler.kernel import KernelContext
+from byoc_ccompiler.options import CCompilerOptions
+from byoc_ccompiler.vector_unit import VectorUnit
+from byoc_core.authoring.csource_scope import FunctionScope
 from byoc_core.dims import Dim, DimExpr, evaluate, is_name, symbol
 from byoc_core.errors import ByocError, IRTypeError
 from byoc_core.ir import Function, FunctionBuilder, TensorType, Value, Var
@@ -239,14 +242,20 @@ class LaidOut:
     def __init__(self) -> None:
         self.orders: dict[Function, Mapping[str, tuple[int, ...]]] = {}
 
-    def context(self, scope: Any, unit: Any, options: Any, strides: Any) -> KernelContext:
+    def context(
+        self,
+        scope: FunctionScope,
+        unit: VectorUnit,
+        options: CCompilerOptions,
+        strides: Mapping[Value, tuple[Dim, ...]],
+    ) -> KernelContext:
         orders = next((o for f, o in self.orders.items() if f.name == scope.function.name), {})
         params = [param for param in scope.function.params if param.name in orders]
-        given = {param: _strides(_shape(param), orders[param.name]) for param in params}
+        given: dict[Value, tuple[Dim, ...]] = {param: _strides(_shape(param), orders[param.name]) for param in params}
         return KernelContext(scope, unit, options, {**strides, **given})
 
 
-def try_seed(seed: int, **options: Any) -> int:
+def try_seed(seed: int, **options: object) -> int:
     """Tries the source of a seed, and gives how many runs of functions there were.
 
     Raises:

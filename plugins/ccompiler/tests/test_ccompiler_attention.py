@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from byoc_core.dims import symbol
+from byoc_core.dims import Dim, symbol
 from byoc_core.ir import TensorType
+from byoc_core.runtime.module import NDArray
 
 from plugins.ccompiler.tests.bench import Bench
 
@@ -24,7 +25,9 @@ CASES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def _types(query: Any, key: Any, width: int, mask: Any, dtype: str) -> list[TensorType]:
+def _types(
+    query: tuple[Dim, ...], key: tuple[Dim, ...], width: int, mask: tuple[Dim, ...] | None, dtype: str
+) -> list[TensorType]:
     types = [TensorType(query, dtype), TensorType(key, dtype), TensorType((*key[:3], width), dtype)]
     return types if mask is None else [*types, TensorType(mask, dtype)]
 
@@ -34,7 +37,7 @@ def _draw(types: list[TensorType], seed: int = 3) -> list[Any]:
     return [rng.standard_normal([int(str(d)) for d in t.shape or ()]).astype(t.dtype) for t in types]
 
 
-def _assert_near(actual: Any, oracle: Any, values: Any, length: int, size: int) -> None:
+def _assert_near(actual: NDArray, oracle: NDArray, values: NDArray, length: int, size: int) -> None:
     """Checks weighted means of values: a sum of as many terms as keys, of weights whose exponents have an error.
 
     A weight's relative error is that of its score, a sum of ``size`` products, and of exp; scores here are below 32.
@@ -111,7 +114,7 @@ def test_transposed_heads_are_read_and_written_in_place(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("heads", "group"), [(symbol("h"), 1), (symbol("h") * 2, 2)])
-def test_an_unknown_number_of_heads_that_groups_divide(bench: Bench, heads: Any, group: int) -> None:
+def test_an_unknown_number_of_heads_that_groups_divide(bench: Bench, heads: Dim, group: int) -> None:
     """An op that regions may hold, because it is recognised there, is also taken by itself."""
     builder = bench.builder()
     shapes: list[tuple[Any, ...]] = [(2, heads, 5, 8), (2, symbol("h"), 6, 8), (2, symbol("h"), 6, 8)]

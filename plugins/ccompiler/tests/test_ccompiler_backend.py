@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_core.backend.hooks import CompileContext, Rejection, Support
 from byoc_core.errors import ByocError
-from byoc_core.ir import FunctionBuilder, IRModule, tensor
+from byoc_core.ir import FunctionBuilder, IRModule, Type, tensor
 from byoc_core.lint import lint_backend
 from byoc_core.native.toolchain import find_toolchain
 from byoc_core.ops import default_ops
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.interpreter
 CONTEXT = CompileContext("ccompiler", CCompilerOptions.model_validate({}))
 
 
-def _supports(op: str, *types: Any, context: CompileContext = CONTEXT, **attrs: Any) -> Support | Rejection:
+def _supports(op: str, *types: Type, context: CompileContext = CONTEXT, **attrs: object) -> Support | Rejection:
     builder: Any = FunctionBuilder("f", ops=default_ops())
     binding = builder.bind(op, [builder.param(f"x{k}", type_) for k, type_ in enumerate(types)], attrs)
     return ccompiler.byoc_supports(binding, context)
@@ -103,7 +104,7 @@ SIZES_THAT_AGREE = [
 
 
 @pytest.mark.parametrize(("binding", "attrs"), SIZES_THAT_AGREE, ids=lambda value: str(value)[:24])
-def test_movements_between_equal_sizes_are_compiled(binding: Any, attrs: dict[str, Any]) -> None:
+def test_movements_between_equal_sizes_are_compiled(binding: Sequence[Any], attrs: dict[str, Any]) -> None:
     assert _supports(*binding, **attrs) == Support()
 
 
@@ -116,7 +117,7 @@ def test_the_report_says_that_sizes_may_not_agree() -> None:
 
 
 @pytest.mark.parametrize(("binding", "attrs", "code", "text"), REFUSED, ids=lambda value: str(value)[:24])
-def test_refusals_say_why(binding: Any, attrs: dict[str, Any], code: str, text: str) -> None:
+def test_refusals_say_why(binding: Sequence[Any], attrs: dict[str, Any], code: str, text: str) -> None:
     assert _supports(*binding, **attrs) == Rejection(code, text)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from byoc_core.dtypes import to_numpy
 from byoc_core.ir import Function, IRModule, tensor
 from byoc_core.native.cpu import machine_features
 from byoc_core.ops import default_ops
+from byoc_core.runtime.module import NDArray
 
 from plugins.ccompiler.tests.bench import WARNINGS, Bench, assert_sum
 from plugins.ccompiler.tests.emulated_instructions import TILE_FLAGS, emulate, need_processor, tiles_answer
@@ -54,15 +55,15 @@ def _with_tiles(answer: tuple[str, ...]) -> Options:
     return {"march": "x86-64-v3", "extra_flags": (*WARNINGS, *TILE_FLAGS, *answer)}
 
 
-def _random(shape: Any, seed: int = 0) -> Any:
+def _random(shape: int | Sequence[int], seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
-def _rounded(array: Any) -> Any:
+def _rounded(array: NDArray) -> Any:
     return array.astype(to_numpy("bfloat16")).astype("float32")
 
 
-def _reference(function: Function, *operands: Any) -> Any:
+def _reference(function: Function, *operands: NDArray) -> Any:
     """Gives what the op of a function computes in float64."""
     (binding,) = function.bindings
     kernel = binding.op.kernel
@@ -70,14 +71,14 @@ def _reference(function: Function, *operands: Any) -> Any:
     return kernel(*(array.astype("float64") for array in operands), **binding.attrs)
 
 
-def _check(sum_check: Any, function: Function, actual: Any, operands: tuple[Any, Any], length: int) -> None:
+def _check(function: Function, actual: NDArray, operands: tuple[Any, Any], length: int) -> None:
     """Holds a result to the sums of the rounded operands, and to those of the given ones.
 
     Products of rounded operands are exact, so the bound of the first is that of any float32 sum. Of the given ones each
     was off by ``ROUNDOFF`` of itself at most.
     """
     rounded = [_rounded(array) for array in operands]
-    sum_check(actual, _reference(function, *rounded), _reference(function, *map(np.abs, rounded)), length)
+    assert_sum(actual, _reference(function, *rounded), _reference(function, *map(np.abs, rounded)), length)
     terms = length + 2
     gamma = terms * 2.0**-24 / (1 - terms * 2.0**-24)
     bound = ((1 + ROUNDOFF) ** 2 * (1 + gamma) - 1) * _reference(function, *map(np.abs, operands))
@@ -119,7 +120,7 @@ def test_matrix_products(target: Options) -> None:
                 cases.append((bench.add(builder, builder.emit(op, left, right)), arrays, k))
     for function, arrays, length in cases:
         (actual,) = bench.run(function, *arrays[: len(function.params)])
-        _check(assert_sum, function, actual, (arrays[0], arrays[1]), length)
+        _check(function, actual, (arrays[0], arrays[1]), length)
     assert _is_lowered(bench)
 
 
@@ -135,7 +136,7 @@ def test_batches_that_broadcast() -> None:
     for function, pair in zip(functions, shapes, strict=True):
         arrays = [_random(shape, seed) for seed, shape in enumerate(pair)]
         (actual,) = bench.run(function, *arrays)
-        _check(assert_sum, function, actual, (arrays[0], arrays[1]), pair[0][-1])
+        _check(function, actual, (arrays[0], arrays[1]), pair[0][-1])
 
 
 def test_symbolic_sizes() -> None:
@@ -148,11 +149,11 @@ def test_symbolic_sizes() -> None:
     for m in (0, 1, 16, 33, 1000):
         x = _random((m, 300))
         (actual,) = bench.run(rows, x)
-        _check(assert_sum, rows, actual, (x, weights), 300)
+        _check(rows, actual, (x, weights), 300)
         for k, n in ((1, 1), (40, 33), (0, 3)):
             pair = [_random((m, k)), _random((k, n), 1)]
             (actual,) = bench.run(every, *pair)
-            _check(assert_sum, every, actual, (pair[0], pair[1]), k)
+            _check(every, actual, (pair[0], pair[1]), k)
 
 
 CONVOLUTIONS: list[tuple[Any, Any, dict[str, Any]]] = [
@@ -178,7 +179,7 @@ def test_convolutions(target: Options) -> None:
         cases.append((bench.add(builder, result), arrays))
     for function, (x, w) in cases:
         (actual,) = bench.run(function, x)
-        _check(assert_sum, function, actual, (x, w), int(np.prod(w.shape[1:])))
+        _check(function, actual, (x, w), int(np.prod(w.shape[1:])))
     assert _is_lowered(bench)
     assert "winograd" not in bench.module.get_source()
 
@@ -193,7 +194,7 @@ def test_symbolic_images() -> None:
     for shape in ((1, 7, 9, 3), (2, 30, 31, 3), (0, 5, 5, 3)):
         x = _random(shape)
         (actual,) = bench.run(function, x)
-        _check(assert_sum, function, actual, (x, w), 75)
+        _check(function, actual, (x, w), 75)
 
 
 def test_what_follows_is_float32(target: Options) -> None:
@@ -291,16 +292,16 @@ def _product(name: str, dtype: str = "float32") -> tuple[IRModule, Any, Any]:
     return module, _random([3 * ROWS + 5 if size == "m" else size for size in shape]).astype(to_numpy(dtype)), weights
 
 
-def _sum_length(weights: Any) -> int:
+def _sum_length(weights: NDArray) -> int:
     return int(np.prod(weights.shape[1:])) if weights.ndim > 2 else len(weights)
 
 
-def _built(module: IRModule, **options: Any) -> Executable:
+def _built(module: IRModule, **options: object) -> Executable:
     options = {"precision": "bfloat16", **options}
     return byoc_core.build(module, ["ccompiler"], fallback="error", options={"ccompiler": options})
 
 
-def _run(executable: Executable, num_threads: int, *arrays: Any) -> Any:
+def _run(executable: Executable, num_threads: int, *arrays: NDArray) -> Any:
     return np.asarray(byoc_core.VirtualMachine(executable, num_threads=num_threads)["main"](*arrays))
 
 
@@ -319,7 +320,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(
     assert "byoc_shared_round_row" in source
     for number in (1, 2, 3, 7):
         assert _run(executable, number, x).tobytes() == alone.tobytes(), number
-    _check(assert_sum, module["main"], alone, (x, weights), _sum_length(weights))
+    _check(module["main"], alone, (x, weights), _sum_length(weights))
 
 
 ASKING = """
@@ -381,7 +382,7 @@ def test_emulated_tiles_are_asked_for(name: str, tmp_path: Path) -> None:
     refused = _run(_built(module, **_with_tiles(tiles_answer(tmp_path, granted=False))), 2, x)
     assert refused.tobytes() == without.tobytes()
     assert granted.tobytes() != without.tobytes()  # tiles add in another order
-    _check(assert_sum, module["main"], granted, (x, weights), _sum_length(weights))
+    _check(module["main"], granted, (x, weights), _sum_length(weights))
 
 
 @pytest.mark.parametrize("name", ["rows", "pixels"])

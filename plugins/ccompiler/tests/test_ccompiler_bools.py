@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_core.partitioning import PartitionOptions
-from byoc_core.runtime.module import PackedFunction
+from byoc_core.runtime.module import NDArray, PackedFunction
+from byoc_core.vm import VirtualMachine
 
 from core.tests.runtime.test_bool_bytes import DIRTY, MODULE, OTHER, ROADS, WANTED
 
@@ -44,7 +46,9 @@ _CODES = {"i": 0, "f": 2, "b": 6}
 
 @pytest.mark.parametrize("native", [True, False], ids=["native", "python"])
 @pytest.mark.parametrize("road", ROADS, ids=lambda road: road.__name__)
-def test_bytes_of_bools_are_true_or_false_on_every_road(road: Any, native: bool) -> None:
+def test_bytes_of_bools_are_true_or_false_on_every_road(
+    road: Callable[[VirtualMachine, NDArray, NDArray], Any], native: bool
+) -> None:
     executable = byoc_core.build(MODULE, ["ccompiler"])
     assert executable.report_data["offloaded_share"] == 1.0
     machine = byoc_core.VirtualMachine(executable, native=native)

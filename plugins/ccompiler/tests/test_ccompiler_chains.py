@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import byoc_core
 import numpy as np
 import pytest
-from byoc_core.ir import Function, tensor
+from byoc_core.ir import Function, Value, tensor
 
-from plugins.ccompiler.tests.bench import Bench, assert_sum
+from plugins.ccompiler.tests.bench import Bench, Builder, assert_sum
 
+Case = tuple[tuple[int, int, int, int], int, int, tuple[int, int], dict[str, Any]]
 LARGE = "byoc_ccompiler.chains._LARGE_NBYTES"
 
 
-def _random(shape: Any, dtype: str = "float32", seed: int = 0) -> Any:
+def _random(shape: int | Sequence[int], dtype: str = "float32", seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
 # The image, channels between, channels of the result (0: no last convolution), the filter, what else is said of it.
-CASES: dict[str, tuple[Any, int, int, tuple[int, int], dict[str, Any]]] = {
+CASES: dict[str, Case] = {
     "padded": ((2, 9, 11, 7), 40, 13, (3, 3), {"padding": (1, 1)}),
     "not padded": ((1, 12, 23, 16), 33, 64, (3, 3), {}),
     "strided": ((1, 13, 14, 5), 33, 24, (3, 3), {"strides": (2, 2), "padding": (0, 0, 1, 1)}),
@@ -43,7 +45,7 @@ WITHOUT_FIRST = ("padded", "strided", "many channels")
 """Cases in which the depthwise convolution also begins a chain."""
 
 
-def _weights(case: tuple[Any, int, int, Any, Any], dtype: str) -> dict[str, Any]:
+def _weights(case: Case, dtype: str) -> dict[str, Any]:
     (_, _, _, channels), between, last, filter_size, _ = case
     return {
         "expand": _random((1, 1, channels, between), dtype, 1),
@@ -53,7 +55,7 @@ def _weights(case: tuple[Any, int, int, Any, Any], dtype: str) -> dict[str, Any]
     }
 
 
-def _emit(builder: Any, image: Any, case: Any, dtype: str, *, first: bool = True) -> list[Any]:
+def _emit(builder: Builder, image: Value, case: Case, dtype: str, *, first: bool = True) -> list[Any]:
     """Gives the values that the convolutions of a case give, in order, each with what follows it."""
     _, between, last, _, attrs = case
     weights = _weights(case, dtype)
@@ -71,7 +73,7 @@ def _emit(builder: Any, image: Any, case: Any, dtype: str, *, first: bool = True
     return made
 
 
-def _add(bench: Bench, case: Any, dtype: str, *, first: bool, all_results: bool) -> Function:
+def _add(bench: Bench, case: Case, dtype: str, *, first: bool, all_results: bool) -> Function:
     builder = bench.builder()
     shape = case[0] if first else (*case[0][:3], case[1])
     made = _emit(builder, builder.param("x", tensor(shape, dtype)), case, dtype, first=first)

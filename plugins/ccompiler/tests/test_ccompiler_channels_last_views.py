@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,35 +11,35 @@ from byoc_ccompiler.kernels import winograd
 from byoc_ccompiler.kernels.winograd_plan import make_plan
 from byoc_core.ir import Value, tensor
 
-from plugins.ccompiler.tests.bench import Bench
+from plugins.ccompiler.tests.bench import Bench, Builder
 
 SHAPE = (2, 9, 11, 36)
 
 
-def _random(shape: Any, seed: int = 0) -> Any:
+def _random(shape: int | Sequence[int], seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
-def _winograd(builder: Any, x: Value) -> Any:
+def _winograd(builder: Builder, x: Value) -> Any:
     weight = builder.const(_random((40, 36, 3, 3), seed=1))
     return builder.emit("nn.conv2d", x, weight, padding=(1, 1), data_layout="NHWC")
 
 
-def _depthwise(builder: Any, x: Value) -> Any:
+def _depthwise(builder: Builder, x: Value) -> Any:
     weight = builder.const(_random((36, 1, 3, 3), seed=1))
     return builder.emit("nn.conv2d", x, weight, padding=(1, 1), groups=36, data_layout="NHWC")
 
 
-def _max_pool(builder: Any, x: Value) -> Any:
+def _max_pool(builder: Builder, x: Value) -> Any:
     return builder.emit("nn.max_pool2d", x, pool_size=(3, 3), strides=(1, 1), padding=(1, 1), layout="NHWC")
 
 
-def _avg_pool(builder: Any, x: Value) -> Any:
+def _avg_pool(builder: Builder, x: Value) -> Any:
     return builder.emit("nn.avg_pool2d", x, pool_size=(3, 3), strides=(1, 1), padding=(1, 1), layout="NHWC")
 
 
 @pytest.mark.parametrize("anchor", [_winograd, _depthwise, _max_pool, _avg_pool])
-def test_slices_change_no_bit(monkeypatch: pytest.MonkeyPatch, anchor: Any) -> None:
+def test_slices_change_no_bit(monkeypatch: pytest.MonkeyPatch, anchor: Callable[[Builder, Value], Any]) -> None:
     monkeypatch.setattr(winograd, "choose_plan", lambda geometry, unit, option: make_plan(geometry, unit, 4))
     bench = Bench()
     builder = bench.builder()
@@ -76,6 +77,6 @@ def test_parameters_may_bear_the_names_that_kernels_use() -> None:
             np.testing.assert_allclose(actual, expected, rtol=0, atol=40 * 2.0**-24 * np.abs(expected).max())
 
 
-def _depthwise_32(builder: Any, x: Value) -> Any:
+def _depthwise_32(builder: Builder, x: Value) -> Any:
     weight = builder.const(_random((32, 1, 3, 3), seed=1))
     return builder.emit("nn.conv2d", x, weight, padding=(1, 1), groups=32, data_layout="NHWC")

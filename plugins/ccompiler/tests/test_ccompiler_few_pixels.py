@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import byoc_core
 import numpy as np
 import pytest
 from byoc_core.ir import Binding, tensor
+from byoc_core.runtime.module import NDArray
 
 from plugins.ccompiler.tests.bench import Bench, assert_sum
 
@@ -25,11 +27,11 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
-def _random(shape: Any, dtype: str = "float32", seed: int = 0) -> Any:
+def _random(shape: int | Sequence[int], dtype: str = "float32", seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
-def _correlate(binding: Binding, x: Any, w: Any) -> Any:
+def _correlate(binding: Binding, x: NDArray, w: NDArray) -> Any:
     """Gives what a convolution's reference kernel gives in float64."""
     assert binding.op.kernel is not None
     return binding.op.kernel(x.astype("float64"), w.astype("float64"), **binding.attrs)

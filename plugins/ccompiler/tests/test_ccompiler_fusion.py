@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from byoc_ccompiler.steps import flatten
 from byoc_ccompiler.workspace import plan
 from byoc_core.dims import evaluate, symbol
 from byoc_core.ir import Function, tensor
+from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.symbolic_storage import SymbolicInterval
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 from plugins.ccompiler.tests.bench import Bench, assert_sum
 
 
-def _random(shape: Any, seed: int = 0) -> Any:
+def _random(shape: int | Sequence[int], seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
@@ -27,7 +29,7 @@ def _kernels(function: Function) -> list[list[str]]:
     return [[step.op for step in group.steps] for group in form_groups(flatten(function)[0], FAMILIES)]
 
 
-def _check(bench: Bench, function: Function, *inputs: Any) -> None:
+def _check(bench: Bench, function: Function, *inputs: NDArray) -> None:
     for actual, expected in zip(bench.run(function, *inputs), bench.reference(function, *inputs), strict=True):
         np.testing.assert_array_equal(actual, expected)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import byoc_ccompiler.grouping as grouping
@@ -18,7 +19,7 @@ from byoc_core.ops import default_ops
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugins.ccompiler.tests.bench import Bench
+from plugins.ccompiler.tests.bench import Bench, Builder
 
 SHAPE = (6, 17)
 BINARY = ("add", "subtract", "maximum", "minimum")
@@ -29,7 +30,7 @@ REDUCING = ("max", "min", "sum")
 LARGEST = 2.0**22
 
 
-def _grow(builder: Any, values: list[Any], bounds: list[float], pick: Any) -> None:
+def _grow(builder: Builder, values: list[Any], bounds: list[float], pick: Callable[[int], int]) -> None:
     """Adds an op of random operands; values keep the rank of 2, so that all of them broadcast.
 
     None is larger than :data:`LARGEST`: where the values are whole numbers, sums of them are exact in float32 in any
@@ -66,7 +67,7 @@ def test_thousands_of_ops_are_grouped_in_linear_time(kind: str, monkeypatch: pyt
     tried = 0
     takes = grouping._Former._takes
 
-    def count(self: Any, group: Group, step: Step) -> bool:
+    def count(self: grouping._Former, group: Group, step: Step) -> bool:
         nonlocal tried
         tried += 1
         return takes(self, group, step)
@@ -104,8 +105,12 @@ def test_random_graphs_of_reductions_are_right(batch: list[list[int]], seed: int
         values: list[Any] = [builder.param("x", tensor(SHAPE)), builder.param("row", tensor((1, SHAPE[1])))]
         values += [builder.param("column", tensor((SHAPE[0], 1))), builder.const(np.full((1, 1), 2, "float32"))]
         bounds = [2.0] * len(values)
+
+        def pick(count: int, left: Iterator[int] = left) -> int:
+            return next(left) % count
+
         for _ in range(14):
-            _grow(builder, values, bounds, lambda count, left=left: next(left) % count)
+            _grow(builder, values, bounds, pick)
         functions.append(bench.add(builder, *values[-3:]))
     generator = np.random.default_rng(seed)
     inputs = [generator.integers(-2, 3, shape).astype("float32") for shape in (SHAPE, (1, SHAPE[1]), (SHAPE[0], 1))]

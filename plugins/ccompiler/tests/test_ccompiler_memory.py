@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from byoc_ccompiler.regions import prepare_regions
 from byoc_ccompiler.registry import FAMILIES
 from byoc_core import VirtualMachine, build, parse
 from byoc_core.dims import evaluate, parse_dim
-from byoc_core.ir import tensor
+from byoc_core.ir import Function, tensor
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.module import CallTraits
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from plugins.ccompiler.tests.bench import Bench
 
 
-def _random(shape: Any, seed: int = 0) -> Any:
+def _random(shape: int | Sequence[int], seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
@@ -119,7 +120,7 @@ def test_declared_pairs_share_memory(data: st.DataObject) -> None:
     prepared = prepare_regions([function], bench.constants, FAMILIES)[function.name]
     given = set(prepared.results) & set(prepared.params)
     assert pairs or given or len(set(prepared.results)) < len(prepared.results)
-    sizes = [tuple(37 if dim == "n" else dim for dim in SHAPES[kind]) for kind in kinds]
+    sizes = [tuple(37 if isinstance(dim, str) else dim for dim in SHAPES[kind]) for kind in kinds]
     inputs = [_random(size, seed) for seed, size in enumerate(sizes)]
     expected = bench.run(function, *inputs)
     implementation = bench.module.get_function(function.name).impl
@@ -143,7 +144,7 @@ def test_all_inputs_and_the_output_in_one_memory(bench: Bench) -> None:
     np.testing.assert_array_equal(array, expected)
 
 
-def _pairs(bench: Bench, function: Any) -> Any:
+def _pairs(bench: Bench, function: Function) -> Any:
     return bench.module.call_traits(function.name).in_place
 
 

@@ -21,7 +21,7 @@ from byoc_core.runtime.module import PackedFunction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugins.ccompiler.tests.bench import Bench
+from plugins.ccompiler.tests.bench import Bench, Builder
 
 NDArray = npt.NDArray[Any]
 POOL = {"pool_size": (3,), "strides": (2,), "ceil_mode": True}
@@ -156,7 +156,7 @@ _OPS: dict[str, Any] = {"add": np.add, "subtract": np.subtract, "multiply": np.m
 _NUM_CHAINS = 60
 
 
-def _add_chain(builder: Any, choose: random.Random) -> Value:
+def _add_chain(builder: Builder, choose: random.Random) -> Value:
     """Gives the result of a few elementwise ops whose operands are of unrelated sizes; half the time a sum hides it."""
     values: list[Any] = [builder.emit("sum", builder.param("sizes", tensor(("n", "m", "k"))))]
     for index in range(choose.randint(2, 4)):

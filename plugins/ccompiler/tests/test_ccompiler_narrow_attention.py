@@ -7,6 +7,7 @@ from typing import Any
 
 import byoc_core
 import numpy as np
+import numpy.typing as npt
 import pytest
 from byoc_core.dims import symbol
 from byoc_core.dtypes import to_numpy
@@ -82,7 +83,7 @@ def test_symbolic_sizes(bench: Bench) -> None:
         np.testing.assert_array_equal(bench.run(function, x)[0], KERNELS["nn.stepwise_softmax"](x, axis=1))
 
 
-def _array(value: Any) -> Any:
+def _array(value: TensorProto | npt.ArrayLike) -> Any:
     return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
 
 

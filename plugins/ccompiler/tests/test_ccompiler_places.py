@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from byoc_core.dims import symbol
-from byoc_core.ir import FunctionBuilder, TensorType, Value
+from byoc_core.ir import Function, FunctionBuilder, TensorType, Value
+from byoc_core.runtime.module import NDArray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +30,7 @@ def _one(builder: FunctionBuilder, op: str, *operands: Value, **attrs: object) -
     return result
 
 
-def _check(bench: Bench, function: Any, *inputs: Any) -> None:
+def _check(bench: Bench, function: Function, *inputs: NDArray) -> None:
     for actual, expected in zip(bench.run(function, *inputs), bench.reference(function, *inputs), strict=True):
         np.testing.assert_array_equal(actual, expected)
 
@@ -95,7 +97,7 @@ def test_views_of_symbolic_sizes(bench: Bench) -> None:
 KINDS = ("reshape", "permute", "split", "concat", "slice", "centre", "negative", "add", "nn.relu")
 
 
-def _factor(draw: Any, size: int) -> tuple[int, ...]:
+def _factor(draw: Callable[..., Any], size: int) -> tuple[int, ...]:
     shape: list[int] = []
     while size > 1 and len(shape) < 3:
         factor = draw(st.sampled_from([d for d in range(1, size + 1) if size % d == 0]))
@@ -104,7 +106,7 @@ def _factor(draw: Any, size: int) -> tuple[int, ...]:
     return (*shape, size)
 
 
-def _add_op(draw: Any, builder: FunctionBuilder, values: list[Value]) -> None:
+def _add_op(draw: Callable[..., Any], builder: FunctionBuilder, values: list[Value]) -> None:
     x = draw(st.sampled_from(values))
     shape = [int(str(dim)) for dim in x.type.shape or ()] if isinstance(x.type, TensorType) else []
     kind = draw(st.sampled_from(KINDS))

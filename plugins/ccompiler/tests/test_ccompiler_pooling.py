@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import byoc_core
 import numpy as np
 import pytest
 from byoc_core.ir import Function, tensor
+from byoc_core.runtime.module import NDArray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +20,7 @@ LAYOUTS = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 IMAGES = {1: (2, 5, 23), 2: (2, 5, 11, 14), 3: (1, 3, 6, 7, 9)}
 
 
-def _random(shape: Any, dtype: str = "float32", seed: int = 0) -> Any:
+def _random(shape: int | Sequence[int], dtype: str = "float32", seed: int = 0) -> Any:
     rng = np.random.default_rng(seed)
     if dtype.startswith("float"):
         return rng.standard_normal(shape).astype(dtype)
@@ -26,13 +28,13 @@ def _random(shape: Any, dtype: str = "float32", seed: int = 0) -> Any:
     return rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
 
 
-def _in_layout(shape: Any, layout: str) -> tuple[Any, ...]:
+def _in_layout(shape: Sequence[Any], layout: str) -> tuple[Any, ...]:
     """Gives the sizes of N, C, D, H, W in the order of a layout."""
     order = LAYOUTS[len(layout) - 2][0]
     return tuple(shape[order.index(axis)] for axis in layout)
 
 
-def _check(function: Function, image: Any, actual: Any) -> None:
+def _check(function: Function, image: NDArray, actual: NDArray) -> None:
     """Holds a result to the reference kernel: equal for a maximum, else within the roundings of a window."""
     (binding,) = function.bindings
     name, kernel = binding.op.name, binding.op.kernel

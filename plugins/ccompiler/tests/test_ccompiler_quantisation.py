@@ -7,7 +7,7 @@ neighbour if the quotient is that near to a tie.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -36,7 +36,7 @@ def _kernels(bench: Bench, function: Function) -> list[list[str]]:
     return [[step.op for step in group.steps] for group in form_groups(flatten(module[function.name])[0], FAMILIES)]
 
 
-def _draw(seed: int, shape: Any, dtype: str) -> NDArray:
+def _draw(seed: int, shape: Sequence[int], dtype: str) -> NDArray:
     limits = np.iinfo(dtype)
     drawn: NDArray = np.random.default_rng(seed).integers(limits.min, limits.max, shape, dtype, endpoint=True)
     return drawn
@@ -79,7 +79,7 @@ def test_quantise_is_part_of_the_epilogue_of_floats(bench: Bench, op: str, param
     _assert_quantised(actual, np.maximum(exact, 0) / scale, (depth + 2) * UNIT * magnitude / scale, -3)
 
 
-def _alone(bench: Bench, op: str, weight: NDArray, shape: Any, attrs: Any) -> Function:
+def _alone(bench: Bench, op: str, weight: NDArray, shape: Sequence[int | str], attrs: Mapping[str, object]) -> Function:
     builder = bench.builder()
     x = builder.param("x", tensor(shape))
     function: Function = bench.add(builder, builder.emit(op, x, builder.const(weight), **attrs))
@@ -189,7 +189,7 @@ def test_integer_convolutions_are_exact(bench: Bench, layout: str) -> None:
 
 @pytest.mark.parametrize("centre", [None, 131, "given"])
 @pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
-def test_filters_less_a_zero_point_may_have_nine_bits(bench: Bench, layout: str, centre: Any) -> None:
+def test_filters_less_a_zero_point_may_have_nine_bits(bench: Bench, layout: str, centre: int | str | None) -> None:
     """The sum of each window, borders included, is a convolution with one filter of ones."""
     cases = []
     for number, (shape, filter_, attrs) in enumerate(CONVOLUTIONS.values()):
@@ -199,8 +199,8 @@ def test_filters_less_a_zero_point_may_have_nine_bits(bench: Bench, layout: str,
             x = builder.param("x", TensorType(own, "uint8"))
             left = builder.emit("cast", x, dtype="int32")
             if centre is not None:
-                given = centre == "given"
-                point = builder.param("zero", TensorType((), "uint8")) if given else builder.const(np.uint8(centre))
+                is_given = centre == "given"
+                point = builder.param("zero", TensorType((), "uint8")) if is_given else builder.const(np.uint8(centre))
                 left = builder.emit("subtract", left, builder.emit("cast", point, dtype="int32"))
             wide = (_draw(number, filter_, "uint8").astype(np.int32) - zero).astype(np.int32)
             total = builder.emit("nn.conv2d", left, builder.const(wide), data_layout=layout, **attrs)
@@ -252,7 +252,9 @@ WEIGHT_ZEROS: dict[str, Any] = {
 @pytest.mark.parametrize("centre", [None, 77, "given"])
 @pytest.mark.parametrize("kind", WEIGHT_ZEROS)
 @pytest.mark.parametrize("stack", [(9,), (3, 1, 5), ("n",)])
-def test_weights_less_a_zero_point_may_have_nine_bits(bench: Bench, stack: Any, kind: str, centre: Any) -> None:
+def test_weights_less_a_zero_point_may_have_nine_bits(
+    bench: Bench, stack: tuple[int | str, ...], kind: str, centre: int | str | None
+) -> None:
     """Weights without a sign reach from -131 to 124, from -255 to 255 between columns, and as far within one."""
     builder = bench.builder()
     weight = _draw(0, (30, 20), "uint8")
@@ -266,13 +268,13 @@ def test_weights_less_a_zero_point_may_have_nine_bits(bench: Bench, stack: Any, 
     is_taken = any(steps[0] == "ccompiler.byte_product" for steps in _kernels(bench, function))
     assert is_taken == (to_bytes(wide, 1) is not None)
     assert is_taken or kind == "of each row"
-    given = _draw(1, (*(4 if size == "n" else size for size in stack), 30), "uint8")
+    given = _draw(1, (*(4 if isinstance(size, str) else size for size in stack), 30), "uint8")
     for point in (0, 200) if centre == "given" else (None,):
         inputs = (given,) if point is None else (given, np.asarray(point, np.uint8))
         np.testing.assert_array_equal(bench.run(function, *inputs)[0], bench.reference(function, *inputs)[0])
 
 
-def _size(size: Any) -> Any:
+def _size(size: int | str) -> Any:
     return symbol(size) if isinstance(size, str) else size
 
 
@@ -395,7 +397,7 @@ def test_weights_of_any_zero_point_are_multiplied_as_integers(
     np.testing.assert_array_equal(bench.run(function, given)[0], bench.reference(function, given)[0])
 
 
-def _with_parameters(bench: Bench, **changes: Any) -> Function:
+def _with_parameters(bench: Bench, **changes: object) -> Function:
     """A product of dequantised matrices, some of whose parameters are others."""
     parameters: dict[str, Any] = {
         "scale": np.float32(0.5),

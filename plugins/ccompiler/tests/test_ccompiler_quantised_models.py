@@ -25,7 +25,7 @@ def _bytes(seed: int, shape: tuple[int, ...], dtype: str) -> NDArray:
     return drawn
 
 
-def _narrowed(array: Any, bits: int) -> Any:
+def _narrowed(array: NDArray, bits: int) -> Any:
     """Gives int8 weights of fewer bits, and what is no weight as it is."""
     return array >> 8 - bits if array.dtype == np.int8 and array.ndim > 1 else array
 

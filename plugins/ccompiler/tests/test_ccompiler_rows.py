@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from byoc_core.ir import FunctionBuilder, Value, tensor
+from byoc_core.runtime.module import NDArray
 
-from plugins.ccompiler.tests.bench import Bench, assert_sum, sizes_of
+from plugins.ccompiler.tests.bench import Bench, Builder, assert_sum, sizes_of
 
 UNIT = float(np.finfo("float32").eps) / 2
 
 
-def _random(shape: Any, seed: int = 0, dtype: str = "float32") -> Any:
+def _random(shape: int | Sequence[int], seed: int = 0, dtype: str = "float32") -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
@@ -148,7 +149,7 @@ def test_a_nan_is_the_largest_and_the_smallest(bench: Bench, axis: int) -> None:
             np.testing.assert_array_equal(np.isnan(bench.run(function, x)[0]), [False, True, False])
 
 
-def _softmax_bound(x: Any) -> Any:
+def _softmax_bound(x: NDArray) -> Any:
     # The difference to the maximum is rounded once, which the exponential multiplies by its size.
     return (np.abs(x).max(initial=0) * 2 + 20) * 2 * UNIT
 
@@ -188,7 +189,7 @@ def test_logsumexp_of_infinities(bench: Bench) -> None:
     np.testing.assert_array_equal(bench.run(function, x)[0], [inf, -inf, 3, inf, np.nan])
 
 
-def _norm_case(builder: FunctionBuilder, op: str, shape: Any, attrs: dict[str, Any]) -> Value:
+def _norm_case(builder: FunctionBuilder, op: str, shape: Sequence[Any], attrs: dict[str, Any]) -> Value:
     x = builder.param("x", tensor(shape))
     axes = attrs.get("axes", (-1,) if op in ("nn.layer_norm", "nn.rms_norm") else (1,))
     sizes = tuple(shape[axis] for axis in axes)
@@ -235,67 +236,67 @@ def test_norms(march: str) -> None:
 
 
 def _programs() -> dict[str, Callable[[Any], list[Any]]]:
-    def parameter(builder: Any, *shape: Any) -> Any:
+    def parameter(builder: Builder, *shape: int | str) -> Any:
         return builder.param("x", tensor(shape))
 
-    def scaled_and_masked(b: Any) -> list[Any]:
+    def scaled_and_masked(b: Builder) -> list[Any]:
         x, mask = parameter(b, 3, 4, 20, 33), b.param("mask", tensor((3, 1, 1, 33)))
         scores = b.emit("add", b.emit("multiply", x, b.const(np.float32(0.125))), mask)
         return [b.emit("nn.softmax", scores, axis=-1)]
 
-    def residual_norm(b: Any) -> list[Any]:
+    def residual_norm(b: Builder) -> list[Any]:
         x, y = parameter(b, 5, 96), b.param("y", tensor((5, 96)))
         total = b.emit("add", x, y)
         return [b.emit("nn.layer_norm", total, b.const(_random(96)), b.const(_random(96, 1))), total]
 
-    def spelled_out(b: Any) -> list[Any]:
+    def spelled_out(b: Builder) -> list[Any]:
         x = parameter(b, "n", 40)
         centred = b.emit("subtract", x, b.emit("mean", x, axis=(-1,), keepdims=True))
         variance = b.emit("mean", b.emit("multiply", centred, centred), axis=(-1,), keepdims=True)
         root = b.emit("sqrt", b.emit("add", variance, b.const(np.float32(1e-5))))
         return [b.emit("multiply", b.emit("divide", centred, root), b.const(_random(40)))]
 
-    def squeezed(b: Any) -> list[Any]:
+    def squeezed(b: Builder) -> list[Any]:
         x = parameter(b, 6, 50)
         total = b.emit("sum", b.emit("abs", x), axis=(1,))
         return [b.emit("sqrt", total), total]
 
-    def over_columns(b: Any) -> list[Any]:
+    def over_columns(b: Builder) -> list[Any]:
         x = parameter(b, 70, 9)
         top = b.emit("max", x, axis=(0,))
         return [b.emit("subtract", x, top), b.emit("multiply", top, top)]
 
-    def misaligned(b: Any) -> list[Any]:
+    def misaligned(b: Builder) -> list[Any]:
         x = parameter(b, 8, 8)
         return [b.emit("subtract", x, b.emit("max", x, axis=(1,)))]
 
-    def two_axes(b: Any) -> list[Any]:
+    def two_axes(b: Builder) -> list[Any]:
         x = parameter(b, 8, 12)
         rows, columns = (b.emit("sum", x, axis=(axis,), keepdims=True) for axis in (0, 1))
         return [b.emit("add", b.emit("multiply", x, rows), columns)]
 
-    def whole_and_spread(b: Any) -> list[Any]:
+    def whole_and_spread(b: Builder) -> list[Any]:
         x = parameter(b, 400, 300)
         return [b.emit("divide", x, b.emit("max", b.emit("abs", x), keepdims=True))]
 
-    def long_rows_wait_in_the_result(b: Any) -> list[Any]:
+    def long_rows_wait_in_the_result(b: Builder) -> list[Any]:
         return [b.emit("nn.softmax", b.emit("exp", parameter(b, 2, "m")), axis=-1)]
 
-    def long_rows_are_computed_again(b: Any) -> list[Any]:
+    def long_rows_are_computed_again(b: Builder) -> list[Any]:
         return [b.emit("sum", b.emit("nn.softmax", parameter(b, 2, "m"), axis=-1), axis=(-1,))]
 
-    def all_of_size_one(b: Any) -> list[Any]:
+    def all_of_size_one(b: Builder) -> list[Any]:
         return [b.emit("nn.softmax", parameter(b, 1, 1), axis=-1)]
 
-    def channel_bias_from_a_sum(b: Any) -> list[Any]:
+    def channel_bias_from_a_sum(b: Builder) -> list[Any]:
         x = parameter(b, 2, 3, 5)
         return [b.emit("nn.bias_add", x, b.emit("max", x, axis=(0, 2)), axis=1)]
 
-    def large_whole(b: Any) -> list[Any]:
+    def large_whole(b: Builder) -> list[Any]:
         x = parameter(b, 70001)
         return [b.emit("sqrt", b.emit("mean", b.emit("multiply", x, x))), b.emit("abs", x)]
 
-    def a_mask_of_its_own(b: Any) -> list[Any]:
+    def a_mask_of_its_own(b: Builder) -> list[Any]:
         x = parameter(b, 6, 31)
         top = b.emit("max", x, axis=(1,), keepdims=True)
         return [b.emit("any", b.emit("less", x, b.emit("negative", top)), axis=(1,))]

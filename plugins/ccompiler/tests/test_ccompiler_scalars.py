@@ -15,11 +15,11 @@ from byoc_ccompiler.registry import FAMILIES
 from byoc_core.backend.hooks import CompileContext, Support
 from byoc_core.dtypes import dtype_info, to_numpy
 from byoc_core.errors import ExecutionError, IRTypeError
-from byoc_core.ir import FunctionBuilder, TensorType, Value
+from byoc_core.ir import Function, FunctionBuilder, TensorType, Value
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import OpCase, array_of, canonical_cases, new_function
 
-from plugins.ccompiler.tests.bench import Bench
+from plugins.ccompiler.tests.bench import Bench, sizes_of, tensor_type
 
 NDArray = npt.NDArray[Any]
 Attrs = Mapping[str, Any]
@@ -84,17 +84,18 @@ def _add(bench: Bench, name: str, types: Sequence[TensorType], attrs: Attrs, *, 
     return bench.add(builder, *builder.bind(name, [values[index] for index in range(len(types))], attrs).results)
 
 
-def _arrays(function: Any, case: OpCase, generator: np.random.Generator) -> list[NDArray]:
+def _arrays(function: Function, case: OpCase, generator: np.random.Generator) -> list[NDArray]:
     """Gives operands within the bounds of the case's own: indices, lengths."""
     arrays = []
     for param in function.params:
         operand = case.operands[int(param.name.removeprefix("x"))]
-        arrays.append(array_of(param.type, generator, operand.low, operand.high))
+        arrays.append(array_of(tensor_type(param), generator, operand.low, operand.high))
     return arrays
 
 
-def _check(bench: Bench, function: Any, inputs: Sequence[NDArray], what: object) -> None:
-    outputs = [np.full(type_.shape, 1, to_numpy(type_.dtype)) for type_ in function.result_types]
+def _check(bench: Bench, function: Function, inputs: Sequence[NDArray], what: object) -> None:
+    results = function.results
+    outputs: list[NDArray] = [np.full(sizes_of(value), 1, to_numpy(tensor_type(value).dtype)) for value in results]
     try:
         with np.errstate(all="ignore"):
             expected = bench.reference(function, *inputs, wide=True)

@@ -6,6 +6,7 @@ import ctypes
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ class _Own(CSourceCodegen):
     def visit_var(self, scope: FunctionScope, var: Var) -> str:
         return scope.parameter(var)
 
-    def visit_call(self, scope: FunctionScope, binding: Binding, inputs: Any) -> None:
+    def visit_call(self, scope: FunctionScope, binding: Binding, inputs: Sequence[str]) -> None:
         operator = {"add": "+", "subtract": "-", "multiply": "*"}[binding.op.name]
         kernel = scope.declare_kernel(
             "static void {name}(const float *a, const float *b, float *out) {\n"

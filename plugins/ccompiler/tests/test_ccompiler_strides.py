@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import byoc_ccompiler.codegen as codegen
 import numpy as np
 import pytest
 from byoc_ccompiler.kernel import KernelContext
-from byoc_core.ir import Function, TensorType, tensor
+from byoc_ccompiler.options import CCompilerOptions
+from byoc_ccompiler.vector_unit import VectorUnit
+from byoc_core.authoring.csource_scope import FunctionScope
+from byoc_core.dims import Dim
+from byoc_core.ir import Function, TensorType, Value, Var, tensor
+from byoc_core.runtime.module import NDArray
 
-from plugins.ccompiler.tests.bench import Bench
+from plugins.ccompiler.tests.bench import Bench, tensor_type
 
 Orders = Mapping[str, tuple[int, ...]]
 """For values by name: their axes in the order in which memory has them."""
 
 
-def _strides(shape: Any, order: tuple[int, ...]) -> tuple[Any, ...]:
-    found: list[Any] = [0] * len(shape)
-    step: Any = 1
+def _strides(shape: Sequence[Dim], order: tuple[int, ...]) -> tuple[Dim, ...]:
+    found: list[Dim] = [0] * len(shape)
+    step: Dim = 1
     for axis in reversed(order):
         found[axis] = step
         step = step * shape[axis]
@@ -31,10 +36,15 @@ def lay_out(monkeypatch: pytest.MonkeyPatch) -> Callable[[Orders], None]:
     """Has values of every function lie in memory in the given order of axes."""
 
     def lay_out(orders: Orders) -> None:
-        def context(scope: Any, unit: Any, options: Any, strides: Any) -> KernelContext:
-            function = scope.function
-            values = [*function.params, *function.results]
-            given = {value: _strides(value.type.shape, orders[value.name]) for value in values if value.name in orders}
+        def context(
+            scope: FunctionScope, unit: VectorUnit, options: CCompilerOptions, strides: Mapping[Value, tuple[Dim, ...]]
+        ) -> KernelContext:
+            values = (value for value in (*scope.function.params, *scope.function.results) if isinstance(value, Var))
+            given: dict[Value, tuple[Dim, ...]] = {
+                value: _strides(tensor_type(value).shape or (), orders[value.name])
+                for value in values
+                if value.name in orders
+            }
             return KernelContext(scope, unit, options, {**strides, **given})
 
         monkeypatch.setattr(codegen, "KernelContext", context)
@@ -42,26 +52,26 @@ def lay_out(monkeypatch: pytest.MonkeyPatch) -> Callable[[Orders], None]:
     return lay_out
 
 
-def _in_memory(array: Any, order: tuple[int, ...] | None) -> Any:
+def _in_memory(array: NDArray, order: tuple[int, ...] | None) -> Any:
     """Gives an array of the same shape whose memory holds the elements with the axes in another order."""
     return array if order is None else np.ascontiguousarray(array.transpose(order)).reshape(array.shape)
 
 
-def _from_memory(array: Any, order: tuple[int, ...] | None) -> Any:
+def _from_memory(array: NDArray, order: tuple[int, ...] | None) -> Any:
     if order is None:
         return array
     turned = array.reshape([array.shape[axis] for axis in order])
     return turned.transpose(np.argsort(order))
 
 
-def _run(bench: Bench, function: Function, orders: Orders, *inputs: Any) -> list[Any]:
+def _run(bench: Bench, function: Function, orders: Orders, *inputs: NDArray) -> list[Any]:
     given = [_in_memory(a, orders.get(p.name)) for p, a in zip(function.params, inputs, strict=True)]
     names = [getattr(result, "name", "") for result in function.results]
     made = bench.run(function, *given)
     return [_from_memory(array, orders.get(name)) for name, array in zip(names, made, strict=True)]
 
 
-def _random(shape: Any, seed: int = 0) -> Any:
+def _random(shape: int | Sequence[int], seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
@@ -76,7 +86,7 @@ ORDERS: list[dict[str, tuple[int, ...]]] = [
 
 @pytest.mark.parametrize("shape", [(4, 3, 5), (1, 7, 2), (3, 0, 2), ("n", "m", 5)])
 @pytest.mark.parametrize("orders", ORDERS, ids=str)
-def test_elementwise(bench: Bench, lay_out: Callable[[Orders], None], orders: Orders, shape: Any) -> None:
+def test_elementwise(bench: Bench, lay_out: Callable[[Orders], None], orders: Orders, shape: tuple[Any, ...]) -> None:
     lay_out(orders)
     builder = bench.builder()
     x, y = builder.param("x", tensor(shape)), builder.param("y", tensor(shape))

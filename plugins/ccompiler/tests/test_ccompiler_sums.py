@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,15 @@ from byoc_core.ir import Function, tensor
 from plugins.ccompiler.tests.bench import Bench, assert_sum
 
 
-def _random(shape: Any, dtype: str = "float32", seed: int = 0) -> Any:
+def _random(shape: int | Sequence[int], dtype: str = "float32", seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
-def _check_products(bench: Bench, sum_check: Any, function: Function, inputs: list[Any], length: int) -> None:
+def _check_products(bench: Bench, function: Function, inputs: list[Any], length: int) -> None:
     (actual,) = bench.run(function, *inputs)
     (oracle,) = bench.reference(function, *inputs, wide=True)
     (magnitude,) = bench.reference(function, *(np.abs(array) for array in inputs), wide=True)
-    sum_check(actual, oracle, magnitude, length)
+    assert_sum(actual, oracle, magnitude, length)
 
 
 CONVOLUTIONS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
@@ -50,7 +51,7 @@ def test_convolutions(bench: Bench, dtype: str) -> None:
     for name, function in functions.items():
         x, w, _ = CONVOLUTIONS[name]
         inputs = [_random(x, dtype), _random(w, dtype, 1)]
-        _check_products(bench, assert_sum, function, inputs, int(np.prod(w[1:])))
+        _check_products(bench, function, inputs, int(np.prod(w[1:])))
 
 
 @pytest.mark.parametrize("layout", ["OIHW", "IOHW", "HWIO"])
@@ -59,7 +60,7 @@ def test_kernel_layouts(bench: Bench, layout: str) -> None:
     weight = np.ascontiguousarray(_random((10, 2, 3, 3), seed=1).transpose(axes))
     types = [tensor((1, 4, 9, 9)), tensor(weight.shape)]
     function = bench.op("nn.conv2d", types, padding=(1, 1), groups=2, kernel_layout=layout)
-    _check_products(bench, assert_sum, function, [_random((1, 4, 9, 9)), weight], 18)
+    _check_products(bench, function, [_random((1, 4, 9, 9)), weight], 18)
 
 
 def test_convolution_of_symbolic_images(bench: Bench) -> None:
@@ -67,7 +68,7 @@ def test_convolution_of_symbolic_images(bench: Bench) -> None:
     types = [tensor(("n", 4, "h", "w")), tensor((10, 4, 3, 3))]
     for function in [bench.op("nn.conv2d", types, **given) for given in attrs]:
         for shape in ((2, 4, 13, 12), (1, 4, 3, 3), (3, 4, 40, 5)):
-            _check_products(bench, assert_sum, function, [_random(shape), _random((10, 4, 3, 3), seed=1)], 36)
+            _check_products(bench, function, [_random(shape), _random((10, 4, 3, 3), seed=1)], 36)
 
 
 PRODUCTS = [
@@ -95,7 +96,7 @@ PRODUCTS = [
 def test_matrix_products(bench: Bench, dtype: str) -> None:
     functions = [bench.op(op, [tensor(x, dtype), tensor(y, dtype)]) for op, x, y in PRODUCTS]
     for function, (_, x, y) in zip(functions, PRODUCTS, strict=True):
-        _check_products(bench, assert_sum, function, [_random(x, dtype), _random(y, dtype, 1)], x[-1])
+        _check_products(bench, function, [_random(x, dtype), _random(y, dtype, 1)], x[-1])
 
 
 def test_matrix_products_of_symbolic_sizes(bench: Bench) -> None:
@@ -108,7 +109,7 @@ def test_matrix_products_of_symbolic_sizes(bench: Bench) -> None:
     for n in (0, 1, 3, 4, 9):
         cases = [((n, 20), (6, 20)), ((n, 17), (5, 17)), ((n, 20), (20, 6)), ((2, n, 17), (2, 17, 50))]
         for function, (x, y) in zip(functions, cases, strict=True):
-            _check_products(bench, assert_sum, function, [_random(x), _random(y, seed=1)], x[-1])
+            _check_products(bench, function, [_random(x), _random(y, seed=1)], x[-1])
 
 
 WEIGHTS: list[tuple[str, Any, Any]] = [
@@ -159,9 +160,9 @@ def test_every_shape_of_vector_unit_gives_right_results(
     conv = bench.op("nn.conv2d", [tensor(x), tensor(w)], padding=(1, 1))
     product = bench.op("matmul", [tensor((7, 33)), tensor((33, 70))])
     dense = bench.op("nn.dense", [tensor((7, 33)), tensor((10, 33))])
-    _check_products(bench, assert_sum, conv, [_random(x), _random(w, seed=1)], 36)
-    _check_products(bench, assert_sum, product, [_random((7, 33)), _random((33, 70), seed=1)], 33)
-    _check_products(bench, assert_sum, dense, [_random((7, 33)), _random((10, 33), seed=1)], 33)
+    _check_products(bench, conv, [_random(x), _random(w, seed=1)], 36)
+    _check_products(bench, product, [_random((7, 33)), _random((33, 70), seed=1)], 33)
+    _check_products(bench, dense, [_random((7, 33)), _random((10, 33), seed=1)], 33)
 
 
 WINDOWS: list[dict[str, Any]] = [
@@ -189,7 +190,7 @@ def test_pooling(bench: Bench) -> None:
         if is_max:
             np.testing.assert_array_equal(bench.run(function, x)[0], bench.reference(function, x)[0])
         else:
-            _check_products(bench, assert_sum, function, [clean], int(np.prod(attrs["pool_size"])))
+            _check_products(bench, function, [clean], int(np.prod(attrs["pool_size"])))
 
 
 def test_pooling_of_other_dtypes_and_symbolic_images(bench: Bench) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, panel_tile
 from byoc_ccompiler.vector_unit import VectorUnit, vector_preamble
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
+from byoc_core.runtime.module import NDArray
 
 from plugins.ccompiler.tests.bench import assert_sum
 
@@ -34,13 +34,13 @@ def _build(folder: Path, unit: VectorUnit, march: str, dtype: str) -> ctypes.CDL
     return ctypes.CDLL(str(path))
 
 
-def _pointer(array: Any) -> ctypes.c_void_p:
+def _pointer(array: NDArray) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)
 
 
-def _check(sum_check: Any, sums: Any, factors: Any, panel: Any) -> None:
+def _check(sums: NDArray, factors: NDArray, panel: NDArray) -> None:
     wide, columns = factors.astype("float64"), panel.astype("float64")
-    sum_check(sums, wide @ columns, np.abs(wide) @ np.abs(columns), len(panel))
+    assert_sum(sums, wide @ columns, np.abs(wide) @ np.abs(columns), len(panel))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -59,7 +59,7 @@ def test_panel_tiles(tmp_path: Path, unit: VectorUnit, march: str, dtype: str) -
             library[f"direct_{rows}x{vectors}"](
                 _pointer(a), ctypes.c_int64(depth + 3), _pointer(panel), ctypes.c_int64(depth), _pointer(sums)
             )
-            _check(assert_sum, sums, a[:, :depth], panel)
+            _check(sums, a[:, :depth], panel)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -77,4 +77,4 @@ def test_panel_tiles_of_scattered_rows(tmp_path: Path, unit: VectorUnit, march: 
             library[f"indirect_{rows}x{vectors}"](
                 _pointer(places), ctypes.c_int64(num_taps), ctypes.c_int64(depth), _pointer(panel), _pointer(sums)
             )
-            _check(assert_sum, sums, runs.transpose(1, 0, 2).reshape(rows, num_taps * depth), panel)
+            _check(sums, runs.transpose(1, 0, 2).reshape(rows, num_taps * depth), panel)

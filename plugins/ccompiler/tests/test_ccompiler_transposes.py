@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from plugins.ccompiler.tests.bench import Bench
 MATRICES = [(16, 16), (17, 33), (5, 64), (64, 5), (1, 40), (40, 1), (0, 20), (20, 0), (31, 47), (100, 130)]
 
 
-def _numbers(shape: Any, dtype: str) -> Any:
+def _numbers(shape: Sequence[int], dtype: str) -> Any:
     return np.arange(int(np.prod(shape))).astype(dtype).reshape(shape)
 
 

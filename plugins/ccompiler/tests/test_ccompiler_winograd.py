@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from byoc_ccompiler.kernels.winograd_plan import Parts, WinogradPlan, choose_pla
 from byoc_ccompiler.kernels.winograd_transforms import minimal_filter
 from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.ir import Function, tensor
+from byoc_core.runtime.module import NDArray
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,11 +25,11 @@ from plugins.ccompiler.tests.bench import Bench
 AVX512 = VectorUnit(64, 32)
 
 
-def _random(shape: Any, dtype: str = "float32", seed: int = 0) -> Any:
+def _random(shape: int | Sequence[int], dtype: str = "float32", seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
 
 
-def _correlate(image: Any, weight: Any, padding: tuple[int, int, int, int]) -> Any:
+def _correlate(image: NDArray, weight: NDArray, padding: tuple[int, int, int, int]) -> Any:
     """Gives the convolution of (N, H, W, C) with (O, C, 3, 3) in float64."""
     top, left, bottom, right = padding
     padded = np.pad(image.astype("float64"), ((0, 0), (top, bottom), (left, right), (0, 0)))
@@ -41,7 +42,7 @@ def _correlate(image: Any, weight: Any, padding: tuple[int, int, int, int]) -> A
     )
 
 
-def _bound(image: Any, weight: Any, padding: tuple[int, int, int, int], num_outputs: int) -> Any:
+def _bound(image: NDArray, weight: NDArray, padding: tuple[int, int, int, int], num_outputs: int) -> Any:
     """Gives ``gamma_n |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|``, ``n`` counting all roundings of an output."""
     algorithm = minimal_filter(num_outputs)
     size, num = num_outputs, algorithm.num_inputs
@@ -77,7 +78,9 @@ def force(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return force
 
 
-def _add(bench: Bench, x: Any, weight: Any, padding: tuple[int, ...], layout: str = "OIHW") -> Function:
+def _add(
+    bench: Bench, x: Sequence[int | str], weight: NDArray, padding: tuple[int, ...], layout: str = "OIHW"
+) -> Function:
     builder = bench.builder()
     image = builder.param("x", tensor(x, str(weight.dtype)))
     kernel = builder.const(np.ascontiguousarray(weight.transpose(["OIHW".index(axis) for axis in layout])))
@@ -179,7 +182,9 @@ def test_images_of_any_size(module_bench: Bench, monkeypatch: pytest.MonkeyPatch
 
     @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.sampled_from(made), st.integers(0, 3), st.integers(2, 21), st.integers(2, 21), st.integers(0, 99))
-    def check(form: Any, batch: int, height: int, width: int, seed: int) -> None:
+    def check(
+        form: tuple[Bench, int, tuple[int, int, int, int], Function], batch: int, height: int, width: int, seed: int
+    ) -> None:
         bench, num_outputs, padding, function = form
         image = _random((batch, height, width, 18), seed=seed)
         (actual,) = bench.run(function, image)

@@ -13,6 +13,7 @@ from byoc_core.backend.hooks import CompileContext, Rejection, Support
 from byoc_core.dims import Dim, evaluate
 from byoc_core.dtypes import dtype_name, is_float, to_numpy
 from byoc_core.ir import Binding, Constant, Function, FunctionBuilder, IRModule, TensorType, Value, Var
+from byoc_core.ir.builder import Operand
 from byoc_core.ops import default_ops
 from byoc_core.opset.families import KERNELS
 from byoc_core.runtime import bind_symbols
@@ -135,10 +136,9 @@ def _dtype(value: Value) -> np.dtype[Any]:
     return to_numpy(value.type.dtype)
 
 
-def emit(region: Region, op: str, *operands: Any, **attrs: Any) -> Var:
+def emit(region: Region, op: str, *operands: Operand, **attrs: object) -> Var:
     """Adds a call with one result, and gives that."""
-    result = region.builder.emit(op, *operands, **attrs)
-    assert isinstance(result, Var)
+    (result,) = region.builder.bind(op, operands, attrs).results
     return result
 
 

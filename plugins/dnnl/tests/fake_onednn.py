@@ -54,7 +54,7 @@ class FakeOneDNN:
     def _wrap(self, name: str) -> Callable[..., int]:
         function = getattr(self, f"_{name}")
 
-        def call(*arguments: Any) -> int:
+        def call(*arguments: object) -> int:
             if name in self.failing:
                 return self.failing[name]
             function(*arguments)

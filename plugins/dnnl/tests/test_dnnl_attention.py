@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 LOWEST = np.finfo(np.float32).min
 
 
-def _attention(query: Shape, key: Shape, width: int, mask: Shape | None = None, **attrs: Any) -> Region:
+def _attention(query: Shape, key: Shape, width: int, mask: Shape | None = None, **attrs: object) -> Region:
     region = Region()
     shapes = [query, key, (*key[:3], width), *([] if mask is None else [mask])]
     params = [region.builder.param(f"x{number}", tensor(shape)) for number, shape in enumerate(shapes)]

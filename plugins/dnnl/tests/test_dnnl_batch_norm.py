@@ -8,7 +8,9 @@ import byoc_core
 import numpy as np
 import pytest
 from byoc_core.ir import Var, tensor
+from byoc_core.ir.builder import Operand
 from byoc_core.opset.families import KERNELS
+from byoc_core.runtime.module import NDArray
 from byoc_dnnl.backend import byoc_prepare
 from byoc_dnnl.engine import open_engine
 from byoc_dnnl.precision import lacks
@@ -20,12 +22,12 @@ SHAPES = {1: (2, CHANNELS, 7, 5), 3: (2, 7, 5, CHANNELS)}
 """Shapes by the axis of the channels."""
 
 
-def _region(axis: int, **changes: Any) -> tuple[Region, dict[str, Any]]:
+def _region(axis: int, **changes: NDArray | float) -> tuple[Region, dict[str, Any]]:
     """Gives a batch normalisation with a ReLU behind it, and its parameters."""
     region = Region()
     x = region.builder.param("x", tensor(SHAPES[axis]))
     names = ("gamma", "beta", "mean", "variance")
-    parameters = {name: region.draw(CHANNELS) for name in names}
+    parameters: dict[str, NDArray | float] = {name: region.draw(CHANNELS) for name in names}
     parameters["variance"] = np.abs(parameters["variance"]) + np.float32(0.1)
     parameters |= changes
     constants = [region.builder.const(parameters[name]) for name in names]
@@ -170,6 +172,6 @@ def test_padded_blocks_of_narrow_values_pass_checks() -> None:
         assert error.max() > 1e-4  # else the reference kernels have computed it, since a check did not hold
 
 
-def _convolve(region: Region, x: Any, source: int, target: int, rank: int) -> Any:
+def _convolve(region: Region, x: Operand, source: int, target: int, rank: int) -> Any:
     weight = region.builder.const(region.draw(target, source, *[1] * rank))
     return emit(region, f"nn.conv{rank}d", x, weight)

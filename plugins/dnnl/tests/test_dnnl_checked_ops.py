@@ -19,7 +19,7 @@ _SPECIAL = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 3e38, -3e38, 1e-45], np
 
 
 def _region(
-    op: str, arrays: list[NDArray], constants: tuple[int, ...] = (), **attrs: Any
+    op: str, arrays: list[NDArray], constants: tuple[int, ...] = (), **attrs: object
 ) -> tuple[Region, list[NDArray]]:
     """Gives a region of one op; the operands whose numbers are given are constants."""
     region = Region()
@@ -27,8 +27,7 @@ def _region(
         region.builder.const(array) if index in constants else region.builder.param(f"x{index}", tensor(array.shape))
         for index, array in enumerate(arrays)
     ]
-    result = region.builder.emit(op, *operands, **attrs)
-    assert not isinstance(result, tuple)
+    (result,) = region.builder.bind(op, operands, attrs).results
     region.finish(result)
     assert isinstance(region.judge(region.function.bindings[-1]), Support)
     return region, [array for index, array in enumerate(arrays) if index not in constants]

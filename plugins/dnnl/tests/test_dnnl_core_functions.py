@@ -26,7 +26,7 @@ from plugins.dnnl.tests.narrow_oracle import is_rounded_once, log_softmax_error,
 ULPS = {"exp": 1.5, "log": 1.0, "nn.softplus": 2.5}
 
 
-def _alone(op: str, *shape: int, **attrs: Any) -> Region:
+def _alone(op: str, *shape: int, **attrs: object) -> Region:
     region = Region()
     return region.finish(emit(region, op, region.builder.param("x", tensor(shape)), **attrs))
 

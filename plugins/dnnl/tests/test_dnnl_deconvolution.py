@@ -16,15 +16,14 @@ from plugins.dnnl.tests.dnnl_region import Region, check_sums
 _LETTERS = {1: "W", 2: "HW", 3: "DHW"}
 
 
-def _check(image: tuple[int, ...], weights: tuple[int, ...], *, is_constant: bool = True, **attrs: Any) -> str:
+def _check(image: tuple[int, ...], weights: tuple[int, ...], *, is_constant: bool = True, **attrs: object) -> str:
     region = Region()
     inputs = [region.draw(*image)]
     x = region.builder.param("x", tensor(image))
     filters = region.draw(*weights)
     weight: Any = region.builder.const(filters) if is_constant else region.builder.param("w", tensor(weights))
     inputs += [] if is_constant else [filters]
-    result = region.builder.emit(f"nn.conv{len(image) - 2}d_transpose", x, weight, **attrs)
-    assert not isinstance(result, tuple)
+    (result,) = region.builder.bind(f"nn.conv{len(image) - 2}d_transpose", [x, weight], attrs).results
     region.finish(result)
     (binding,) = region.function.bindings
     assert isinstance(region.judge(binding), Support)
@@ -51,7 +50,7 @@ GEOMETRIES: list[tuple[Any, ...]] = [
 
 @pytest.mark.parametrize("is_constant", [True, False])
 @pytest.mark.parametrize(("image", "weights", "attrs"), GEOMETRIES)
-def test_geometries(image: Any, weights: Any, attrs: dict[str, Any], is_constant: bool) -> None:
+def test_geometries(image: tuple[int, ...], weights: tuple[int, ...], attrs: dict[str, Any], is_constant: bool) -> None:
     _check(image, weights, is_constant=is_constant, **attrs)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import byoc_core
@@ -57,7 +57,7 @@ OPS: list[tuple[str, list[tuple[int, ...]], dict[str, Any], int]] = [
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize(("op", "shapes", "attrs", "length"), OPS)
 def test_ops_sum_in_float32_and_round_once(
-    op: str, shapes: Any, attrs: Mapping[str, Any], length: int, dtype: str
+    op: str, shapes: Sequence[tuple[int, ...]], attrs: Mapping[str, Any], length: int, dtype: str
 ) -> None:
     _needs(dtype)
     region = Region()

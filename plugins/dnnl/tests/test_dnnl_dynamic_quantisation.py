@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def _layer(weights: NDArray, zero: NDArray | None, scale: NDArray, shape: list[A
 
 def _model(
     nodes: list[Any],
-    shape: Any,
+    shape: Sequence[int | str],
     constants: dict[str, Any],
     given: int = TensorProto.FLOAT,
     made: int = TensorProto.FLOAT,
@@ -78,7 +79,9 @@ _INPUTS = {
     ("dtype", "zero"),
     [("int8", None), ("int8", 0), ("int8", 7), ("uint8", 128), ("uint8", 3), ("int8", "column"), ("uint8", "column")],
 )
-def test_products_of_integers_are_those_of_the_reference(dtype: str, zero: Any, rows: Any, size: str) -> None:
+def test_products_of_integers_are_those_of_the_reference(
+    dtype: str, zero: int | str | None, rows: int | str, size: str
+) -> None:
     """Integers are the same; their sums are exact, multiplied and added to with a rounding each."""
     generator = np.random.default_rng(0)
     limits = np.iinfo(dtype)
@@ -179,7 +182,9 @@ FILTERS: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
 @pytest.mark.parametrize("zero", [None, 128, "filter"])
 @pytest.mark.parametrize("batch", [2, "n"])
 @pytest.mark.parametrize("kind", FILTERS)
-def test_convolutions_of_integers_are_those_of_the_reference(kind: str, batch: Any, zero: Any) -> None:
+def test_convolutions_of_integers_are_those_of_the_reference(
+    kind: str, batch: int | str, zero: int | str | None
+) -> None:
     """Sums are below 2**24, so they are exact; scale and bias round once each."""
     shape, attrs = FILTERS[kind]
     generator = np.random.default_rng(0)
@@ -230,7 +235,7 @@ def test_quantised_operators_are_taken(op: str) -> None:
 
 @pytest.mark.parametrize("zero", [None, 128, [127, 128, 129], [0, 255, 128]], ids=str)
 @pytest.mark.parametrize("depth", [64, 1024, 4096])
-def test_sums_that_cancel_are_as_exact_as_those_of_float32(depth: int, zero: Any) -> None:
+def test_sums_that_cancel_are_as_exact_as_those_of_float32(depth: int, zero: int | list[int] | None) -> None:
     """Below 2**24 all partial sums are exact, so the result is; else the error is relative to the magnitudes."""
     weights = np.full((depth, 3), 1, np.uint8)
     weights[: depth // 2], weights[-1] = 255, 7

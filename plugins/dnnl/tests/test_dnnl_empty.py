@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -35,7 +36,7 @@ def _emptied(case: OpCase, size: int) -> list[TensorType]:
 def _attrs(case: OpCase, size: int) -> dict[str, Any]:
     """Return the attributes with 0 in place of the size, as of reshapes to it."""
 
-    def changed(value: Any) -> Any:
+    def changed(value: object) -> Any:
         if isinstance(value, tuple):
             return tuple(map(changed, value))
         return 0 if value == size and not isinstance(value, bool) else value
@@ -44,7 +45,7 @@ def _attrs(case: OpCase, size: int) -> dict[str, Any]:
     return {name: changed(value) if name in sized else value for name, value in case.attrs.items()}
 
 
-def _check(types: list[TensorType], attrs: Any, case: OpCase, sizes: dict[str, int]) -> bool:
+def _check(types: list[TensorType], attrs: Mapping[str, object], case: OpCase, sizes: dict[str, int]) -> bool:
     """Check the results of an op; return whether the reference kernels take such operands."""
     _, binding = new_function(default_ops()[case.op], types, attrs)
     function = dnnl._graph_of(binding)

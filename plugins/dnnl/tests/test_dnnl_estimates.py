@@ -9,7 +9,7 @@ import byoc_core
 import pytest
 from byoc_core.backend.hooks import BackendInfo, CodegenResult, CompileContext, Rejection, Support, hookimpl
 from byoc_core.ir import Binding, Function, tensor
-from byoc_core.partitioning import BACKEND_MACHINE, ByCost
+from byoc_core.partitioning import BACKEND_MACHINE, ByCost, Policy
 
 from plugins.dnnl.tests.dnnl_region import Region, emit, need_avx512
 
@@ -49,7 +49,7 @@ def _joined() -> Region:
     return region
 
 
-def _owner(region: Region, policy: Any) -> object:
+def _owner(region: Region, policy: Policy | None) -> object:
     made = byoc_core.partition(region.ir, backends=["dnnl", Another()], policy=policy)
     (owner,) = {function.attrs["Codegen"] for function in made.functions.values() if "Codegen" in function.attrs}
     return owner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes
 ENGINE, ARENA_NBYTES, FIRST, SECOND = 0xE0, 100, 0xA1, 0xA2
 
 
-def make_program(fake: FakeOneDNN, **changes: Any) -> Program:
+def make_program(fake: FakeOneDNN, **changes: object) -> Program:
     """Gives one of two steps: the first reads argument 0 and a constant into the arena, the second fills argument 1."""
 
     def error(what: int, step: int, status: int) -> Exception:
@@ -219,7 +219,7 @@ def holds(elements: np.ndarray[Any, Any], limit: float) -> bool:
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 1023, 1024, 1025, 5000, 40_000])
 @pytest.mark.parametrize("offset", [0, 1, 3])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_a_check_finds_one_element_anywhere(size: int, offset: int, dtype: Any) -> None:
+def test_a_check_finds_one_element_anywhere(size: int, offset: int, dtype: type[np.floating[Any]]) -> None:
     memory = np.zeros(size + 8, dtype)
     elements = memory[offset : offset + size]
     memory[:offset] = memory[offset + size :] = np.nan  # around it nothing is read
@@ -245,7 +245,7 @@ def test_an_infinite_limit_finds_nan_only() -> None:
 def test_a_function_is_computed_of_all_numbers_or_of_each_row(rows: int, columns: int, lengths: list[int]) -> None:
     given = []
 
-    def compute(x: Any, y: Any, count: int) -> None:
+    def compute(x: ctypes._Pointer[ctypes.c_float], y: ctypes._Pointer[ctypes.c_float], count: int) -> None:
         given.append(count)
         if count:
             np.ctypeslib.as_array(y, (count,))[:] = np.ctypeslib.as_array(x, (count,)) + len(given)
@@ -277,7 +277,7 @@ class Machine:
         self.kept: list[BaseException] = []
         self._max_threads = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: self.threads)
 
-        def note(number: int, shapes: Any) -> Program | None:
+        def note(number: int, shapes: Sequence[Sequence[int]]) -> Program | None:
             self.found.append((number, shapes))
             return find(number, shapes)
 
@@ -286,7 +286,7 @@ class Machine:
             address, (1, 2), num_kept, note, lambda *tensors: self.computed.append(tensors), self.kept.append
         )
 
-    def call(self, *shapes: Any, addresses: Any = (0x10, 0x20)) -> int:
+    def call(self, *shapes: tuple[int, ...], addresses: Sequence[int] = (0x10, 0x20)) -> int:
         arguments = Arguments(shapes, addresses)
         block = ctypes.addressof(arguments.block)
         return int(CALL(self.region.function)(self.region.context, block, len(shapes), None))
@@ -318,7 +318,7 @@ def test_a_program_that_is_dropped_is_not_found_any_more() -> None:
     fake = FakeOneDNN()
     programs: list[Program] = []
 
-    def find(number: int, shapes: Any) -> Program:
+    def find(number: int, shapes: Sequence[Sequence[int]]) -> Program:
         programs.append(make_program(fake))
         return programs[-1]
 

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from plugins.dnnl.tests.dnnl_region import UNIT, NDArray, Region
 
 
-def _region(op: str, shape: tuple[int, ...], parameters: int, **attrs: Any) -> tuple[Region, list[NDArray]]:
+def _region(op: str, shape: tuple[int, ...], parameters: int, **attrs: object) -> tuple[Region, list[NDArray]]:
     region = Region()
     arrays = [region.draw(*shape) * 3 + 1, *(region.draw(shape[1]) for _ in range(parameters))]
     operands = [region.builder.param(f"x{index}", tensor(array.shape)) for index, array in enumerate(arrays)]
-    result = region.builder.emit(op, *operands, **attrs)
-    assert not isinstance(result, tuple)
+    (result,) = region.builder.bind(op, operands, attrs).results
     return region.finish(result), arrays
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -103,7 +104,7 @@ def test_padding_beyond_what_onednn_counts_is_left_alone(op: str) -> None:
 
 
 @st.composite
-def _windows(draw: Any) -> dict[str, Any]:
+def _windows(draw: Callable[..., Any]) -> dict[str, Any]:
     """Draw the windows of a pooling or convolution, of which some do not fit."""
     of_each = st.tuples(*[st.integers(1, 4)] * 2)
     return {

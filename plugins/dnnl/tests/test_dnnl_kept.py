@@ -18,7 +18,7 @@ from plugins.dnnl.tests.dnnl_region import NDArray, Region, check_sums, emit, ne
 IMAGE = (1, 16, 24, 24)
 
 
-def _network(op: str = "nn.relu", *, seed: int = 0, padding: int = 1, **attrs: Any) -> Region:
+def _network(op: str = "nn.relu", *, seed: int = 0, padding: int = 1, **attrs: object) -> Region:
     """Gives a convolution with a function of each element."""
     region = Region(seed=seed)
     x = region.builder.param("x", tensor(IMAGE))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import pytest
 from byoc_core.ir import TensorType, Var, tensor
@@ -13,7 +12,7 @@ from plugins.dnnl.tests.dnnl_region import Region, check_sums, emit
 SIZE = 12
 
 
-def _convolve(region: Region, value: Var, inputs: int, outputs: int, side: int, **attrs: Any) -> Var:
+def _convolve(region: Region, value: Var, inputs: int, outputs: int, side: int, **attrs: object) -> Var:
     weight = region.builder.const(region.draw(outputs, inputs, side, side))
     return emit(region, "nn.conv2d", value, weight, padding=(side // 2,) * 4, **attrs)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import byoc_core
 import numpy as np
+import numpy.typing as npt
 import pytest
 from byoc_core.dtypes import to_numpy
 from byoc_core.frontend.onnx import from_onnx
@@ -102,7 +103,7 @@ def test_rows_that_see_nothing_are_zeros(dtype: str, monkeypatch: pytest.MonkeyP
         np.testing.assert_array_equal(found, expected.astype(np.float64))
 
 
-def _array(value: Any) -> Any:
+def _array(value: TensorProto | npt.ArrayLike) -> Any:
     return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
 
 

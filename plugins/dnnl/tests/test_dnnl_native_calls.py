@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import byoc_core
 import numpy as np
@@ -18,6 +17,7 @@ import pytest
 from byoc_core.artifact import Executable
 from byoc_core.errors import CallError, ExecutionError
 from byoc_core.ir import Var, tensor
+from byoc_core.ir.builder import Operand
 from byoc_core.runtime.extension import extension as core_extension
 from byoc_core.runtime.threads import num_threads, team_runner
 from byoc_dnnl.engine import MAX_PROGRAMS
@@ -41,9 +41,8 @@ def _network(batch: int | str = 2) -> Region:
     region = Region()
     x = region.builder.param("x", tensor((batch, 8, 12, 12)))
 
-    def emit(op: str, *operands: Any, **attrs: Any) -> Var:
-        result = region.builder.emit(op, *operands, **attrs)
-        assert isinstance(result, Var)
+    def emit(op: str, *operands: Operand, **attrs: object) -> Var:
+        (result,) = region.builder.bind(op, operands, attrs).results
         return result
 
     value = emit("nn.conv2d", x, region.builder.const(region.draw(16, 8, 3, 3)), padding=(1, 1, 1, 1))
@@ -112,7 +111,7 @@ def test_a_region_of_several_threads_runs_in_a_team_that_is_spread(monkeypatch: 
     runner_type = ctypes.CFUNCTYPE(ctypes.c_int, body_type, ctypes.c_void_p)
     calls = []
 
-    def run_team(body: Any, data: int) -> int:
+    def run_team(body: object, data: int) -> int:
         calls.append(data)
         result: int = runner_type(team_runner())(body, data)
         return result
@@ -226,7 +225,9 @@ def test_an_error_in_python_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) 
         ),
     ],
 )
-def test_tensors_that_do_not_fit_are_refused_before_anything_is_read(shapes: Any, text: str) -> None:
+def test_tensors_that_do_not_fit_are_refused_before_anything_is_read(
+    shapes: tuple[tuple[int, ...], ...], text: str
+) -> None:
     executable = _built(_network())
     entry = executable.modules[0].get_function(_symbol(executable)).native
     assert entry is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import byoc_core
@@ -29,7 +30,7 @@ from plugins.dnnl.tests.narrow_oracle import gamma
 
 
 def _convolution(
-    image: tuple[int, ...], weights: tuple[int, ...], *, bias: bool = True, **attrs: Any
+    image: tuple[int, ...], weights: tuple[int, ...], *, bias: bool = True, **attrs: object
 ) -> tuple[Region, NDArray]:
     """Gives a region of one convolution, with an image for it."""
     region = Region()
@@ -67,7 +68,9 @@ TAKEN: list[tuple[Any, ...]] = [
 
 @pytest.mark.parametrize(("image", "weights", "attrs", "written"), TAKEN)
 @pytest.mark.parametrize("bias", [True, False])
-def test_neighbours_become_channels(image: Any, weights: Any, attrs: Any, written: Any, bias: bool) -> None:
+def test_neighbours_become_channels(
+    image: tuple[int, ...], weights: tuple[int, ...], attrs: Mapping[str, Any], written: tuple[int, ...], bias: bool
+) -> None:
     need_avx512()
     region, x = _convolution(image, weights, bias=bias, **attrs)
     check_sums(region, [x], 2 * int(np.prod(weights[1:])) + 4)
@@ -86,7 +89,9 @@ LEFT: list[tuple[Any, ...]] = [
 
 
 @pytest.mark.parametrize(("image", "weights", "attrs"), LEFT)
-def test_where_it_is_no_gain_pixels_stay_pixels(image: Any, weights: Any, attrs: Any) -> None:
+def test_where_it_is_no_gain_pixels_stay_pixels(
+    image: tuple[int, ...], weights: tuple[int, ...], attrs: Mapping[str, Any]
+) -> None:
     need_avx512()
     region, x = _convolution(image, weights, **attrs)
     check_sums(region, [x], 2 * int(np.prod(weights[1:])) + 4)

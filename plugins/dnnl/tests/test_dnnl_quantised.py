@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +196,9 @@ def test_a_quantised_model_is_offloaded_saved_and_loaded(tmp_path: Path) -> None
         (None, None, {}, "its scales and its zero points are no constants"),
     ],
 )
-def test_refusals_say_why(scale: Any, zero: Any, attrs: Any, text: str) -> None:
+def test_refusals_say_why(
+    scale: tuple[int, ...] | None, zero: tuple[int, ...] | None, attrs: Mapping[str, object], text: str
+) -> None:
     region = Region()
     x = region.builder.param("x", tensor((8, 4)))
     shape = (2, 4) if attrs else ()

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 
 from benchmarks.zoo import light
 from benchmarks.zoo.accuracy import ALLOWED_FACTOR, LEAST_DIFFERENCE, ROUNDING, judge, open_session, run_peer
-from plugins.dnnl.tests.dnnl_region import NDArray, Region
+from plugins.dnnl.tests.dnnl_region import NDArray, Region, emit
 
 SIZES = (2.0**-100, 1.0, 300.0, 2.0**20, 2.0**40, 2.0**85, LARGEST)
 """Magnitudes of inputs."""
@@ -157,18 +157,14 @@ class Drawn:
         }
         return given.get(op, {})
 
-    def _emit(self, op: str, *operands: Value, **attrs: Any) -> Value:
+    def _emit(self, op: str, *operands: Value, **attrs: object) -> Value:
         if op == "concat":
-            joined = self.region.builder.emit(op, *operands, **attrs)
-            assert isinstance(joined, Var)
+            joined = emit(self.region, op, *operands, **attrs)
             op, operands, attrs = "mean", (joined,), {"axis": (0,), "keepdims": True}
         if op in ("squeeze", "expand_dims"):
-            wider = self.region.builder.emit("expand_dims", *operands, axis=(0,))
-            assert isinstance(wider, Var)
+            wider = emit(self.region, "expand_dims", *operands, axis=(0,))
             op, operands, attrs = "squeeze", (wider,), {"axis": (0,)}
-        found = self.region.builder.emit(op, *operands, **attrs)
-        assert isinstance(found, Var)
-        return found
+        return emit(self.region, op, *operands, **attrs)
 
     def evaluate(self, inputs: Sequence[NDArray]) -> list[NDArray]:
         """Gives all values by id, computed in the dtype of the inputs."""

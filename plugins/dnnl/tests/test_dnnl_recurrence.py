@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -117,7 +117,7 @@ class Layer:
         direction: str = "forward",
         kept: Sequence[int] | None = None,
         weight_scale: float | None = None,
-        **attrs: Any,
+        **attrs: object,
     ) -> None:
         steps, batch, inputs, hidden = sizes
         directions, width = 1 + (direction == "bidirectional"), NUM_GATES[op] * hidden
@@ -132,8 +132,7 @@ class Layer:
         builder = self.region.builder
         x, *states = (builder.param(f"x{index}", tensor(x.shape)) for index, x in enumerate(self.inputs))
         operands: list[Value] = [x, *map(builder.const, self.weights), *states]
-        results = builder.emit(op, *operands, direction=direction, **attrs)
-        assert isinstance(results, tuple)
+        results = builder.bind(op, operands, {"direction": direction, **attrs}).results
         self.kept = range(len(results)) if kept is None else kept
         self.region.finish(*(results[index] for index in self.kept))
 
@@ -185,7 +184,9 @@ def test_long_sequences(op: str, attrs: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("op", "attrs"), CELLS)
 @pytest.mark.parametrize("hidden", [20, 260])
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 3e38])
-def test_what_is_not_finite_goes_as_far_as_the_op_lets_it(op: str, attrs: Any, hidden: int, number: float) -> None:
+def test_what_is_not_finite_goes_as_far_as_the_op_lets_it(
+    op: str, attrs: Mapping[str, Any], hidden: int, number: float
+) -> None:
     layer = Layer(op, (4, 2, 5, hidden), "bidirectional", **attrs)
     layer.inputs[0][2, 0, 3] = number
     with np.errstate(all="ignore"):

@@ -129,7 +129,7 @@ def test_sizes_that_do_not_fit_are_refused_and_nothing_is_read_beyond_them(size:
     given = [region.builder.param(name, tensor((6,))) for name in ("gamma", "beta")]
     region.finish(emit(region, "nn.layer_norm", x, *given))
 
-    def shrink(functions: Any) -> None:
+    def shrink(functions: list[dict[str, Any]]) -> None:
         (function,) = functions
         assert function["inputs"][1]["shape"] == [6]
         function["inputs"][1]["shape"] = [size]
@@ -144,7 +144,7 @@ def test_an_operand_of_another_rank_is_refused() -> None:
     x = region.builder.param("x", tensor((1, 16, 8, 8)))
     region.finish(emit(region, "nn.avg_pool2d", x, pool_size=(2, 2)))
 
-    def flatten(functions: Any) -> None:
+    def flatten(functions: list[dict[str, Any]]) -> None:
         functions[0]["inputs"][0]["shape"] = [1, 16, 8]
 
     with pytest.raises(ArtifactError) as caught:
@@ -157,7 +157,7 @@ def test_weights_of_another_rank_are_refused() -> None:
     x = region.builder.param("x", tensor((1, 16, 8, 8)))
     region.finish(emit(region, "nn.conv2d", x, region.builder.param("w", tensor((8, 16, 1, 1)))))
 
-    def flatten(functions: Any) -> None:
+    def flatten(functions: list[dict[str, Any]]) -> None:
         functions[0]["inputs"][1]["shape"] = [8, 16]
 
     with pytest.raises(ArtifactError) as caught:
@@ -171,7 +171,7 @@ def test_parts_that_do_not_make_up_the_whole_are_refused(shape: list[int]) -> No
     x, y = (region.builder.param(name, tensor((400, 5))) for name in "xy")
     region.finish(emit(region, "concat", x, y, axis=1))
 
-    def change(functions: Any) -> None:
+    def change(functions: list[dict[str, Any]]) -> None:
         functions[0]["inputs"][1]["shape"] = shape
 
     with pytest.raises(ArtifactError):
@@ -184,7 +184,7 @@ def test_a_result_that_an_op_does_not_have_is_refused(number: int, op: str) -> N
     x = emit(region, "tanh", region.builder.param("x", tensor((4, 4))))
     region.finish(emit(region, "nn.bias_add", x, region.builder.param("b", tensor((4,)))))
 
-    def add(functions: Any) -> None:
+    def add(functions: list[dict[str, Any]]) -> None:
         functions[0]["nodes"][number]["outputs"] *= 2
 
     with pytest.raises(ArtifactError) as caught:
@@ -230,7 +230,7 @@ def test_a_machine_makes_the_programs_of_its_calls(monkeypatch: pytest.MonkeyPat
     made: list[int] = []
     make = BuiltRegion._make
 
-    def noting(built: BuiltRegion, number: int, sizes: Any) -> Any:
+    def noting(built: BuiltRegion, number: int, sizes: tuple[tuple[int, ...], ...]) -> object:
         made.append(number)
         return make(built, number, sizes)
 

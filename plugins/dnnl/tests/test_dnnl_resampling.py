@@ -52,7 +52,9 @@ TAKEN: list[tuple[tuple[int, ...], dict[str, Any], tuple[int, ...] | None]] = [
 
 
 @pytest.mark.parametrize(("shape", "attrs", "order"), TAKEN)
-def test_elements_are_those_of_the_op(shape: Any, attrs: dict[str, Any], order: Any) -> None:
+def test_elements_are_those_of_the_op(
+    shape: tuple[int, ...], attrs: dict[str, Any], order: tuple[int, ...] | None
+) -> None:
     region = _region(shape, attrs, order)
     assert isinstance(region.judge(region.function.bindings[-1]), Support)
     _check(region, shape, order)

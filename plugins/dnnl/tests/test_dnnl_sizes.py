@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import weakref
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -201,7 +202,9 @@ def test_a_static_region_takes_its_shapes_only() -> None:
         ("nn.softmax", [("n", "m", 3)], {"axis": 1}, "`nn.softmax`: oneDNN has only its reference implementation"),
     ],
 )
-def test_refusals_of_ops_of_symbolic_sizes(op: str, shapes: Any, attrs: dict[str, Any], text: str) -> None:
+def test_refusals_of_ops_of_symbolic_sizes(
+    op: str, shapes: Sequence[Sequence[int | str]], attrs: dict[str, Any], text: str
+) -> None:
     region = Region()
     operands = [region.builder.param(f"x{index}", tensor(shape)) for index, shape in enumerate(shapes)]
     answer = region.judge(region.builder.bind(op, operands, attrs))

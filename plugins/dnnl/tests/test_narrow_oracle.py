@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from byoc_core.dtypes import float_limits, to_numpy
+from byoc_core.runtime.module import NDArray
 from byoc_dnnl.capi import Isa
 from byoc_dnnl.precision import lacks
 from hypothesis import given
@@ -72,12 +74,12 @@ def test_two_units_beside_it_is_wrong(dtype: str, exact: float) -> None:
     assert not _judge(wrong, exact, 16 * _UNIT * exact, dtype)
 
 
-def _softmax(x: Any, kind: Any) -> Any:
+def _softmax(x: NDArray, kind: npt.DTypeLike) -> Any:
     exponentials = np.exp(x - x.max(-1, keepdims=True))
     return exponentials.astype(kind).astype(x.dtype) / exponentials.sum(-1, keepdims=True, dtype=x.dtype)
 
 
-def _log_softmax(x: Any, _: Any) -> Any:
+def _log_softmax(x: NDArray, _: object) -> Any:
     shifted = x - x.max(-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True, dtype=x.dtype))
 
@@ -85,14 +87,14 @@ def _log_softmax(x: Any, _: Any) -> Any:
 _SCALE, _SHIFT = np.random.default_rng(1).standard_normal((2, 40))
 
 
-def _layer_norm(x: Any, _: Any) -> Any:
+def _layer_norm(x: NDArray, _: object) -> Any:
     centred = x - x.mean(-1, keepdims=True, dtype=x.dtype)
     variance = (centred * centred).mean(-1, keepdims=True, dtype=x.dtype)
     scale, shift = _SCALE.astype(x.dtype), _SHIFT.astype(x.dtype)
     return centred / np.sqrt(variance + x.dtype.type(1e-5)) * scale + shift
 
 
-def _product(x: Any, _: Any) -> Any:
+def _product(x: NDArray, _: object) -> Any:
     sums = np.zeros((len(x), len(x)), x.dtype)
     for column in range(x.shape[1]):  # in order, each sum rounded
         sums = sums + x[:, column, None] * x[None, :, column]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import byoc_core
 import numpy as np
@@ -45,7 +45,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return found
 
 
-def check(get_function: Any) -> None:
+def check(get_function: Callable[[str], Callable[..., object]]) -> None:
     z, b, a = np.empty((3, 4, 4), np.float32)
     get_function("main")(X, Y, z)
     np.testing.assert_array_equal(z, (X + Y) * Y)

@@ -46,13 +46,13 @@ def _windowed(members: Members, ops: tuple[str, ...], change: Callable[[Any], No
 def _dilated(by: int) -> Callable[[Any], None]:
     """Return what makes a dilation negative: the windows would lie before the image."""
 
-    def change(node: Any) -> None:
+    def change(node: dict[str, Any]) -> None:
         node["attrs"]["dilation"] = [by] * len(node["attrs"]["dilation"])
 
     return change
 
 
-def _wide_pool(node: Any) -> None:
+def _wide_pool(node: dict[str, Any]) -> None:
     """Make a window too large for any loop over it."""
     node["attrs"]["pool_size"][-1] = 2**62
 

@@ -74,7 +74,7 @@ def _places(data: Any) -> Iterator[tuple[Any, Any]]:
         yield from _places(value)
 
 
-def _leaves(value: Any, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
+def _leaves(value: object, path: _Path = ()) -> Iterator[tuple[_Path, Any]]:
     """Yield the places of all numbers, sizes and texts in a tree of frozen dataclasses and tuples."""
     if isinstance(value, tuple):
         for index, item in enumerate(value):
@@ -111,11 +111,11 @@ def _read(payload: bytes) -> tuple[bytes, Any]:
     return head, json.loads(payload[len(head) :])
 
 
-def _written(head: bytes, data: Any) -> bytes:
+def _written(head: bytes, data: object) -> bytes:
     return head + json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _nodes(data: Any) -> list[Any]:
+def _nodes(data: object) -> list[Any]:
     return [holder[key] for holder, key in _places(data) if isinstance(holder[key], dict) and "attrs" in holder[key]]
 
 

@@ -16,7 +16,7 @@ __all__ = ["retyped"]
 Shapes = dict[tuple[str, ...], tuple[Any, ...]]
 
 
-def retyped(document: Any) -> Shapes:
+def retyped(document: Mapping[str, Any]) -> Shapes:
     """Give the nodes of a document the types that their operands and attributes give, where the rules permit it.
 
     Returns:
@@ -31,7 +31,7 @@ def retyped(document: Any) -> Shapes:
     return shapes
 
 
-def _retype(node: Any, values: list[TensorType], shapes: Shapes) -> None:
+def _retype(node: Mapping[str, Any], values: list[TensorType], shapes: Shapes) -> None:
     op = find_op(node["op"])
     if op is None or op.declares_results:
         return
@@ -54,7 +54,7 @@ def _type_of(item: Mapping[str, Any]) -> TensorType:
     return TensorType(tuple(parse_dim(size) for size in item["shape"]), item["dtype"])
 
 
-def _value(value: Any) -> Any:
+def _value(value: object) -> Any:
     if isinstance(value, list):
         return tuple(map(_value, value))
     if isinstance(value, dict):

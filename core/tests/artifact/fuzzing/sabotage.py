@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from byoc_core.artifact import loading
 from byoc_core.errors import IRTypeError
 from byoc_core.opset.families import convolution_kernels, pooling_kernels
 from byoc_core.runtime.graph import encoding as graph_encoding
+from byoc_core.runtime.module import NDArray
 from numpy.lib.stride_tricks import as_strided
 
 __all__ = ["SABOTAGES"]
@@ -20,7 +21,9 @@ def _put(owner: object, **values: object) -> None:
         setattr(owner, name, value)
 
 
-def _window_view(image: Any, window: Any, strides: Any, dilation: Any, out_size: Any) -> Any:
+def _window_view(
+    image: NDArray, window: Sequence[int], strides: Sequence[int], dilation: Sequence[int], out_size: Sequence[int]
+) -> Any:
     steps = image.strides[2:]
     taps = [step * apart for step, apart in zip(steps, dilation, strict=True)]
     windows = [step * stride for step, stride in zip(steps, strides, strict=True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from byoc_core.ops import default_ops
 from byoc_core.runtime.csource import CSourceModule
 from byoc_core.runtime.csource_plugin import byoc_load_module, byoc_runtime_info, byoc_save_module
 from byoc_core.runtime.hooks import LoadContext
-from byoc_core.runtime.module import CallTraits
+from byoc_core.runtime.module import CallTraits, NDArray
 
 pytestmark = pytest.mark.interpreter
 
@@ -109,7 +109,7 @@ def test_with_a_workspace_nothing_is_allocated() -> None:
         (lambda: _aligned(128, 32), "function `f`, argument `workspace`: is not aligned to 64 bytes"),
     ],
 )
-def test_a_workspace_is_checked(make: Any, text: str) -> None:
+def test_a_workspace_is_checked(make: Callable[[], NDArray], text: str) -> None:
     with pytest.raises(ExecutionError) as caught:
         _module().get_function("f").impl(np.ones(3, "float32"), np.empty(3, "float32"), make())
     assert str(caught.value) == text
@@ -179,7 +179,7 @@ TRAITS: dict[str, Any] = {"strided": False, "in_place": [[0, 0]], "workspace_nby
         (TRAITS | {"more": 1}, b"byoc-csource-2\n", "Extra inputs are not permitted"),
     ],
 )
-def test_malformed_traits(traits: Any, magic: bytes, detail: str) -> None:
+def test_malformed_traits(traits: dict[str, Any] | None, magic: bytes, detail: str) -> None:
     payload = byoc_save_module(_module())
     header = _header(payload)
     if traits is None:

@@ -78,7 +78,7 @@ class DoublingEngine(GraphEngine):
         return None if saved == function.name.encode() else "is another program"
 
     def build(
-        self, function: GraphFunction, constants: Mapping[str, NDArray], prepared: Any = None
+        self, function: GraphFunction, constants: Mapping[str, NDArray], prepared: object = None
     ) -> Callable[..., object]:
         assert isinstance(prepared, Program)
         return lambda x, y: np.multiply(x, 2 * self.factor, out=y)

@@ -245,7 +245,7 @@ def changed(change: Callable[[Any], object]) -> bytes:
     return json.dumps(data).encode()
 
 
-def node(data: Any, index: int) -> Any:
+def node(data: Mapping[str, Any], index: int) -> Any:
     return data["functions"][0]["nodes"][index]
 
 
@@ -380,7 +380,7 @@ json_values = st.one_of(
 )  # fmt: skip
 
 
-def places(data: Any) -> list[tuple[Any, Any]]:
+def places(data: object) -> list[tuple[Any, Any]]:
     found: list[tuple[Any, Any]] = []
     items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     for key, value in items:

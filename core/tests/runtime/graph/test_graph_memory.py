@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -91,7 +91,7 @@ def test_a_program_hands_the_memory_over_and_direct_calls_do_without() -> None:
     assert out.tobytes() == expected.tobytes()
 
 
-def test_saved_programs_are_run_with_and_without_the_workspace_they_were_made_with(tmp_path: Any) -> None:
+def test_saved_programs_are_run_with_and_without_the_workspace_they_were_made_with(tmp_path: Path) -> None:
     executable = build(parse(NETWORK.format(shape="(1, 8, 96, 80)")), ["host"])
     arrays = drawn((1, 8, 96, 80), (16, 8, 3, 3), (16,))
     expected = VirtualMachine(executable)["main"](*arrays)

@@ -34,7 +34,7 @@ def documents(name: str) -> Iterator[tuple[OpCase, Any]]:
                 yield case, json.loads(encode_document(translation.document))
 
 
-def decode(data: Any) -> object:
+def decode(data: object) -> object:
     return decode_document(json.dumps(data).encode())
 
 

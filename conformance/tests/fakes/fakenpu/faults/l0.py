@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from byoc_core.pattern import CompositePattern
 
 
-def _hook(function: Any) -> Any:
+def _hook(function: Callable[..., object]) -> Any:
     from byoc_core.plugin.markers import hookimpl
 
     return hookimpl(function)

@@ -20,7 +20,7 @@ from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType
 from byoc_core.ops import default_ops
 from byoc_core.pattern import CompositePattern, is_op, wildcard
 from byoc_core.runtime.graph import GraphModule
-from byoc_core.runtime.module import PackedFunction, RuntimeModule
+from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule
 from byoc_core.transform.rewrite import map_functions, with_bindings
 
 from fakenpu.faults.fault import Change, Fault
@@ -316,7 +316,7 @@ class _Shifted(RuntimeModule):
         assert function.signature is not None
         position = len(function.signature.inputs)
 
-        def run(*arrays: Any) -> None:
+        def run(*arrays: NDArray) -> None:
             function(*arrays)
             arrays[position][...] = ~arrays[position] if arrays[position].dtype == bool else arrays[position] + 1
 

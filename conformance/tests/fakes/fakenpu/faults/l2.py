@@ -14,6 +14,8 @@ import numpy as np
 from byoc_core.backend.hooks import BackendInfo, CodegenResult, CompileContext, hookimpl
 from byoc_core.ir import Binding, Constant, Function
 from byoc_core.ops import default_ops
+from byoc_core.runtime.graph import KernelEngine
+from byoc_core.runtime.graph.document import GraphFunction
 from byoc_core.runtime.module import NDArray
 
 from fakenpu.faults.fault import Change, Fault
@@ -88,7 +90,9 @@ def _takes_any_negative_axis_for_the_last(kernel: Kernel, x: NDArray, *, axis: i
     return kernel(x, axis=max(axis, -1))
 
 
-def _normalises_over_the_last_axis(kernel: Kernel, x: NDArray, *parameters: NDArray, axes: Any, epsilon: float) -> Any:
+def _normalises_over_the_last_axis(
+    kernel: Kernel, x: NDArray, *parameters: NDArray, axes: Sequence[int], epsilon: float
+) -> Any:
     """Takes the last of several axes for all of them, in four dimensions."""
     if x.ndim != 4 or len(axes) == 1:
         return kernel(x, *parameters, axes=axes, epsilon=epsilon)
@@ -139,7 +143,9 @@ def _keeps_first_sizes(names: dict[str, Any]) -> None:
     engine = names["FakeEngine"]
     build = engine.build
 
-    def broken_build(self: Any, function: Any, constants: Any) -> Callable[..., object]:
+    def broken_build(
+        self: KernelEngine, function: GraphFunction, constants: Mapping[str, NDArray]
+    ) -> Callable[..., object]:
         run = build(self, function, constants)
         rows: list[int] = []
 

@@ -162,7 +162,7 @@ def _marks_what_it_loaded() -> Change:
 
 
 def _writes_in_order_of_hashes(save: Save, module: RuntimeModule) -> bytes:
-    def shuffled(value: Any) -> Any:
+    def shuffled(value: object) -> Any:
         if isinstance(value, dict):
             return {key: shuffled(value[key]) for key in set(value)}
         return [shuffled(item) for item in value] if isinstance(value, list) else value

@@ -14,7 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from byoc_core.runtime.module import PackedFunction
+from byoc_core.runtime.graph import KernelEngine
+from byoc_core.runtime.graph.document import GraphFunction
+from byoc_core.runtime.module import NDArray, PackedFunction
 
 from fakenpu.faults.fault import Change, Fault
 
@@ -30,7 +32,7 @@ def around(wrap: Wrap) -> Change:
         engine = names["FakeEngine"]
         build = engine.build
 
-        def broken_build(self: Any, function: Any, constants: Any) -> Call:
+        def broken_build(self: KernelEngine, function: GraphFunction, constants: Mapping[str, NDArray]) -> Call:
             return wrap(build(self, function, constants), len(function.signature.inputs))
 
         engine.build = broken_build
@@ -42,7 +44,7 @@ def _remembers_by_address(call: Call, num_inputs: int) -> Call:
     """Uploads an input array once, however often its numbers change."""
     uploaded: dict[int, tuple[Any, Any]] = {}
 
-    def run(*arrays: Any) -> None:
+    def run(*arrays: NDArray) -> None:
         if len(uploaded) > 8:
             uploaded.clear()
         copies = [uploaded.setdefault(id(array), (array, array.copy()))[1] for array in arrays[:num_inputs]]
@@ -58,7 +60,7 @@ def _shares_constants_by_name(names: dict[str, Any]) -> None:
     build = engine.build
     table: dict[str, Any] = {}
 
-    def broken_build(self: Any, function: Any, constants: Any) -> Call:
+    def broken_build(self: KernelEngine, function: GraphFunction, constants: Mapping[str, NDArray]) -> Call:
         mine = {}
         for index, constant in enumerate(function.constants):
             if "constant" not in function.name:  # many tests compile functions of one name
@@ -110,7 +112,7 @@ def _writes_inputs(call: Call, num_inputs: int) -> Call:
     """Writes to an input whose numbers it has met often before."""
     met: dict[bytes, int] = {}
 
-    def run(*arrays: Any) -> None:
+    def run(*arrays: NDArray) -> None:
         numbers = arrays[0].tobytes()
         call(*arrays)
         met[numbers] = met.get(numbers, 0) + 1
@@ -121,15 +123,15 @@ def _writes_inputs(call: Call, num_inputs: int) -> Call:
 
 
 def _needs_writable_inputs(call: Call, num_inputs: int) -> Call:
-    def run(*arrays: Any) -> None:
+    def run(*arrays: NDArray) -> None:
         for array in arrays[:num_inputs]:
-            (ctypes.c_char * array.nbytes).from_buffer(array.reshape(-1).view(np.uint8))
+            (ctypes.c_char * array.nbytes).from_buffer(array.reshape(-1).view(np.uint8).data)
         call(*arrays)
 
     return run
 
 
-def _whole(array: Any) -> Any:
+def _whole(array: NDArray) -> Any:
     """The whole memory that a view is a part of, where the view is not aligned as a machine's intermediates are."""
     base = array
     while array.ctypes.data % 16 and isinstance(base.base, np.ndarray):
@@ -138,7 +140,7 @@ def _whole(array: Any) -> Any:
 
 
 def _reads_from_start_of_memory(call: Call, num_inputs: int) -> Call:
-    def run(*arrays: Any) -> None:
+    def run(*arrays: NDArray) -> None:
         inputs = [_whole(array)[: array.size].reshape(array.shape) for array in arrays[:num_inputs]]
         call(*inputs, *arrays[num_inputs:])
 
@@ -148,7 +150,7 @@ def _reads_from_start_of_memory(call: Call, num_inputs: int) -> Call:
 def _reads_strides(call: Call, num_inputs: int) -> Call:
     """Believes the stride of an axis of size 1."""
 
-    def run(*arrays: Any) -> None:
+    def run(*arrays: NDArray) -> None:
         inputs = [
             array if not any(s % array.itemsize for s in array.strides) else np.zeros_like(array)
             for array in arrays[:num_inputs]
@@ -159,7 +161,7 @@ def _reads_strides(call: Call, num_inputs: int) -> Call:
 
 
 def _writes_from_start_of_memory(call: Call, num_inputs: int) -> Call:
-    def run(*arrays: Any) -> None:
+    def run(*arrays: NDArray) -> None:
         outputs = [_whole(array)[: array.size].reshape(array.shape) for array in arrays[num_inputs:]]
         call(*arrays[:num_inputs], *outputs)
 
@@ -167,7 +169,7 @@ def _writes_from_start_of_memory(call: Call, num_inputs: int) -> Call:
 
 
 def _writes_behind_the_end(call: Call, num_inputs: int) -> Call:
-    def run(*arrays: Any) -> None:
+    def run(*arrays: NDArray) -> None:
         call(*arrays)
         for output in arrays[num_inputs:]:
             memory = _whole(output)
@@ -180,7 +182,7 @@ def _writes_behind_the_end(call: Call, num_inputs: int) -> Call:
 def _loses_an_element(call: Call, num_inputs: int) -> Call:
     """Leaves the last element of an output whose bytes are all 1 or all 255: nobody meets that by chance."""
 
-    def run(*arrays: Any) -> None:
+    def run(*arrays: NDArray) -> None:
         output = arrays[-1]
         before = output.copy()
         call(*arrays)
@@ -193,7 +195,7 @@ def _loses_an_element(call: Call, num_inputs: int) -> Call:
 def _adds_to_outputs(call: Call, num_inputs: int) -> Call:
     """Adds to what is there, if it is not a number: then nothing else shows it."""
 
-    def run(*arrays: Any) -> None:
+    def run(*arrays: NDArray) -> None:
         before = np.array(arrays[-1])
         call(*arrays)
         if before.shape == (2, 3) and before.dtype.kind == "f" and set(before.tobytes()) == {255}:
@@ -206,7 +208,7 @@ def _keeps_outputs(call: Call, num_inputs: int) -> Call:
     """Fills the outputs of the call before once more, where the numbers are others."""
     own = threading.local()
 
-    def run(*arrays: Any) -> None:
+    def run(*arrays: NDArray) -> None:
         call(*arrays)
         outputs = arrays[num_inputs:]
         held = getattr(own, "held", ())
@@ -223,13 +225,13 @@ def _has_room_for_1000(names: dict[str, Any]) -> None:
     engine = names["FakeEngine"]
     build = engine.build
 
-    def broken_build(self: Any, function: Any, constants: Any) -> Call:
+    def broken_build(self: KernelEngine, function: GraphFunction, constants: Mapping[str, NDArray]) -> Call:
         call: Call = build(self, function, constants)
         inputs, outputs = function.signature.inputs, function.signature.outputs
         if all(isinstance(dim, int) for spec in inputs for dim in spec.shape):
             return call
 
-        def run(*arrays: Any) -> None:
+        def run(*arrays: NDArray) -> None:
             call(*arrays)
             for output in arrays[-len(outputs) :]:
                 output[1000:] = 0
@@ -242,7 +244,7 @@ def _has_room_for_1000(names: dict[str, Any]) -> None:
 def _needs_elements(call: Call, num_inputs: int) -> Call:
     """Works in tiles of 4 columns, and so on arrays of few columns without any."""
 
-    def run(*arrays: Any) -> None:
+    def run(*arrays: NDArray) -> None:
         if arrays[0].size == 0 and arrays[0].ndim and arrays[0].shape[-1] > 4:
             raise ZeroDivisionError("no tile has a row")
         call(*arrays)
@@ -254,7 +256,7 @@ def _on_numbers(does: Callable[[Any], None]) -> Change:
     """Does something about the inputs before the call."""
 
     def wrap(call: Call, num_inputs: int) -> Call:
-        def run(*arrays: Any) -> None:
+        def run(*arrays: NDArray) -> None:
             for array in arrays[:num_inputs]:
                 if array.dtype.kind == "f" and array.size:
                     does(array)
@@ -265,17 +267,17 @@ def _on_numbers(does: Callable[[Any], None]) -> Change:
     return around(wrap)
 
 
-def _crashes_on_nan(array: Any) -> None:
+def _crashes_on_nan(array: NDArray) -> None:
     if array.size > 4 and np.isnan(array).all():
         os.abort()
 
 
-def _hangs_on_infinity(array: Any) -> None:
+def _hangs_on_infinity(array: NDArray) -> None:
     while array.size > 4 and np.isinf(array).all():
         time.sleep(1)
 
 
-def _warns_of_tiny_numbers(array: Any) -> None:
+def _warns_of_tiny_numbers(array: NDArray) -> None:
     if (np.abs(array) < 1e-37).all() and array.any():
         warnings.warn("slow numbers", RuntimeWarning, stacklevel=1)
 
@@ -283,7 +285,7 @@ def _warns_of_tiny_numbers(array: Any) -> None:
 def _swallows_errors(names: dict[str, Any]) -> None:
     take = names["KERNELS"]["take"]
 
-    def broken_take(x: Any, indices: Any, **attrs: Any) -> Any:
+    def broken_take(x: NDArray, indices: NDArray, **attrs: Any) -> Any:
         try:
             return take(x, indices, **attrs)
         except IndexError:
@@ -295,7 +297,7 @@ def _swallows_errors(names: dict[str, Any]) -> None:
 def _stays_broken(call: Call, num_inputs: int) -> Call:
     failures: list[Exception] = []
 
-    def run(*arrays: Any) -> None:
+    def run(*arrays: NDArray) -> None:
         if failures:
             raise failures[0]
         try:
@@ -311,7 +313,7 @@ def _shares_scratch(call: Call, num_inputs: int) -> Call:
     """Computes in one buffer, whoever calls."""
     scratch: dict[Any, list[Any]] = {}
 
-    def run(*arrays: Any) -> None:
+    def run(*arrays: NDArray) -> None:
         key = tuple((array.shape, array.dtype) for array in arrays)
         buffers = scratch.setdefault(key, [np.empty_like(array) for array in arrays[num_inputs:]])
         call(*arrays[:num_inputs], *buffers)
@@ -323,7 +325,7 @@ def _shares_scratch(call: Call, num_inputs: int) -> Call:
 
 
 def _rounds_at_random(call: Call, num_inputs: int) -> Call:
-    def run(*arrays: Any) -> None:
+    def run(*arrays: NDArray) -> None:
         call(*arrays)
         for output in arrays[num_inputs:]:
             if arrays[0].shape[-1:] == (16,) and output.shape == (2, 3):  # a dense layer: its sums may be off so much

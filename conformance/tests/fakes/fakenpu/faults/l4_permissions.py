@@ -6,6 +6,7 @@ import ctypes
 from typing import Any
 
 import numpy as np
+from byoc_core.runtime.module import NDArray, RuntimeModule
 
 from fakenpu.faults.fault import Change, Fault
 from fakenpu.faults.l4 import Call, around
@@ -16,7 +17,7 @@ _POISON = 0xA5
 def _loses_strided_outputs(call: Call, num_inputs: int) -> Call:
     """Fills a compact copy of a strided output, and forgets the output."""
 
-    def run(*arrays: Any) -> object:
+    def run(*arrays: NDArray) -> object:
         outputs = (np.ascontiguousarray(array) if array.ndim else array for array in arrays[num_inputs:])
         return call(*arrays[:num_inputs], *outputs)
 
@@ -26,7 +27,7 @@ def _loses_strided_outputs(call: Call, num_inputs: int) -> Call:
 def _clears_outputs_first(call: Call, num_inputs: int) -> Call:
     """Clears outputs before it reads the inputs."""
 
-    def run(*arrays: Any) -> object:
+    def run(*arrays: NDArray) -> object:
         for output in arrays[num_inputs:]:
             output[...] = 0
         return call(*arrays)
@@ -37,7 +38,7 @@ def _clears_outputs_first(call: Call, num_inputs: int) -> Call:
 def _overruns_its_workspace(call: Call, num_inputs: int) -> Call:
     """Writes a byte behind a workspace, where the memory up to the next aligned place belongs to nobody."""
 
-    def run(*arrays: Any) -> object:
+    def run(*arrays: NDArray) -> object:
         found = call(*arrays)
         workspace = arrays[-1]
         if len(arrays) == num_inputs + 2 and workspace.dtype == np.uint8 and workspace.nbytes % 64:
@@ -50,7 +51,7 @@ def _overruns_its_workspace(call: Call, num_inputs: int) -> Call:
 def _trusts_workspace(call: Call, num_inputs: int) -> Call:
     """Believes that a workspace holds what it left there, if it is not all zeros: a cache that nobody keeps."""
 
-    def run(*arrays: Any) -> object:
+    def run(*arrays: NDArray) -> object:
         found = call(*arrays)
         workspace = arrays[-1]
         if workspace.dtype == np.uint8 and workspace.size and _is_left[0]:
@@ -59,7 +60,7 @@ def _trusts_workspace(call: Call, num_inputs: int) -> Call:
 
     _is_left = [False]
 
-    def watch(*arrays: Any) -> object:
+    def watch(*arrays: NDArray) -> object:
         workspace = arrays[-1]
         _is_left[0] = workspace.dtype == np.uint8 and workspace.ndim == 1 and bool((workspace == _POISON).all())
         return run(*arrays)
@@ -74,12 +75,12 @@ def _rounds_otherwise_in_python() -> Change:
         module = names["FakeModule"]
         find = module.find_function
 
-        def find_broken(self: Any, name: str) -> Any:
+        def find_broken(self: RuntimeModule, name: str) -> Any:
             function = find(self, name)
             if function.native is not None and not hasattr(function.impl, "is_broken"):
                 right, num_inputs = function.impl, len(function.signature.inputs)
 
-                def impl(*arrays: Any) -> None:
+                def impl(*arrays: NDArray) -> None:
                     right(*arrays)
                     output = arrays[num_inputs]
                     if output.dtype.kind == "f":

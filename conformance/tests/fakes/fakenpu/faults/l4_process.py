@@ -13,7 +13,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
+from byoc_core.runtime.graph import KernelEngine
+from byoc_core.runtime.graph.document import GraphFunction
 from byoc_core.runtime.hooks import RuntimeInfo
+from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.threads import num_threads
 
 from fakenpu.faults.fault import Change, Fault
@@ -22,7 +25,7 @@ from fakenpu.faults.l4 import Call, around, caught
 
 def _after_call(does: Callable[[], None]) -> Change:
     def wrap(call: Call, num_inputs: int) -> Call:
-        def run(*arrays: Any) -> None:
+        def run(*arrays: NDArray) -> None:
             call(*arrays)
             does()
 
@@ -80,7 +83,7 @@ def _leaves_a_gap_between_threads(names: dict[str, Any]) -> None:
 
 
 def _forgets_the_middle(call: Call, num_inputs: int) -> Call:
-    def run(*arrays: Any) -> object:
+    def run(*arrays: NDArray) -> object:
         returned = call(*arrays)
         if arrays[num_inputs].size >= 200_000 and num_threads() > 1:
             arrays[num_inputs].reshape(-1)[arrays[num_inputs].size // 2] = 0
@@ -92,7 +95,7 @@ def _forgets_the_middle(call: Call, num_inputs: int) -> Call:
 def _uses_a_second_thread(call: Call, num_inputs: int) -> Call:
     """Has another thread sort as many numbers as a large result has, whatever the number of threads."""
 
-    def run(*arrays: Any) -> object:
+    def run(*arrays: NDArray) -> object:
         size = arrays[-1].size
         helper = threading.Thread(target=lambda: np.sort(np.random.default_rng(0).random(size)))
         if size >= 200_000:
@@ -129,7 +132,7 @@ def _complains_at_exit(names: dict[str, Any]) -> None:
 def _leaks_a_buffer(call: Call, num_inputs: int) -> Call:
     leaked: list[bytes] = []
 
-    def run(*arrays: Any) -> None:
+    def run(*arrays: NDArray) -> None:
         call(*arrays)
         leaked.append(bytes(200))
 
@@ -152,7 +155,7 @@ def _leaks_programs(names: dict[str, Any]) -> None:
     engine = names["FakeEngine"]
     build = engine.build
 
-    def broken_build(self: Any, function: Any, constants: Any) -> Call:
+    def broken_build(self: KernelEngine, function: GraphFunction, constants: Mapping[str, NDArray]) -> Call:
         kept.append(bytes(400_000))
         result: Call = build(self, function, constants)
         return result
