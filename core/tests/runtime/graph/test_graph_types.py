@@ -12,6 +12,7 @@ import pytest
 from byoc_core.authoring.graph import GraphCodegen
 from byoc_core.backend.info import CompileContext
 from byoc_core.errors import ArtifactError
+from byoc_core.ir import COMPOSITE, Binding, Function, Var
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import OpCase, canonical_cases, new_function
 from byoc_core.opset.families import FAMILIES, KERNELS, find_op, ops_of
@@ -129,3 +130,34 @@ print([name for name in sys.modules if name.startswith(("byoc_core.ops.", "byoc_
 
 def test_the_list_of_each_family_is_what_it_defines() -> None:
     assert list(KERNELS) == [name for family in FAMILIES for name in ops_of(family)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_attributes_at_their_defaults_may_be_left_out(name: str) -> None:
+    """As an op gets attributes, documents of older versions lack them; engines and kernels see them all."""
+    for _, data in documents(name):
+        whole = decode_document(json.dumps(data).encode())
+        (node,) = data["functions"][0]["nodes"]
+        kept = {spec.name for spec in default_ops()[name].attrs if node["attrs"][spec.name] != _written(spec.default)}
+        node["attrs"] = {key: value for key, value in node["attrs"].items() if key in kept}
+        found = decode_document(json.dumps(data).encode())
+        assert encode_document(found) == encode_document(whole)
+
+
+def _written(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def test_attributes_of_bodies_may_be_left_out_too() -> None:
+    case = default_ops()["nn.bias_add"].canonical_cases[0]
+    function, binding = new_function(default_ops()["nn.bias_add"], case.types(), case.attrs, "body")
+    outer = [Var(param.name, param.type) for param in function.params]
+    attrs = COMPOSITE.normalise_attrs({"name": "mynpu.bias"})
+    result = Var("y", binding.result.type)
+    composite = Binding((result,), COMPOSITE, tuple(outer), attrs, (function,))
+    whole = Function("main", tuple(outer), (composite,), (result,))
+    document = GraphCodegen(composites="keep").translate([whole], CompileContext("host", None, {})).document
+    data = json.loads(encode_document(document))
+    (inner,) = data["functions"][0]["nodes"][0]["body"]["nodes"]
+    assert inner["attrs"].pop("axis") == -1
+    assert encode_document(decode_document(json.dumps(data).encode())) == encode_document(document)

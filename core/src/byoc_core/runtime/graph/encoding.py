@@ -7,6 +7,7 @@ import marshal
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -23,7 +24,7 @@ from byoc_core.runtime.graph.document import (
     KernelOrigin,
     attr_symbols,
 )
-from byoc_core.runtime.graph.types import check_document_types
+from byoc_core.runtime.graph.types import check_document_types, with_all_attributes
 from byoc_core.runtime.module import TensorSpec
 
 __all__ = [
@@ -127,7 +128,9 @@ def read_document(data: Any) -> GraphDocument:
     if unused := sorted(kernels.keys() - decoded.ops()):
         raise ArtifactError(f"{_WHERE}, kernels", "names a kernel for an op that no node has", got=repr(unused[0])[:80])
     check_document_types(decoded, _WHERE)
-    return decoded
+    complete = {name: with_all_attributes(function) for name, function in functions.items()}
+    is_complete = all(complete[name] is function for name, function in functions.items())
+    return decoded if is_complete else replace(decoded, functions=MappingProxyType(complete))
 
 
 def _sharing() -> Callable[[dict[str, Any]], dict[str, Any]]:

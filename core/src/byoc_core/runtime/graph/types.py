@@ -8,19 +8,23 @@ operands and attributes give. Sizes are compared as far as symbols permit.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from byoc_core.dims import Dim
 from byoc_core.errors import ArtifactError, IRTypeError
 from byoc_core.opset.attributes import AttrKind
 from byoc_core.opset.contexts import TypeContext
+from byoc_core.opset.families import find_op
 from byoc_core.opset.opdef import OpDef
 from byoc_core.opset.types import TensorType, Type
 from byoc_core.runtime.graph.document import GraphAttr, GraphDocument, GraphFunction, GraphNode, GraphTensor
 from byoc_core.runtime.module import TensorSpec
 
-__all__ = ["check_document_types", "check_function_types"]
+__all__ = ["check_document_types", "check_function_types", "with_all_attributes"]
 
 _T = TypeVar("_T")
 _A = TypeVar("_A")
@@ -51,6 +55,27 @@ def check_function_types(function: GraphFunction, where: str) -> None:
     _Checker().check(function, where)
 
 
+def with_all_attributes(function: GraphFunction) -> GraphFunction:
+    """Return a checked function whose nodes, those in bodies too, state every attribute of their ops.
+
+    A document may leave attributes at their defaults out: an op may have got an attribute after the document was
+    written. Engines and kernels see all of them. The same function is returned if nothing is missing.
+    """
+    nodes = tuple(map(_completed, function.nodes))
+    return function if all(map(operator.is_, nodes, function.nodes)) else replace(function, nodes=nodes)
+
+
+def _completed(node: GraphNode) -> GraphNode:
+    if node.body is not None:
+        body = with_all_attributes(node.body)
+        return node if body is node.body else replace(node, body=body)
+    op = find_op(node.op)
+    if op is None or len(node.attrs) == len(op.attrs):
+        return node
+    normal = op.normalise_attrs(node.attrs)
+    return replace(node, attrs=MappingProxyType({name: node.attrs.get(name, value) for name, value in normal.items()}))
+
+
 class _Checker:
     """What has been checked of a document."""
 
@@ -79,8 +104,6 @@ class _Checker:
         key = (node.op, id(node.attrs), tuple(map(id, operands)), tuple(map(id, node.outputs)))
         if key in self._lawful:
             return
-        from byoc_core.opset.families import find_op  # it imports the kernels
-
         op = find_op(node.op)
         if op is None:
             return
