@@ -26,8 +26,8 @@ def main(x: R.Tensor((4,))):
 TOO_LARGE = {"*": Rejection("too-large", "does not fit")}
 
 
-def places(executable: Any) -> dict[str, str]:
-    return {row["name"]: row["outcome"] for row in executable.report_data["ops"]}
+def places(result: byoc_core.Executable | byoc_core.Explanation) -> dict[str, str]:
+    return {row["name"]: row["outcome"] for row in result.report_data["ops"]}
 
 
 def run(executable: byoc_core.Executable) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,12 @@ X, Y = RNG.standard_normal((2, 3, 4)).astype(np.float32)
 
 
 def debug(
-    backend: Any, text: str = CHAIN, inputs: Sequence[NDArray] = (X, Y), *, session: Any = None, **options: object
+    backend: object,
+    text: str = CHAIN,
+    inputs: Sequence[NDArray] = (X, Y),
+    *,
+    session: Mapping[str, Any] | None = None,
+    **options: object,
 ) -> DebugReport:
     return debug_model(parse(text), [backend], inputs, options={"faulty": options}, **(session or {}))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ class M:
 X, Y = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
 
 
-def debug(backend: Any, text: str = CHAIN, **options: object) -> DebugReport:
+def debug(backend: object, text: str = CHAIN, **options: object) -> DebugReport:
     return debug_model(parse(text), [backend], [X, Y], options={"faulty": options})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,9 @@ def module_of(body: str, params: str = f"x: {TENSOR}", before: str = "") -> IRMo
     return parse(f"class M:\n{before}\n    @R.function\n    def main({params}):\n{lines}\n")
 
 
-def debug(backend: Any, module: IRModule, *inputs: NDArray, session: Any = None, **options: object) -> DebugReport:
+def debug(
+    backend: object, module: IRModule, *inputs: NDArray, session: Mapping[str, Any] | None = None, **options: object
+) -> DebugReport:
     return debug_model(module, [backend], inputs, options={"faulty": options}, **(session or {}))
 
 

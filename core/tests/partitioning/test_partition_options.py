@@ -60,7 +60,7 @@ def places(two: list[FakeBackend], placement: type[Placement]) -> Callable[..., 
         module: str | IRModule,
         *args: Any,
         backends: Sequence[FakeBackend] | None = None,
-        log: Any = None,
+        log: PartitionLog | None = None,
         **kwargs: Any,
     ) -> str:
         given = R.parse(module) if isinstance(module, str) else module

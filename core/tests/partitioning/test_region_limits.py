@@ -34,7 +34,7 @@ def places(placement: type[Placement]) -> Callable[..., str]:
     def find(
         module: str | IRModule,
         backends: Sequence[FakeBackend],
-        log: Any = None,
+        log: PartitionLog | None = None,
         policy: Policy | None = None,
         **kwargs: Any,
     ) -> str:
