@@ -7,7 +7,6 @@ import marshal
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -128,9 +127,7 @@ def read_document(data: Any) -> GraphDocument:
     if unused := sorted(kernels.keys() - decoded.ops()):
         raise ArtifactError(f"{_WHERE}, kernels", "names a kernel for an op that no node has", got=repr(unused[0])[:80])
     check_document_types(decoded, _WHERE)
-    complete = {name: with_all_attributes(function) for name, function in functions.items()}
-    is_complete = all(complete[name] is function for name, function in functions.items())
-    return decoded if is_complete else replace(decoded, functions=MappingProxyType(complete))
+    return with_all_attributes(decoded)
 
 
 def _sharing() -> Callable[[dict[str, Any]], dict[str, Any]]:

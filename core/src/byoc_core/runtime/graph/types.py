@@ -55,19 +55,25 @@ def check_function_types(function: GraphFunction, where: str) -> None:
     _Checker().check(function, where)
 
 
-def with_all_attributes(function: GraphFunction) -> GraphFunction:
-    """Return a checked function whose nodes, those in bodies too, state every attribute of their ops.
+def with_all_attributes(document: GraphDocument) -> GraphDocument:
+    """Return a checked document whose nodes, those in bodies too, state every attribute of their ops.
 
     A document may leave attributes at their defaults out: an op may have got an attribute after the document was
-    written. Engines and kernels see all of them. The same function is returned if nothing is missing.
+    written. Engines and kernels see all of them. The same document is returned if nothing is missing.
     """
+    found = {name: _completed_function(function) for name, function in document.functions.items()}
+    is_complete = all(map(operator.is_, found.values(), document.functions.values()))
+    return document if is_complete else replace(document, functions=MappingProxyType(found))
+
+
+def _completed_function(function: GraphFunction) -> GraphFunction:
     nodes = tuple(map(_completed, function.nodes))
     return function if all(map(operator.is_, nodes, function.nodes)) else replace(function, nodes=nodes)
 
 
 def _completed(node: GraphNode) -> GraphNode:
     if node.body is not None:
-        body = with_all_attributes(node.body)
+        body = _completed_function(node.body)
         return node if body is node.body else replace(node, body=body)
     op = find_op(node.op)
     if op is None or len(node.attrs) == len(op.attrs):
