@@ -17,9 +17,12 @@ def is_view(binding: Binding) -> bool:
     rule = binding.op.view
     if rule is None or not all(_has_shape(value) for value in (*binding.operands, *binding.results)):
         return False
+    layouts = _layouts(binding)
+    if rule.is_whole:  # the result has each element of the operand once, wherever that lies
+        return None not in layouts
     context = binding.context()
     whole = context.result_shape() if rule.joins else context.operand_shape()
-    return all(layout is not None and layout.fits(whole) and layout.is_injective() for layout in _layouts(binding))
+    return all(layout is not None and layout.fits(whole) and layout.is_injective() for layout in layouts)
 
 
 def is_in_one_piece(binding: Binding) -> bool:
