@@ -136,5 +136,7 @@ FAULTS: Mapping[str, Fault] = {
     "raises-for-a-bad-option": _caught_by("options-bad-values", _declares(options=_OptionsThatRaise)),
     "status-sets-the-environment": _caught_by("compile-status", _sets_the_environment),
     "status-without-remedy": _caught_by("runtime-status", run_half=_knows_no_remedy),
-    "states-a-precision-that-is-none": _caught_by("lint", _declares(unit_roundoff={"float32": 2.0})),
+    "states-a-precision-that-is-none": Fault(
+        frozenset({"L0-lint", "L2-stated-precision"}), _declares(unit_roundoff={"float32": 2.0})
+    ),
 }
