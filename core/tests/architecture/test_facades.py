@@ -17,12 +17,18 @@ def is_typing_only(node: ast.stmt) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
+def defines_getattr(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Assign):
+        return ast.unparse(node.targets[0]) == "__getattr__"
+    return isinstance(node, ast.FunctionDef) and node.name == "__getattr__"
+
+
 def lazy_facades() -> dict[str, ast.Module]:
     """Return the syntax of packages that define ``__getattr__`` and import names for the type checker only."""
     found: dict[str, ast.Module] = {}
     for path in sorted(ROOT.rglob("__init__.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        is_lazy = any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body)
+        is_lazy = any(map(defines_getattr, tree.body))
         if is_lazy and any(map(is_typing_only, tree.body)):
             found[".".join(path.parent.relative_to(ROOT.parent).parts)] = tree
     return found

@@ -24,6 +24,7 @@ RUN_SIDE = (
     (
         *("errors", "version", "dtypes", "dims", "digest", "file_replacement", "isolation", "printable"),
         "absent_names",
+        "lazy_names",
     ),
     ("plugin",),
     ("kernels", "native", "_native"),

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from byoc_core.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from byoc_core.authoring.csource import CSourceCodegen, FunctionScope
     from byoc_core.authoring.graph import GraphCodegen, GraphTranslation
@@ -18,10 +20,4 @@ __all__ = ["CSourceCodegen", "FunctionScope", "GraphCodegen", "GraphTranslation"
 _HOMES = {"csource": ("CSourceCodegen", "FunctionScope"), "graph": ("GraphCodegen", "GraphTranslation")}
 
 
-def __getattr__(name: str) -> object:
-    from importlib import import_module
-
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from byoc_core.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from byoc_core.opset.attributes import REQUIRED, AttrKind, AttrSpec, AttrValue
     from byoc_core.opset.cases import OpCase, OperandCase, example, integers
@@ -83,10 +85,4 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> object:
-    from importlib import import_module
-
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from byoc_core.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from byoc_core.runtime.graph.call_sizes import attrs_at, bind_sizes, call_symbols
     from byoc_core.runtime.graph.encoding import GRAPH_VERSION, decode_document
@@ -77,10 +79,4 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> object:
-    from importlib import import_module
-
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -1,0 +1,25 @@
+"""Packages whose names are imported when they are first used (PEP 562)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+
+__all__ = ["lazy_names"]
+
+
+def lazy_names(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], object]:
+    """Return the ``__getattr__`` of a package.
+
+    Args:
+        package: the package's ``__name__``.
+        homes: the names of each of its modules.
+    """
+    home_of = {name: home for home, names in homes.items() for name in names}
+
+    def find(name: str) -> object:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{home_of[name]}"), name)
+
+    return find
