@@ -29,7 +29,7 @@ from benchmarks.pairing import measure, paired_ratio, time_call
 Array = npt.NDArray[np.float32]
 
 RUN_SIDE = {
-    *("errors", "printable", "version", "dtypes", "dims", "digest", "file_replacement"),
+    *("errors", "printable", "version", "dtypes", "dims", "digest", "file_replacement", "lazy_names"),
     *("plugin", "kernels", "native", "_native", "opset", "runtime", "vm", "artifact"),
 }
 COMPILE_HALVES = ("byoc_ccompiler", "byoc_examplejson", "byoc_conformance", "byoc_dnnl.backend")

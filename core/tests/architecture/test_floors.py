@@ -310,3 +310,12 @@ def test_core_needs_no_module_beyond_its_declared_dependencies() -> None:
         for _, name in imported_modules(path.read_text("utf-8"), module)
     }
     assert imported - permitted == set()
+
+
+def test_the_demo_blocks_all_but_the_run_side() -> None:
+    tree = ast.parse((REPOSITORY / "examples" / "digits" / "deploy.py").read_text("utf-8"))
+    (value,) = [n.value for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "RUN_SIDE"]
+    listed = {node.value for node in ast.walk(value) if isinstance(node, ast.Constant)}
+    run_side = {part for floor in RUN_SIDE for part in floor}
+    assert run_side - listed == {"isolation", "absent_names"}, "parts that loading and running an artifact do without"
+    assert listed <= run_side
