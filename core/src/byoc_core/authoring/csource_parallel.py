@@ -16,7 +16,9 @@ __all__ = [
     "PARALLEL_HEADER",
     "PARALLEL_WORK_PS",
     "SHARED_WORK_PS",
+    "OutlinedLoop",
     "ParallelLoop",
+    "is_enough_work",
     "team_function",
 ]
 
@@ -57,16 +59,12 @@ class ParallelLoop:
     @property
     def is_worth_waking(self) -> bool:
         """Whether the work may be enough to wake threads; only the call knows where sizes are symbolic."""
-        return self._is_enough(PARALLEL_WORK_PS)
+        return is_enough_work(self.count, self.work_ps, PARALLEL_WORK_PS)
 
     @property
     def is_worth_sharing(self) -> bool:
         """Whether the work may be enough for threads that are awake."""
-        return self._is_enough(SHARED_WORK_PS)
-
-    def _is_enough(self, least_ps: int) -> bool:
-        work = self.work_ps
-        return self.count not in (0, 1) and (not isinstance(work, int) or work >= least_ps)
+        return is_enough_work(self.count, self.work_ps, SHARED_WORK_PS)
 
     def serial_lines(self) -> list[str]:
         """Gives the loop as it stands in a function that does all items."""
@@ -82,34 +80,73 @@ class ParallelLoop:
             parameters: C declarations of the variables that the lines may read, as in a list of parameters.
         """
         words = set(re.findall(r"\w+", "\n".join(self.lines)))
-        used = {_name(text): text for text in parameters if _name(text) in words}
-        fields = "".join(f" {text.replace('restrict ', '')};" for text in used.values())
-        bounds = f"int64_t {FIRST_ITEM}, int64_t {END_ITEM}"
-        passed = ", ".join([*(f"loop->{field}" for field in used), FIRST_ITEM, END_ITEM])
-        definitions = [
+        used = tuple((_name(text), text) for text in parameters if _name(text) in words)
+        outlined = OutlinedLoop(name, used)
+        calls = outlined.calls(self.count, self.grain, self.work_ps)
+        return "\n".join(outlined.definitions(self.lines)) + "\n", [f"  {line}" for line in calls]
+
+
+@dataclass(frozen=True, slots=True)
+class OutlinedLoop:
+    """A parallel loop in a C function of its own, with the parameters that it needs.
+
+    Attributes:
+        name: what the definitions are called.
+        parameters: name and C declaration of each parameter but the bounds.
+        bounds: the names of the bounds.
+    """
+
+    name: str
+    parameters: tuple[tuple[str, str], ...]
+    bounds: tuple[str, str] = (FIRST_ITEM, END_ITEM)
+
+    def definitions(self, lines: Sequence[str]) -> list[str]:
+        """Return the lines of C that stand before the function: those of the loop become a function."""
+        name, declarations = self.name, [declaration for _, declaration in self.parameters]
+        fields = "".join(f" {text.replace('restrict ', '')};" for text in declarations)
+        bounds = ", ".join(f"int64_t {bound}" for bound in self.bounds)
+        passed = ", ".join([*(f"loop->{field}" for field, _ in self.parameters), *self.bounds])
+        return [
             f"struct {name} {{{fields} }};",
-            f"static void {name}_items({', '.join([*used.values(), bounds])}) {{",
-            *self.lines,
+            f"static void {name}_items({', '.join([*declarations, bounds])}) {{",
+            *lines,
             "}",
             f"static void {name}_part({bounds}, const void *data) {{",
             f"  const struct {name} *loop = (const struct {name} *)data;",
             f"  {name}_items({passed});",
             "}",
         ]
-        return "\n".join(definitions) + "\n", self._calls(name, list(used))
 
-    def _calls(self, name: str, used: Sequence[str]) -> list[str]:
-        """Gives the lines that run the loop: by those threads that its work is worth."""
-        count, work = c_dim(self.count), self.work_ps
-        arguments = f"({count}, {c_dim(self.grain)}, {name}_part, &(const struct {name}){{{', '.join(used)}}});"
+    def calls(self, count: Dim, grain: Dim, work_ps: Dim) -> list[str]:
+        """Return the lines that run the loop: on as many threads as its work is worth.
+
+        Args:
+            count: the number of rounds.
+            grain: parts begin at multiples of so many rounds.
+            work_ps: estimated picoseconds of all rounds on one thread.
+        """
+        used, rounds = [name for name, _ in self.parameters], c_dim(count)
+        data = f"&(const struct {self.name}){{{', '.join(used)}}}"
+        arguments = f"({rounds}, {c_dim(grain)}, {self.name}_part, {data});"
         wakes, shares = f"byoc_parallel_for{arguments}", f"byoc_share_for{arguments}"
-        if isinstance(work, int):
-            return [f"  {wakes if self.is_worth_waking else shares}"]
+        if isinstance(work_ps, int):
+            return [wakes if is_enough_work(count, work_ps, PARALLEL_WORK_PS) else shares]
         return [
-            f"  if ({c_real(work)} >= {PARALLEL_WORK_PS}) {wakes}",
-            f"  else if ({c_real(work)} >= {SHARED_WORK_PS}) {shares}",
-            f"  else {name}_items({', '.join([*used, '0', count])});",
+            f"if ({c_real(work_ps)} >= {PARALLEL_WORK_PS}) {wakes}",
+            f"else if ({c_real(work_ps)} >= {SHARED_WORK_PS}) {shares}",
+            f"else {self.name}_items({', '.join([*used, '0', rounds])});",
         ]
+
+
+def is_enough_work(count: Dim, work_ps: Dim, least_ps: int) -> bool:
+    """Return whether the work of a loop may reach a threshold; only the call knows where sizes are symbolic.
+
+    Args:
+        count: the number of rounds.
+        work_ps: estimated picoseconds of all rounds on one thread.
+        least_ps: the threshold: :data:`PARALLEL_WORK_PS` or :data:`SHARED_WORK_PS`.
+    """
+    return count not in (0, 1) and (not isinstance(work_ps, int) or work_ps >= least_ps)
 
 
 def team_function(symbol: str, head: str, parameters: Sequence[str], work_ps: Dim) -> list[str]:

@@ -277,6 +277,10 @@ class FunctionScope:
         """Gives the name of the next kernel: the symbol and a number."""
         return f"{self.symbol}_{len(self.kernels)}"
 
+    def kernel_name(self, hint: str = "") -> str:
+        """Return the name of the next kernel: the symbol, a number, and a hint for readers."""
+        return self.new_kernel_name() + (f"_{c_identifier(hint)}" if hint else "")
+
     def declare_kernel(self, definition: str, hint: str = "") -> str:
         """Adds a C definition in front of the function and gives its name.
 
@@ -284,7 +288,7 @@ class FunctionScope:
             definition: C text; every ``{name}`` in it becomes the kernel's name.
             hint: what stands behind symbol and number in that name, for readers.
         """
-        name = self.new_kernel_name() + (f"_{c_identifier(hint)}" if hint else "")
+        name = self.kernel_name(hint)
         self.kernels.append(definition.replace("{name}", name))
         return name
 

@@ -4,9 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from byoc_core.authoring.c import (
+    C11_VECTORS,
+    Block,
+    BlockPrinter,
+    Buffer,
+    CType,
+    Function,
+    Literal,
+    MemoryAccess,
+    Names,
+    ParallelWork,
+    Variable,
+    outline,
+    parallel_works,
+    print_function,
+    simplify,
+    symbols_in,
+)
 from byoc_core.authoring.csource import (
     C_LIBRARY_NAMES,
     END_ITEM,
@@ -14,6 +32,7 @@ from byoc_core.authoring.csource import (
     FunctionScope,
     NameTable,
     ParallelLoop,
+    c_identifier,
     c_literal,
     c_type,
     tensor_type,
@@ -103,6 +122,23 @@ class _Text(NamedTuple):
     variables: tuple[str, ...]
 
 
+class _TextNames(Names):
+    """The names of variables in a body that is text: buffers have theirs already, and no name is free again."""
+
+    def __init__(self, table: NameTable) -> None:
+        super().__init__()
+        self._table = table
+
+    def __getitem__(self, item: Buffer | Variable) -> str:
+        return item.name if isinstance(item, Buffer) else super().__getitem__(item)
+
+    def new_name(self, hint: str) -> str:
+        return self._table.unique(hint)
+
+    def leave(self) -> None:
+        """Keep the names of the block."""
+
+
 class Kernel:
     """Collects what one kernel reads and writes while its body is written.
 
@@ -121,7 +157,7 @@ class Kernel:
         scratch: elements of scratch memory, 0 for none.
         scratch_dtype: their dtype; where nothing is said that of what the anchor makes, or of the first stored value.
         can_fail: whether it gives a status, as its body's lines that return one say, in place of nothing.
-        parallel_loops: its loops that several threads may do.
+        parallel_loops: the work of its loops that several threads may do.
         shared: inputs in whose memory an output may lie, and the outputs that may.
     """
 
@@ -142,10 +178,12 @@ class Kernel:
         self.name = ""
         self._inputs: dict[Value, str] = {}
         self._outputs: dict[Var, str] = {}
+        self._buffers: dict[tuple[Value, bool], Buffer] = {}
         self.names.reserve(["out"])
         self.sizes: list[str] = []
-        self.parallel_loops: list[ParallelLoop] = []
+        self.parallel_loops: list[ParallelLoop | ParallelWork] = []
         self._text = _Text((), "", ())
+        self._function: Function | None = None
 
     @property
     def scratch_ctype(self) -> str:
@@ -168,6 +206,16 @@ class Kernel:
         if value not in self._outputs:
             self._outputs[value] = "out" if len(self.stored) == 1 else self.names.unique(f"out_{value.name}")
         return self._outputs[value]
+
+    def source(self, value: Value, role: str = "x") -> Buffer:
+        """Return the buffer of a value that the kernel reads; that of a constant is named after its role."""
+        name = self.input(value, role)
+        return self._buffers.setdefault((value, False), Buffer(name, dtype_of(value), MemoryAccess.READ))
+
+    def target(self, value: Var) -> Buffer:
+        """Return the buffer of a value that the kernel writes."""
+        access = MemoryAccess.SHARED if value in self.shared else MemoryAccess.WRITE
+        return self._buffers.setdefault((value, True), Buffer(self.output(value), dtype_of(value), access))
 
     def strides(self, value: Value) -> tuple[Dim, ...]:
         """Gives the distances, in elements, from one position to the next along each axis of a value."""
@@ -192,10 +240,15 @@ class Kernel:
 
     def literal(self, value: Value) -> str | None:
         """Gives a constant of one element as a C literal; ``None`` for anything else."""
+        found = self.constant(value)
+        return None if found is None else c_literal(found.value, found.type.dtype)
+
+    def constant(self, value: Value) -> Literal | None:
+        """Return a constant of one element; ``None`` for anything else."""
         if not isinstance(value, Constant) or any(dim != 1 for dim in shape_of(value)):
             return None
         array = self.scope.constants.array(value, self.scope.where)
-        return c_literal(array.reshape(-1)[0], tensor_type(value, self.scope.where)[1])
+        return Literal(array.reshape(-1)[0], CType(dtype_of(value)))
 
     def ctype(self, value: Value) -> str:
         """Gives the C type of a value's elements."""
@@ -232,12 +285,42 @@ class Kernel:
             part for part in body if isinstance(part, ParallelLoop) and (part.is_worth_waking or part.is_worth_sharing)
         ]
 
+    def print_block(self, block: Block) -> tuple[list[str], Names]:
+        """Return the lines of statements in a body that is text, and the names of the variables that they declare."""
+        names = _TextNames(self.names)
+        return BlockPrinter(C11_VECTORS, names).lines(block), names
+
+    def finish_block(self, block: Block) -> None:
+        """End the writing of the kernel.
+
+        Args:
+            block: its statements, over the buffers of :meth:`source` and :meth:`target`.
+        """
+        buffers = [self._buffers.get((value, False)) or self.source(value) for value in self._inputs]
+        buffers += [self.target(value) for value in self.stored]
+        self._function = simplify(Function("", tuple(buffers), block))
+        works = parallel_works(self._function)
+        self.parallel_loops = [work for work in works if work.is_worth_waking or work.is_worth_sharing]
+
     def declare(self, *, has_team: bool) -> None:
         """Declares the kernel, which is finished.
 
         Args:
             has_team: whether the function that it belongs to keeps its threads awake.
         """
+        origins = dict.fromkeys(step.origin or step.binding for step in self.group.steps)
+        ops = [origin.op.name for origin in origins]
+        comments = [*map(_describe, origins), f"/* {', '.join(ops)} */"]
+        hint = "_".join(op.rpartition(".")[2] for op in ops[:_NAMED_OPS])
+        if self._function is None:
+            self.name = self.scope.declare_kernel(self._definition(comments, has_team=has_team), hint)
+            return
+        function = replace(self._function, name=self.scope.kernel_name(hint), comments=tuple(comments))
+        self.sizes = [f"dim_{c_identifier(symbol)}" for symbol in sorted(symbols_in(function.body))]
+        self.name = self.scope.declare_kernel(print_function(outline(function, has_team=has_team)), hint)
+
+    def _definition(self, comments: Sequence[str], *, has_team: bool) -> str:
+        """Return the text of a kernel whose body is text."""
         body, helpers, variables = self._text
         pointers = [f"const {self.ctype(value)} *{name}" for value, name in self._inputs.items()]
         pointers += [
@@ -263,15 +346,9 @@ class Kernel:
         lines = [*(f"  (void){name};" for name in names if name not in words), *lines]
         self.sizes = self.scope.symbols_in("\n".join(lines))
         parameters = [*pointers, *(f"int64_t {name}" for name in self.sizes)]
-        origins = dict.fromkeys(step.origin or step.binding for step in self.group.steps)
-        ops = [origin.op.name for origin in origins]
         status, end = ("int32_t", ["  return 0;", "}"]) if self.can_fail else ("void", ["}"])
         head = f"static {status} {{name}}({', '.join(parameters)}) {{"
-        comments = [*map(_describe, origins), f"/* {', '.join(ops)} */"]
-        hint = "_".join(op.rpartition(".")[2] for op in ops[:_NAMED_OPS])
-        self.name = self.scope.declare_kernel(
-            "\n".join([f"{helpers}{comments[0]}", *comments[1:], head, *lines, *end]), hint
-        )
+        return "\n".join([f"{helpers}{comments[0]}", *comments[1:], head, *lines, *end])
 
 
 def _describe(binding: Binding) -> str:

@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from byoc_core.authoring.c import (
+    Alias,
+    Block,
+    Buffer,
+    Copy,
+    Expression,
+    For,
+    LoopKind,
+    MemoryAccess,
+    Size,
+    Store,
+    Variable,
+)
 from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
@@ -19,8 +33,9 @@ __all__ = [
     "MOVE_PS",
     "CopyAxis",
     "copy_axes",
+    "copy_block",
     "copy_parts",
-    "fill_parts",
+    "fill_block",
     "offset_of",
     "reserve_locals",
 ]
@@ -126,17 +141,64 @@ def copy_parts(
     return [ParallelLoop(tuple(lines), outer[part].size, others * last_ps)]
 
 
-def fill_parts(value: Value, target: str, literal: str) -> list[str | ParallelLoop]:
-    """Gives the part of a kernel's body that sets all elements of a result, which has no gaps, to one value.
+def copy_block(axes: Sequence[CopyAxis], target: Buffer, source: Buffer, *, at: Dim = 0, source_at: Dim = 0) -> Block:
+    """Return the statements that copy elements, none of which is written twice.
+
+    Axes that lie behind one another in both places become one; what lies side by side is copied as a whole.
 
     Args:
-        value: the result.
-        target: the C name of the pointer to it.
-        literal: the element, a C constant.
+        axes: from the outermost to the innermost.
+        target: the buffer written.
+        source: the buffer read.
+        at: the offset of the first element written.
+        source_at: the offset of the first element read.
     """
-    nbytes = dtype_info(dtype_of(value)).itemsize
-    loop = f"  for (int64_t k = {FIRST_ITEM}; k < {END_ITEM}; ++k) {target}[k] = {literal};"
-    return [ParallelLoop((loop,), product(shape_of(value)), nbytes * BYTE_PS, _GRAIN)]
+    merged = _merge(axes)
+    if not merged:
+        return (Store(target, Size(at), source[source_at]),)
+    nbytes = dtype_info(target.dtype).itemsize
+    *outer, last = merged
+    indices = [Variable(f"i{number}") for number in range(len(outer))]
+    place = _moved(Size(at), indices, [axis.target_stride for axis in outer])
+    origin = _moved(Size(source_at), indices, [axis.source_stride for axis in outer])
+    is_run = (last.target_stride, last.source_stride) == (1, 1)
+    if is_run and outer:
+        body: Block = (Copy(target, place, source, origin, Size(last.size)),)
+    elif outer:
+        k = Variable("k")
+        to, come = Buffer("to", target.dtype, MemoryAccess.WRITE), Buffer("from", source.dtype)
+        moved = Store(to, k * last.target_stride, come[k * last.source_stride])
+        line = For(k, Size(0), Size(last.size), (moved,))
+        body = (Alias(to, target, place), Alias(come, source, origin), line)
+    else:
+        k = Variable("k")
+        moved = Store(target, place + k * last.target_stride, source[origin + k * last.source_stride])
+        round_ps = max(nbytes * BYTE_PS, 1)
+        loop = For(k, Size(0), Size(last.size), (moved,), kind=LoopKind.PARALLEL, grain=_GRAIN, round_ps=round_ps)
+        return (loop,)
+    is_cheap = is_run or (last.source_stride == 0 and last.target_stride == 1)
+    last_ps = last.size * (nbytes * BYTE_PS if is_cheap else MOVE_PS)
+    part = _shared_axis(merged)
+    others = product(axis.size for number, axis in enumerate(outer) if number != part)
+    for number, axis in reversed(list(enumerate(outer))):
+        loop = For(indices[number], Size(0), Size(axis.size), body)
+        body = (replace(loop, kind=LoopKind.PARALLEL, round_ps=others * last_ps) if number == part else loop,)
+    return body
+
+
+def fill_block(value: Value, target: Buffer, element: Expression) -> Block:
+    """Return the statements that set all elements of a result, which has no gaps, to one value."""
+    k, nbytes = Variable("k"), dtype_info(dtype_of(value)).itemsize
+    body = (Store(target, k, element),)
+    count = Size(product(shape_of(value)))
+    return (For(k, Size(0), count, body, kind=LoopKind.PARALLEL, grain=_GRAIN, round_ps=nbytes * BYTE_PS),)
+
+
+def _moved(offset: Expression, indices: Sequence[Expression], strides: Sequence[Dim]) -> Expression:
+    """Return an offset behind so many steps along each axis."""
+    for index, stride in zip(indices, strides, strict=True):
+        offset = offset + index * stride
+    return offset
 
 
 def _scaled(index: str, stride: Dim) -> str:

@@ -5,67 +5,63 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from byoc_core.authoring.csource import FunctionScope, ParallelLoop, c_dim, c_literal
+from byoc_core.authoring.c import Block, CType, Literal
+from byoc_core.authoring.csource import FunctionScope
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, dim_max, dim_min, product
+from byoc_core.dtypes import to_numpy
 from byoc_core.ir import Binding, TensorType
 from byoc_core.ops import is_open_bound
 
 from byoc_ccompiler.attributes import axis_of, dims_of, float_of, int_of, ints_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.copies import copy_axes, copy_parts, fill_parts, reserve_locals
+from byoc_ccompiler.kernels.copies import copy_axes, copy_block, fill_block
 from byoc_ccompiler.rejections import operand_shape, reject_sizes
 from byoc_ccompiler.size_checks import require_equal_sizes
-from byoc_ccompiler.steps import Step, dtype_of, shape_of
+from byoc_ccompiler.steps import Step, shape_of
 
 __all__ = ["FAMILIES"]
 
-Body = list[str | ParallelLoop]
+
+def _reshape(kernel: Kernel, step: Step) -> Block:
+    axes = copy_axes([product(shape_of(step.result))], [1], [1])
+    return copy_block(axes, kernel.target(step.result), kernel.source(step.operands[0]))
 
 
-def _at(pointer: str, offset: Dim) -> str:
-    return pointer if offset == 0 else f"{pointer} + {c_dim(offset)}"
-
-
-def _reshape(kernel: Kernel, step: Step) -> Body:
-    source, out = kernel.input(step.operands[0]), kernel.output(step.result)
-    return copy_parts(kernel, step.result, copy_axes([product(shape_of(step.result))], [1], [1]), out, source)
-
-
-def _concat(kernel: Kernel, step: Step) -> Body:
+def _concat(kernel: Kernel, step: Step) -> Block:
     axis = axis_of(step.binding, len(shape_of(step.result)))
-    strides, out = kernel.strides(step.result), kernel.output(step.result)
-    body: Body = []
+    strides, out = kernel.strides(step.result), kernel.target(step.result)
+    body: Block = ()
     begin: Dim = 0
     for operand in step.operands:
         axes = copy_axes(shape_of(operand), strides, kernel.strides(operand))
-        body += copy_parts(kernel, operand, axes, _at(out, begin * strides[axis]), kernel.input(operand))
+        body += copy_block(axes, out, kernel.source(operand), at=begin * strides[axis])
         begin = begin + shape_of(operand)[axis]
     return body
 
 
-def _stack(kernel: Kernel, step: Step) -> Body:
+def _stack(kernel: Kernel, step: Step) -> Block:
     axis = axis_of(step.binding, len(shape_of(step.result)))
-    strides, out = kernel.strides(step.result), kernel.output(step.result)
+    strides, out = kernel.strides(step.result), kernel.target(step.result)
     others = (*strides[:axis], *strides[axis + 1 :])
-    body: Body = []
+    body: Block = ()
     for index, operand in enumerate(step.operands):
         axes = copy_axes(shape_of(operand), others, kernel.strides(operand))
-        body += copy_parts(kernel, operand, axes, _at(out, index * strides[axis]), kernel.input(operand))
+        body += copy_block(axes, out, kernel.source(operand), at=index * strides[axis])
     return body
 
 
-def _split(kernel: Kernel, step: Step) -> Body:
+def _split(kernel: Kernel, step: Step) -> Block:
     (x,) = step.operands
     axis = axis_of(step.binding, len(shape_of(x)))
-    strides, source = kernel.strides(x), kernel.input(x)
-    body: Body = []
+    strides, source = kernel.strides(x), kernel.source(x)
+    body: Block = ()
     begin: Dim = 0
     for part in step.binding.results:
         if part in kernel.stored:
             axes = copy_axes(shape_of(part), kernel.strides(part), strides)
-            body += copy_parts(kernel, part, axes, kernel.output(part), _at(source, begin * strides[axis]))
+            body += copy_block(axes, kernel.target(part), source, source_at=begin * strides[axis])
         begin = begin + shape_of(part)[axis]
     return body
 
@@ -79,7 +75,7 @@ def _slice_start(bound: Dim, size: Dim, stride: int) -> Dim:
     return dim_min(dim_max(bound, 0), size if stride > 0 else size - 1)
 
 
-def _strided_slice(kernel: Kernel, step: Step) -> Body:
+def _strided_slice(kernel: Kernel, step: Step) -> Block:
     (x,) = step.operands
     shape = shape_of(x)
     strides = list(kernel.strides(x))
@@ -91,26 +87,26 @@ def _strided_slice(kernel: Kernel, step: Step) -> Body:
         begin = begin + _slice_start(first, shape[axis], apart) * strides[axis]
         strides[axis] = strides[axis] * apart
     axes = copy_axes(shape_of(step.result), kernel.strides(step.result), strides)
-    return copy_parts(kernel, x, axes, kernel.output(step.result), _at(kernel.input(x), begin))
+    return copy_block(axes, kernel.target(step.result), kernel.source(x), source_at=begin)
 
 
-def _flip(kernel: Kernel, step: Step) -> Body:
+def _flip(kernel: Kernel, step: Step) -> Block:
     (x,) = step.operands
     shape, strides = shape_of(x), list(kernel.strides(x))
     axis = axis_of(step.binding, len(shape))
     last = (shape[axis] - 1) * strides[axis]
     strides[axis] = -strides[axis]
     axes = copy_axes(shape, kernel.strides(step.result), strides)
-    return copy_parts(kernel, x, axes, kernel.output(step.result), _at(kernel.input(x), last))
+    return copy_block(axes, kernel.target(step.result), kernel.source(x), source_at=last)
 
 
-def _full(kernel: Kernel, step: Step) -> Body:
+def _full(kernel: Kernel, step: Step) -> Block:
     shape = shape_of(step.result)
     axes = copy_axes(shape, kernel.strides(step.result), [0] * len(shape))
-    return copy_parts(kernel, step.result, axes, kernel.output(step.result), kernel.input(step.operands[0]))
+    return copy_block(axes, kernel.target(step.result), kernel.source(step.operands[0]))
 
 
-def _tile(kernel: Kernel, step: Step) -> Body:
+def _tile(kernel: Kernel, step: Step) -> Block:
     (x,) = step.operands
     sizes: list[Dim] = []
     to: list[Dim] = []
@@ -121,23 +117,23 @@ def _tile(kernel: Kernel, step: Step) -> Body:
         sizes += [repeats, size]
         to += [into * size, into]
         come += [0, out_of]
-    return copy_parts(kernel, x, copy_axes(sizes, to, come), kernel.output(step.result), kernel.input(x))
+    return copy_block(copy_axes(sizes, to, come), kernel.target(step.result), kernel.source(x))
 
 
-def _pad(kernel: Kernel, step: Step) -> Body:
+def _pad(kernel: Kernel, step: Step) -> Block:
     (x,) = step.operands
-    widths, out = ints_of(step.binding, "pad_width"), kernel.output(step.result)
+    widths, out = ints_of(step.binding, "pad_width"), kernel.target(step.result)
     strides = kernel.strides(step.result)
     begin = sum((before * stride for before, stride in zip(widths[::2], strides, strict=True)), start=0)
-    copied = copy_parts(kernel, x, copy_axes(shape_of(x), strides, kernel.strides(x)), _at(out, begin), kernel.input(x))
+    copied = copy_block(copy_axes(shape_of(x), strides, kernel.strides(x)), out, kernel.source(x), at=begin)
     if not any(widths):
         return copied
     with np.errstate(all="ignore"):  # as the reference converts it: what does not fit is not an error
-        value = c_literal(float_of(step.binding, "pad_value"), dtype_of(step.result))
-    return [*fill_parts(step.result, out, value), *copied]
+        value = np.asarray(float_of(step.binding, "pad_value")).astype(to_numpy(out.dtype))[()]
+    return (*fill_block(step.result, out, Literal(value, CType(out.dtype))), *copied)
 
 
-def _depth_to_space(kernel: Kernel, step: Step) -> Body:
+def _depth_to_space(kernel: Kernel, step: Step) -> Block:
     (x,) = step.operands
     block, mode = int_of(step.binding, "block_size"), str(step.binding.attrs["mode"])
     batch, _, height, width = shape_of(x)
@@ -149,10 +145,10 @@ def _depth_to_space(kernel: Kernel, step: Step) -> Body:
         [to[0], to[1], to[2] * block, to[2], to[3] * block, to[3]],
         [come[0], deep, come[2], row, come[3], column],
     )
-    return copy_parts(kernel, x, axes, kernel.output(step.result), kernel.input(x))
+    return copy_block(axes, kernel.target(step.result), kernel.source(x))
 
 
-def _space_to_depth(kernel: Kernel, step: Step) -> Body:
+def _space_to_depth(kernel: Kernel, step: Step) -> Block:
     (x,) = step.operands
     block, mode = int_of(step.binding, "block_size"), str(step.binding.attrs["mode"])
     batch, depth = shape_of(x)[:2]
@@ -168,7 +164,7 @@ def _space_to_depth(kernel: Kernel, step: Step) -> Body:
         [to[0], *into, to[2], to[3]],
         [come[0], *out_of, come[2] * block, come[3] * block],
     )
-    return copy_parts(kernel, x, axes, kernel.output(step.result), kernel.input(x))
+    return copy_block(axes, kernel.target(step.result), kernel.source(x))
 
 
 def _channel_strides(depth: Dim, stride: Dim, block: int, mode: str) -> tuple[Dim, Dim, Dim]:
@@ -236,7 +232,7 @@ def _require(scope: FunctionScope, step: Step) -> None:
 
 
 _RESHAPES = dict.fromkeys(("reshape", "expand_dims", "squeeze"), _reshape)
-_STRIDED: Mapping[str, Callable[[Kernel, Step], Body]] = {
+_STRIDED: Mapping[str, Callable[[Kernel, Step], Block]] = {
     "concat": _concat,
     "stack": _stack,
     "split": _split,
@@ -253,8 +249,7 @@ _WRITERS = {**_RESHAPES, **_STRIDED, "nn.pad": _pad}
 def _write(kernel: Kernel) -> None:
     """Writes the kernel of an op that moves elements."""
     (step,) = kernel.group.steps
-    reserve_locals(kernel)
-    kernel.finish(_WRITERS[step.op](kernel, step))
+    kernel.finish_block(_WRITERS[step.op](kernel, step))
 
 
 def _any(step: Step, index: int) -> Access:

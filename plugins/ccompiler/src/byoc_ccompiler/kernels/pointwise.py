@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
-from byoc_core.authoring.csource import (
-    SCALAR_OPS,
-    FunctionScope,
-    ParallelLoop,
-    c_literal,
-    c_suffix,
-    c_type,
-    scalar_expression,
-    tensor_type,
-    without_parentheses,
+from byoc_core.authoring.c import (
+    INDEX,
+    Binary,
+    Block,
+    Call,
+    Callee,
+    Cast,
+    CType,
+    Element,
+    Expression,
+    Let,
+    Literal,
+    LoopKind,
+    Raw,
+    Statement,
+    Store,
+    Variable,
+    has_c_form,
 )
+from byoc_core.authoring.csource import SCALAR_OPS, FunctionScope, c_suffix
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
-from byoc_core.errors import InternalError
-from byoc_core.ir import Binding, Value, Var
+from byoc_core.ir import Binding, Value
 
 from byoc_ccompiler.attributes import axis_of, int_of
 from byoc_ccompiler.family import Access, KernelFamily
@@ -28,19 +37,20 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, memory_order, spread
 from byoc_ccompiler.rejections import operand_shape, operand_type, reject_sizes
 from byoc_ccompiler.size_checks import require_broadcast
-from byoc_ccompiler.steps import Step, shape_of
+from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = [
     "FAMILY",
-    "element_expression",
     "element_lines",
+    "element_of",
+    "element_statements",
     "elementwise_kernel",
+    "has_element",
     "is_pointwise",
     "operand_axes",
     "operand_dims",
     "operand_layout",
     "pointwise_lines",
-    "store_lines",
 ]
 
 _PER_CHANNEL = frozenset({"nn.bias_add", "nn.batch_norm"})
@@ -84,99 +94,115 @@ def operand_dims(step: Step) -> list[Dims]:
     return [spread(shape_of(operand), own, rank, 1) for operand, own in zip(step.operands, axes, strict=True)]
 
 
-def element_expression(step: Step, values: Sequence[str]) -> str | None:
-    """Gives the C expression of one element of a step's result, or ``None`` where there is none for its dtypes."""
-    dtypes = [tensor_type(operand, "kernel")[1] for operand in step.operands]
-    result = tensor_type(step.result, "kernel")[1]
-    if step.op == "nn.bias_add":
-        return scalar_expression("add", values, dtypes, result, {})
+def element_of(step: Step, values: Sequence[Expression]) -> Expression:
+    """Return one element of a step's result from one of each operand: literals or variables."""
+    type_ = CType(dtype_of(step.result))
     if step.op == "broadcast_to":
         return values[0]
     if step.op in _QUANTISING:
-        return _QUANTISED[step.op](values, dtypes, result)
+        return _QUANTISED[step.op](values, type_)
     if step.op == "nn.batch_norm":
-        if result not in ("float32", "float64"):
-            return None
         x, gamma, beta, mean, variance = values
-        root = "sqrtf" if result == "float32" else "sqrt"
-        epsilon = c_literal(step.binding.attrs["epsilon"], result)
-        return f"(({x} - {mean}) * ({gamma} / {root}({variance} + {epsilon})) + {beta})"
+        root = Callee("sqrtf" if type_.dtype == "float32" else "sqrt", np.sqrt, flops=1)
+        deviation = Call(root, (variance + Literal(step.binding.attrs["epsilon"], type_),), type_)
+        return (x - mean) * (gamma / deviation) + beta
     if step.op == "exp" and step.is_nonpositive:
-        return f"byoc_exp_nonpositive_{c_suffix(result)}({values[0]})"
-    return scalar_expression(step.op, values, dtypes, result, step.binding.attrs)
+        return Call(Callee(f"byoc_exp_nonpositive_{c_suffix(type_.dtype)}", np.exp, flops=1), tuple(values), type_)
+    op, attributes = ("add", {}) if step.op == "nn.bias_add" else (step.op, step.binding.attrs)
+    return Element(op, tuple(values), type_, attributes)
 
 
-def _quantised(values: Sequence[str], dtypes: Sequence[str], result: str) -> str:
-    """Gives an element over its scale as an integer, beside the zero point, within the limits of its dtype."""
+def has_element(step: Step) -> bool:
+    """Return whether C has an expression for a step's dtypes."""
+    types = [CType(dtype_of(operand)) for operand in step.operands]
+    element = element_of(step, [Variable(f"v{number}", type_) for number, type_ in enumerate(types)])
+    if step.op == "nn.batch_norm":
+        return element.type.is_float
+    return not isinstance(element, Element) or has_c_form(element)
+
+
+def _quantised(values: Sequence[Expression], type_: CType) -> Expression:
+    """Return an element over its scale as an integer, beside the zero point, within the limits of its dtype."""
     x, scale, zero = values
-    limits = np.iinfo(result)
-    ctype = c_type(dtypes[0])
-    arguments = f"{x} / {scale}, ({ctype}){zero}, {limits.min}, {limits.max}"
-    return f"(({c_type(result)})byoc_quantised_{c_suffix(dtypes[0])}({arguments}))"
+    limits = np.iinfo(type_.dtype)
+    callee = Callee(f"byoc_quantised_{c_suffix(x.type.dtype)}", _nearest, flops=4)
+    bounds = (Literal(limits.min, CType("int32")), Literal(limits.max, CType("int32")))
+    return Cast(Call(callee, (x / scale, Cast(zero, x.type), *bounds), x.type), type_)
 
 
-def _dequantised(values: Sequence[str], dtypes: Sequence[str], result: str) -> str:
-    """Gives the float that an integer stands for: its distance from the zero point, exactly, times the scale."""
+def _nearest(quotient: Any, zero: Any, low: Any, high: Any) -> Any:
+    """Return a quotient as an integer beside a zero point, within limits; 0 for a NaN."""
+    moved = np.rint(quotient) + zero
+    return np.where(np.isnan(moved), 0, np.clip(moved, low, high))
+
+
+def _dequantised(values: Sequence[Expression], type_: CType) -> Expression:
+    """Return the float that an integer stands for: its distance from the zero point, exactly, times the scale."""
     x, scale, zero = values
-    bits = dtype_info(dtypes[0]).bits
-    if bits <= 16:
-        steps = f"(int32_t){x} - (int32_t){zero}"
-    elif bits == 32:
-        steps = f"(int64_t){x} - (int64_t){zero}"
-    else:
-        steps = f"byoc_subtract_i64((int64_t){x}, (int64_t){zero})"
-    return f"(({c_type(result)})({steps}) * {scale})"
+    bits = dtype_info(x.type.dtype).bits
+    wide = CType("int32" if bits <= 16 else "int64")
+    one, other = Cast(x, wide), Cast(zero, wide)
+    steps: Expression = Binary("-", one, other)
+    if bits == 64:
+        steps = Call(Callee("byoc_subtract_i64", np.subtract), (one, other), wide)
+    return Cast(steps, type_) * scale
 
 
 _QUANTISED = {"quantize": _quantised, "dequantize": _dequantised}
 
 
+def element_statements(
+    kernel: Kernel, steps: Iterable[Step], place: Callable[[Step, int], Expression], known: dict[Value, Expression]
+) -> Block:
+    """Return the statements that compute steps at one position.
+
+    Args:
+        kernel: declares what the statements read.
+        steps: the elementwise steps, in order.
+        place: returns the offset of a step's operand, by its number.
+        known: values at hand already (an anchor's sum); the variables of the results are added.
+    """
+    loads: list[Statement] = []
+    lets: list[Statement] = []
+    loaded: dict[tuple[Value, Expression], Variable] = {}
+    for step in steps:
+        values: list[Expression] = []
+        roles = step.binding.op.operand_names(len(step.operands))
+        for index, (operand, role) in enumerate(zip(step.operands, roles, strict=True)):
+            at_hand = known.get(operand) or kernel.constant(operand)
+            if at_hand is not None:
+                values.append(at_hand)
+                continue
+            key = (operand, place(step, index))
+            if key not in loaded:
+                buffer = kernel.source(operand, role)
+                loaded[key] = Variable(f"{buffer.name}_value", CType(buffer.dtype))
+                loads.append(Let(loaded[key], buffer[key[1]]))
+            values.append(loaded[key])
+        known[step.result] = variable = Variable(step.result.name, CType(dtype_of(step.result)))
+        lets.append(Let(variable, element_of(step, values)))
+    return (*loads, *lets)
+
+
 def element_lines(kernel: Kernel, steps: Iterable[Step], place: Place, known: dict[Value, str]) -> list[str]:
-    """Gives the body of a loop that computes the steps at one position.
+    """Return what :func:`element_statements` returns as text, for kernels whose bodies are text.
 
     Args:
         kernel: declares what the lines read.
         steps: the elementwise steps, in order.
-        place: gives the C expression of the offset of a step's operand, by its number.
-        known: C expressions of values at hand already (an anchor's sum); the names of the results are added.
+        place: returns the C expression of the offset of a step's operand, by its number.
+        known: C expressions of values at hand already; the names of the results are added.
     """
-    loads: list[str] = []
-    lines: list[str] = []
-    loaded: dict[tuple[Value, str], str] = {}
-    for step in steps:
-        values = []
-        roles = step.binding.op.operand_names(len(step.operands))
-        for index, (operand, role) in enumerate(zip(step.operands, roles, strict=True)):
-            if operand in known:
-                values.append(known[operand])
-                continue
-            literal = kernel.literal(operand)
-            if literal is not None:
-                values.append(literal)
-                continue
-            key = (operand, place(step, index))
-            if key not in loaded:
-                pointer = kernel.input(operand, role)
-                loaded[key] = kernel.names.unique(f"{pointer}_value")
-                loads.append(f"const {_ctype(operand)} {loaded[key]} = {pointer}[{key[1]}];")
-            values.append(loaded[key])
-        expression = element_expression(step, values)
-        if expression is None:
-            raise InternalError(f"op `{step.op}`", "was accepted but has no C expression", got=step.binding)
-        name = kernel.names.unique(step.result.name)
-        known[step.result] = name
-        lines.append(f"const {_ctype(step.result)} {name} = {without_parentheses(expression)};")
-    return [*loads, *lines]
+    values: dict[Value, Expression] = {value: Raw(text, CType(dtype_of(value))) for value, text in known.items()}
+    statements = element_statements(kernel, steps, lambda step, index: Raw(place(step, index), INDEX), values)
+    lines, names = kernel.print_block(statements)
+    known |= {value: names[item] for value, item in values.items() if isinstance(item, Variable)}
+    return lines
 
 
 def pointwise_lines(kernel: Kernel, steps: Sequence[Step], offset: Offset, known: dict[Value, str]) -> list[str]:
-    """Gives what :func:`element_lines` gives, where operands lie compact: their sizes alone say where."""
+    """Return what :func:`element_lines` returns, where operands lie compact: their sizes alone say where."""
     return element_lines(kernel, steps, lambda step, index: offset(operand_dims(step)[index]), known)
-
-
-def store_lines(kernel: Kernel, values: Sequence[Var], offset: Offset, known: dict[Value, str]) -> list[str]:
-    """Gives the statements that write values to memory that lies compact."""
-    return [f"{kernel.output(value)}[{offset(shape_of(value))}] = {known[value]};" for value in values]
 
 
 def operand_layout(kernel: Kernel, step: Step, index: int) -> Layout:
@@ -193,30 +219,24 @@ def elementwise_kernel(kernel: Kernel) -> None:
     }
     layouts |= {value: Layout(shape_of(value), kernel.strides(value)) for value in kernel.stored}
     nest = StridedNest(space, layouts, memory_order(kernel.strides(kernel.stored[0])))
-    kernel.names.reserve(nest.indices)
-    known: dict[Value, str] = {}
-    lines = element_lines(kernel, steps, lambda step, index: nest.offset((step, index)), known)
-    lines += [f"{kernel.output(value)}[{nest.offset(value)}] = {known[value]};" for value in kernel.stored]
-    bounds = next((loop for loop, size in enumerate(nest.sizes) if size != 1), None)
-    text = nest.wrap(lines, part=bounds)
+    known: dict[Value, Expression] = {}
+    body = element_statements(kernel, steps, lambda step, index: nest.position((step, index)), known)
+    body += tuple(Store(kernel.target(value), nest.position(value), known[value]) for value in kernel.stored)
+    kinds: dict[int, LoopKind] = {}
     if kernel.shared and nest.sizes:
-        text.insert(len(nest.sizes) - 1, "  " * len(nest.sizes) + "BYOC_INDEPENDENT_ROUNDS")
+        kinds[len(nest.sizes) - 1] = LoopKind.VECTOR
+    bounds = next((loop for loop, size in enumerate(nest.sizes) if size != 1), None)
     if bounds is None:
-        kernel.finish(text)
+        kernel.finish_block(nest.loops(body, kinds))
         return
-    count = nest.sizes[bounds]
-    item_ps = product(nest.sizes[bounds + 1 :]) * (len(steps) + 1) * _STEP_PS
+    kinds[bounds] = LoopKind.PARALLEL
+    round_ps = product(nest.sizes[bounds + 1 :]) * (len(steps) + 1) * _STEP_PS
     grain = _GRAIN if bounds == len(nest.sizes) - 1 else 1
-    kernel.finish([ParallelLoop(tuple(text), count, item_ps, grain)])
-
-
-def _ctype(value: Value) -> str:
-    return c_type(tensor_type(value, "kernel")[1])
+    kernel.finish_block(nest.loops(body, kinds, grain=grain, round_ps=round_ps))
 
 
 def _reject(binding: Binding) -> Rejection | None:
-    step = Step(binding, binding.operands)
-    if element_expression(step, [f"v{k}" for k in range(len(binding.operands))]) is None:
+    if not has_element(Step(binding, binding.operands)):
         dtypes = ", ".join(operand_type(binding, k).dtype for k in range(len(binding.operands)))
         return Rejection("dtype", f"{binding.op.name} has no C form for {dtypes}")
     if binding.op.name in _PER_CHANNEL:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, FunctionScope, ParallelLoop, c_dim
+from byoc_core.authoring.c import (
+    Alias,
+    Block,
+    Buffer,
+    CType,
+    Expression,
+    For,
+    Let,
+    LoopKind,
+    MemoryAccess,
+    Size,
+    Store,
+    Variable,
+)
+from byoc_core.authoring.csource import FunctionScope
 from byoc_core.dims import ceildiv
 
 from byoc_ccompiler.attributes import axis_of, int_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axis_view import view_along
-from byoc_ccompiler.kernels.copies import reserve_locals
-from byoc_ccompiler.kernels.pointwise import element_expression, elementwise_kernel, is_pointwise
+from byoc_ccompiler.kernels.pointwise import element_of, elementwise_kernel, is_pointwise
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, shape_of
@@ -31,31 +44,29 @@ def _write(kernel: Kernel) -> None:
 
 def _write_blocks(kernel: Kernel, step: Step) -> None:
     """Writes the kernel of parameters in blocks: rows along which they stay, or stand side by side."""
-    reserve_locals(kernel, "row", "x_value", "scale_value", "zero_value")
     x, scale, zero = step.operands
-    source, out = kernel.input(x), kernel.output(step.result)
-    parameters = (("scale", scale, kernel.input(scale, "scale")), ("zero", zero, kernel.input(zero, "zero")))
     block, shape = int_of(step.binding, "block_size"), shape_of(x)
     view = view_along(shape, axis_of(step.binding, len(shape)))
-    size, inner, blocks = c_dim(view.size), c_dim(view.inner), c_dim(ceildiv(view.size, block))
+    blocks, row, k = ceildiv(view.size, block), Variable("row"), Variable("k")
+    place: Expression
     if view.inner == 1:
-        count, run, place = view.outer, view.size, f"row * {blocks} + k / {block}"
+        count, run, place = view.outer, view.size, row * blocks + k // block
     else:
         count, run = view.outer * view.size, view.inner
-        place = f"(row / {size} * {blocks} + row % {size} / {block}) * {inner} + k"
-    number = element_expression(step, ["x_value", "scale_value", "zero_value"])
-    lines = (
-        f"  for (int64_t row = {FIRST_ITEM}; row < {END_ITEM}; ++row) {{",
-        f"    const {kernel.ctype(x)} *const from = {source} + row * {c_dim(run)};",
-        f"    {kernel.ctype(step.result)} *const to = {out} + row * {c_dim(run)};",
-        f"    for (int64_t k = 0; k < {c_dim(run)}; ++k) {{",
-        f"      const {kernel.ctype(x)} x_value = from[k];",
-        *(f"      const {kernel.ctype(v)} {name}_value = {pointer}[{place}];" for name, v, pointer in parameters),
-        f"      to[k] = {number};",
-        "    }",
-        "  }",
+        place = (row // view.size * blocks + row % view.size // block) * view.inner + k
+    source, target = kernel.source(x), kernel.target(step.result)
+    line, out = Buffer("from", source.dtype), Buffer("to", target.dtype, MemoryAccess.WRITE)
+    reads = ((line, k), (kernel.source(scale, "scale"), place), (kernel.source(zero, "zero"), place))
+    names = ("x_value", "scale_value", "zero_value")
+    values = [Variable(name, CType(buffer.dtype)) for name, (buffer, _) in zip(names, reads, strict=True)]
+    lets = (Let(value, buffer[at]) for value, (buffer, at) in zip(values, reads, strict=True))
+    element = (*lets, Store(out, k, element_of(step, values)))
+    rows: Block = (
+        Alias(line, source, row * run),
+        Alias(out, target, row * run),
+        For(k, Size(0), Size(run), element),
     )
-    kernel.finish([ParallelLoop(lines, count, run * _ELEMENT_PS)])
+    kernel.finish_block((For(row, Size(0), Size(count), rows, kind=LoopKind.PARALLEL, round_ps=run * _ELEMENT_PS),))
 
 
 def _access(step: Step, index: int) -> Access:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
+from byoc_core.authoring.c import Block, Expression, For, LoopKind, Select, Size, Variable
 from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, c_dim
 from byoc_core.dims import Dim, product
 
@@ -103,6 +106,37 @@ class StridedNest:
             term = index if stride == 1 else f"{index} * {c_dim(stride)}"
             terms.append(term if unless_one is None else f"({c_dim(unless_one)} == 1 ? 0 : {term})")
         return " + ".join(terms) or "0"
+
+    @cached_property
+    def variables(self) -> tuple[Variable, ...]:
+        """The variables of the loops, outermost first."""
+        return tuple(map(Variable, self.indices))
+
+    def position(self, tensor: Hashable) -> Expression:
+        """Return how far the loops move a tensor's element."""
+        total: Expression = Size(0)
+        for loop, variable in enumerate(self.variables):
+            stride, unless_one = self.step(tensor, loop)
+            term = variable * stride
+            # A symbolic size that is not the space's own may turn out to be 1: then it broadcasts.
+            total = total + (term if unless_one is None else Select(Size(unless_one).compare("==", 1), Size(0), term))
+        return total
+
+    def loops(
+        self, body: Block, kinds: Mapping[int, LoopKind], *, grain: Dim = 1, round_ps: Dim | None = None
+    ) -> Block:
+        """Return the loops around a block.
+
+        Args:
+            body: the block.
+            kinds: the kinds of the loops that are not serial, by number.
+            grain: of the parallel loop: parts begin at multiples of so many rounds.
+            round_ps: estimated picoseconds of a round of the parallel loop.
+        """
+        for number, (variable, size) in reversed(list(enumerate(zip(self.variables, self.sizes, strict=True)))):
+            loop = For(variable, Size(0), Size(size), body, kind=kinds.get(number, LoopKind.SERIAL))
+            body = (replace(loop, grain=grain, round_ps=round_ps) if loop.kind is LoopKind.PARALLEL else loop,)
+        return body
 
     def wrap(self, body: Sequence[str], *, indent: str = "  ", part: int | None = None) -> list[str]:
         """Gives the loops around the lines of a body.

@@ -1,0 +1,143 @@
+"""Generated C as data: build functions of loops and expressions, change them by passes, verify them, print them.
+
+A kernel is a :class:`Function`: frozen statements over buffers and variables. Passes are functions from function to
+function. :func:`verify` checks the laws, :func:`interpret` runs the function over numpy arrays for tests, and
+:func:`print_definitions` prints it for a target.
+"""
+
+from byoc_core.authoring.c.estimate import Estimate, estimate
+from byoc_core.authoring.c.expression_printer import has_c_form
+from byoc_core.authoring.c.expressions import (
+    Address,
+    Binary,
+    Broadcast,
+    Buffer,
+    Call,
+    Callee,
+    Cast,
+    Element,
+    Expression,
+    Lane,
+    Literal,
+    Load,
+    MemoryAccess,
+    Raw,
+    Select,
+    Size,
+    Unary,
+    Variable,
+)
+from byoc_core.authoring.c.hoist import hoist
+from byoc_core.authoring.c.interpreter import interpret
+from byoc_core.authoring.c.loops import change_loop, peeled, smaller, split, unrolled
+from byoc_core.authoring.c.naming import Names
+from byoc_core.authoring.c.nest import Accumulator, Axis, Nest, fuse_into_load, fuse_into_store, merge_nests
+from byoc_core.authoring.c.outline import ParallelWork, outline, parallel_works, serialise
+from byoc_core.authoring.c.printer import BlockPrinter, print_definitions, print_function
+from byoc_core.authoring.c.scalarise import scalarise
+from byoc_core.authoring.c.schedule import Schedule, lower_nest
+from byoc_core.authoring.c.simplify import simplify
+from byoc_core.authoring.c.statements import (
+    Alias,
+    Assign,
+    Block,
+    Comment,
+    Copy,
+    Declare,
+    Dispatch,
+    Evaluate,
+    For,
+    Function,
+    If,
+    Let,
+    LocalArray,
+    LoopKind,
+    RawStatement,
+    Return,
+    Statement,
+    Store,
+)
+from byoc_core.authoring.c.targets import C11, C11_VECTORS, CUDA, TARGETS, Target
+from byoc_core.authoring.c.traversal import symbols_in
+from byoc_core.authoring.c.types import BOOL, INDEX, CType
+from byoc_core.authoring.c.vectorise import vectorised
+from byoc_core.authoring.c.verifier import problems_of, verify
+
+__all__ = [
+    "BOOL",
+    "C11",
+    "C11_VECTORS",
+    "CUDA",
+    "INDEX",
+    "TARGETS",
+    "Accumulator",
+    "Address",
+    "Alias",
+    "Assign",
+    "Axis",
+    "Binary",
+    "Block",
+    "BlockPrinter",
+    "Broadcast",
+    "Buffer",
+    "CType",
+    "Call",
+    "Callee",
+    "Cast",
+    "Comment",
+    "Copy",
+    "Declare",
+    "Dispatch",
+    "Element",
+    "Estimate",
+    "Evaluate",
+    "Expression",
+    "For",
+    "Function",
+    "If",
+    "Lane",
+    "Let",
+    "Literal",
+    "Load",
+    "LocalArray",
+    "LoopKind",
+    "MemoryAccess",
+    "Names",
+    "Nest",
+    "ParallelWork",
+    "Raw",
+    "RawStatement",
+    "Return",
+    "Schedule",
+    "Select",
+    "Size",
+    "Statement",
+    "Store",
+    "Target",
+    "Unary",
+    "Variable",
+    "change_loop",
+    "estimate",
+    "fuse_into_load",
+    "fuse_into_store",
+    "has_c_form",
+    "hoist",
+    "interpret",
+    "lower_nest",
+    "merge_nests",
+    "outline",
+    "parallel_works",
+    "peeled",
+    "print_definitions",
+    "print_function",
+    "problems_of",
+    "scalarise",
+    "serialise",
+    "simplify",
+    "smaller",
+    "split",
+    "symbols_in",
+    "unrolled",
+    "vectorised",
+    "verify",
+]

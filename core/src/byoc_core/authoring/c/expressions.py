@@ -1,0 +1,458 @@
+"""Expressions of generated C: frozen trees over literals, sizes, variables and buffers.
+
+Python's operators build index arithmetic and arithmetic of floats: ``row * 4 + column``, ``x[i] * scale``. They
+fold what is known: ``i * 1`` is ``i``, ``Size(n) * 0`` is ``Size(0)``. Floats are never folded: each operation rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from byoc_core.authoring.c.types import BOOL, INDEX, CType
+from byoc_core.dims import Dim
+from byoc_core.errors import InternalError
+
+__all__ = [
+    "Address",
+    "Binary",
+    "Broadcast",
+    "Buffer",
+    "Call",
+    "Callee",
+    "Cast",
+    "Element",
+    "Expression",
+    "Lane",
+    "Literal",
+    "Load",
+    "MemoryAccess",
+    "Raw",
+    "Select",
+    "Size",
+    "Unary",
+    "Variable",
+    "operands_of",
+    "rebuilt",
+]
+
+ARITHMETIC = ("+", "-", "*", "/", "%")
+COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+LOGIC = ("&&", "||")
+BITWISE = ("&", "|", "^", "<<", ">>")
+
+
+class Expression:
+    """A value that generated C computes. Equal trees over the same variables and buffers are equal."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def type(self) -> CType:
+            """The type of the value."""
+
+    def __add__(self, other: Expression | Dim) -> Expression:
+        return _arithmetic("+", self, other)
+
+    def __radd__(self, other: Dim) -> Expression:
+        return _arithmetic("+", _lifted(other, self.type), self)
+
+    def __sub__(self, other: Expression | Dim) -> Expression:
+        return _arithmetic("-", self, other)
+
+    def __rsub__(self, other: Dim) -> Expression:
+        return _arithmetic("-", _lifted(other, self.type), self)
+
+    def __mul__(self, other: Expression | Dim) -> Expression:
+        return _arithmetic("*", self, other)
+
+    def __rmul__(self, other: Dim) -> Expression:
+        return _arithmetic("*", _lifted(other, self.type), self)
+
+    def __truediv__(self, other: Expression | Dim) -> Expression:
+        return _arithmetic("/", self, other)
+
+    def __floordiv__(self, other: Expression | Dim) -> Expression:
+        return _arithmetic("/", self, other)
+
+    def __mod__(self, other: Expression | Dim) -> Expression:
+        return _arithmetic("%", self, other)
+
+    def compare(self, operator: str, other: Expression | Dim) -> Expression:
+        """Return a comparison: ``<``, ``<=``, ``>``, ``>=``, ``==`` or ``!=``."""
+        return Binary(operator, self, _lifted(other, self.type))
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Expression):
+    """A constant element.
+
+    Attributes:
+        value: a Python or numpy scalar; it is converted to the dtype.
+        type: the type of the value.
+    """
+
+    value: Any
+    type: CType
+
+
+@dataclass(frozen=True, slots=True)
+class Size(Expression):
+    """A size: a number, or an expression over the symbolic sizes that the function takes as parameters."""
+
+    dim: Dim
+
+    @property
+    def type(self) -> CType:
+        """:data:`INDEX`."""
+        return INDEX
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Variable(Expression):
+    """The value of a variable: a loop index, a local value or a parameter. Two variables are never equal.
+
+    Attributes:
+        name: the name that the printer tries first; another variable in scope may have taken it.
+        type: the type of the value.
+    """
+
+    name: str
+    type: CType = INDEX
+
+    def __repr__(self) -> str:
+        return f"Variable({self.name!r}, {self.type})"
+
+
+class MemoryAccess(Enum):
+    """What a function may do with the memory behind a buffer.
+
+    Attributes:
+        READ: only load; the memory is an input or a constant.
+        WRITE: load and store; no other buffer of the function reaches the memory.
+        SHARED: load and store; other buffers of the function may reach the same memory.
+    """
+
+    READ = "read"
+    WRITE = "write"
+    SHARED = "shared"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Buffer:
+    """Elements side by side in memory, behind a pointer or in a local array. Two buffers are never equal.
+
+    ``buffer[index]`` loads one element.
+
+    Attributes:
+        name: the name that the printer tries first.
+        dtype: the dtype of the elements.
+        access: what a function may do with the memory.
+        size: the number of elements, where it is known; the verifier checks constant offsets against it.
+    """
+
+    name: str
+    dtype: str
+    access: MemoryAccess = MemoryAccess.READ
+    size: Dim | None = None
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether a function may store to the buffer."""
+        return self.access is not MemoryAccess.READ
+
+    def __getitem__(self, index: Expression | Dim) -> Load:
+        return Load(self, _lifted(index, INDEX))
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.name!r}, {self.dtype}, {self.access.value})"
+
+
+@dataclass(frozen=True, slots=True)
+class Load(Expression):
+    """Elements of a buffer.
+
+    Attributes:
+        buffer: the buffer.
+        index: the offset of the first element, in elements.
+        lanes: how many elements side by side; they may lie at any address.
+    """
+
+    buffer: Buffer
+    index: Expression
+    lanes: int = 1
+
+    @property
+    def type(self) -> CType:
+        """The buffer's elements, in as many lanes."""
+        return CType(self.buffer.dtype, self.lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Address(Expression):
+    """A pointer into a buffer, as an argument of a call.
+
+    Attributes:
+        buffer: the buffer.
+        index: the offset of the element pointed to.
+    """
+
+    buffer: Buffer
+    index: Expression
+
+    @property
+    def type(self) -> CType:
+        """The type of the element pointed to."""
+        return CType(self.buffer.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(Expression):
+    """``-x``, ``!x`` or ``~x``."""
+
+    operator: str
+    operand: Expression
+
+    @property
+    def type(self) -> CType:
+        """The operand's type; a bool for ``!``."""
+        return BOOL if self.operator == "!" else self.operand.type
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Expression):
+    """An operator of C between two values of one type.
+
+    Floats follow IEEE 754 in their own dtype, each operation rounded. Integers are indices, or narrow enough not to
+    overflow: where elements may wrap around, :class:`Element` has the op. Division of integers truncates.
+    """
+
+    operator: str
+    left: Expression
+    right: Expression
+
+    @property
+    def type(self) -> CType:
+        """The type of the operands; a bool in as many lanes for comparisons and logic."""
+        is_bool = self.operator in COMPARISONS or self.operator in LOGIC
+        return BOOL.with_lanes(self.left.type.lanes) if is_bool else self.left.type
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Expression):
+    """One of two values; only the chosen one is computed."""
+
+    condition: Expression
+    then: Expression
+    otherwise: Expression
+
+    @property
+    def type(self) -> CType:
+        """The type of both values."""
+        return self.then.type
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Expression):
+    """A value converted as C converts it: towards zero, wrapping around, or rounded to nearest."""
+
+    operand: Expression
+    type: CType
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast(Expression):
+    """A scalar in every lane of a vector."""
+
+    operand: Expression
+    lanes: int
+
+    @property
+    def type(self) -> CType:
+        """The operand's type in as many lanes."""
+        return self.operand.type.with_lanes(self.lanes)
+
+
+@dataclass(frozen=True, slots=True)
+class Lane(Expression):
+    """One lane of a vector.
+
+    Attributes:
+        operand: the vector.
+        index: the number of the lane.
+    """
+
+    operand: Expression
+    index: Expression
+
+    @property
+    def type(self) -> CType:
+        """The type of one element."""
+        return self.operand.type.with_lanes(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Element(Expression):
+    """An elementwise op of the op set on one element of each operand, with the meaning of the op's reference kernel.
+
+    Attributes:
+        op: the op's name, a key of :data:`byoc_core.authoring.csource.SCALAR_OPS`.
+        operands: literals or variables, since the text may read an operand more than once.
+        type: the type of the result.
+        attributes: the op's attributes.
+    """
+
+    op: str
+    operands: tuple[Expression, ...]
+    type: CType
+    attributes: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """A C function that generated code calls, with what a test and an estimate must know of it.
+
+    Attributes:
+        name: the name in C.
+        evaluate: returns the result for numpy scalars and, in the place of addresses, views of arrays, which it may
+            change where ``writes`` says so.
+        writes: numbers of the arguments whose memory the function writes.
+        header: the header that declares the function; empty for one that every source includes.
+        definition: C text that defines the function; ``{name}`` in it is the name. Empty for a function of a header.
+        flops: floating-point operations of a call.
+    """
+
+    name: str
+    evaluate: Callable[..., Any]
+    writes: tuple[int, ...] = ()
+    header: str = ""
+    definition: str = ""
+    flops: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Expression):
+    """The result of a C function.
+
+    Attributes:
+        callee: the function.
+        arguments: values, and addresses of buffers.
+        type: the type of the result; ``None`` for a function without one.
+    """
+
+    callee: Callee
+    arguments: tuple[Expression, ...]
+    result: CType | None = None
+
+    @property
+    def type(self) -> CType:
+        """The type of the result.
+
+        Raises:
+            InternalError: the function has no result.
+        """
+        if self.result is None:
+            raise InternalError(f"C function `{self.callee.name}`", "has no result, but is used as a value")
+        return self.result
+
+
+@dataclass(frozen=True, slots=True)
+class Raw(Expression):
+    """C text that no other expression can say: the escape.
+
+    Attributes:
+        text: the text; ``{0}``, ``{1}``, ... stand for the printed reads. It is an operand as it stands, so it brings
+            its own parentheses.
+        type: the type of the value.
+        reads: what the text reads.
+        evaluate: returns the value for the values of the reads; without one the interpreter cannot run the text.
+    """
+
+    text: str
+    type: CType
+    reads: tuple[Expression, ...] = ()
+    evaluate: Callable[..., Any] | None = None
+
+
+def operands_of(expression: Expression) -> tuple[Expression, ...]:
+    """Return the expressions that an expression computes with, in the order in which the text has them."""
+    match expression:
+        case Load() | Address():
+            return (expression.index,)
+        case Unary() | Cast() | Broadcast():
+            return (expression.operand,)
+        case Binary():
+            return (expression.left, expression.right)
+        case Select():
+            return (expression.condition, expression.then, expression.otherwise)
+        case Lane():
+            return (expression.operand, expression.index)
+        case Element():
+            return expression.operands
+        case Call():
+            return expression.arguments
+        case Raw():
+            return expression.reads
+    return ()
+
+
+def rebuilt(expression: Expression, operands: tuple[Expression, ...]) -> Expression:
+    """Return an expression with other operands, folded as Python's operators fold."""
+    match expression:
+        case Load(buffer, _, lanes):
+            return Load(buffer, operands[0], lanes)
+        case Address(buffer, _):
+            return Address(buffer, operands[0])
+        case Unary(operator, _):
+            return Unary(operator, operands[0])
+        case Cast(_, type_):
+            return Cast(operands[0], type_)
+        case Broadcast(_, lanes):
+            return Broadcast(operands[0], lanes)
+        case Binary(operator, _, _):
+            return _arithmetic(operator, *operands) if operator in ARITHMETIC else Binary(operator, *operands)
+        case Select():
+            return Select(*operands)
+        case Lane():
+            return Lane(*operands)
+        case Element(op, _, type_, attributes):
+            return Element(op, operands, type_, attributes)
+        case Call(callee, _, result):
+            return Call(callee, operands, result)
+        case Raw(text, type_, _, evaluate):
+            return Raw(text, type_, operands, evaluate)
+    return expression
+
+
+def _lifted(value: Expression | Dim, type_: CType) -> Expression:
+    """Return a number as an expression of a type: a size where the type is the one of indices, else a literal."""
+    if isinstance(value, Expression):
+        return value
+    return Size(value) if type_ == INDEX else Literal(value, type_.with_lanes(1))
+
+
+def _arithmetic(operator: str, left: Expression, right: Expression | Dim) -> Expression:
+    """Return an operation, or what it comes to where both are sizes or one of them changes nothing."""
+    right = _lifted(right, left.type)
+    if left.type != INDEX or right.type != INDEX:
+        return Binary(operator, left, right)
+    one, other = (item.dim if isinstance(item, Size) else None for item in (left, right))
+    if one is not None and other is not None and operator in ("+", "-", "*"):
+        return Size(one + other if operator == "+" else one - other if operator == "-" else one * other)
+    if isinstance(one, int) and isinstance(other, int) and other > 0 and one >= 0:
+        return Size(one // other if operator == "/" else one % other)
+    match operator, one, other:
+        case ("+", 0, _):
+            return right
+        case (("+" | "-"), _, 0) | (("*" | "/"), _, 1):
+            return left
+        case ("*", 1, _):
+            return right
+        case ("*", 0, _) | ("*", _, 0) | ("%", _, 1) | (("/" | "%"), 0, _):
+            return Size(0)
+    return Binary(operator, left, right)

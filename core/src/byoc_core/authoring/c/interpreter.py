@@ -1,0 +1,308 @@
+"""An interpreter of functions over numpy arrays: what printed C must compute, for tests.
+
+Each operation rounds as the dtype does; elementwise ops are the reference kernels. The interpreter finds what C leaves
+undefined: accesses out of bounds are errors, and memory that nothing wrote holds a NaN, or the largest integer.
+"""
+
+from __future__ import annotations
+
+import operator
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from byoc_core.authoring.c.expressions import (
+    Address,
+    Binary,
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    Element,
+    Expression,
+    Lane,
+    Literal,
+    Load,
+    Raw,
+    Select,
+    Size,
+    Unary,
+    Variable,
+    operands_of,
+)
+from byoc_core.authoring.c.statements import (
+    Alias,
+    Assign,
+    Block,
+    Comment,
+    Copy,
+    Declare,
+    Dispatch,
+    Evaluate,
+    For,
+    Function,
+    If,
+    Let,
+    LocalArray,
+    LoopKind,
+    RawStatement,
+    Return,
+    Statement,
+    Store,
+)
+from byoc_core.authoring.c.types import CType
+from byoc_core.dims import Dim, evaluate
+from byoc_core.dtypes import dtype_info, to_numpy
+from byoc_core.errors import ExecutionError
+from byoc_core.opset.families import find_op
+from byoc_core.opset.running import run_kernel
+from byoc_core.runtime.module import NDArray
+
+__all__ = ["interpret"]
+
+
+def interpret(
+    function: Function,
+    arguments: Mapping[Buffer | Variable, Any],
+    sizes: Mapping[str, int] | None = None,
+    *,
+    order: random.Random | None = None,
+) -> Any:
+    """Run a function, and return its result.
+
+    Args:
+        function: the function.
+        arguments: for each parameter an array of one axis, which stores change, or a value.
+        sizes: the symbolic sizes.
+        order: draws the order of the rounds of parallel and vector loops; without it they run as they stand.
+
+    Raises:
+        ExecutionError: an access is out of bounds, or there is no meaning for a text or a call.
+    """
+    with np.errstate(all="ignore"):
+        frame = _Frame(dict(sizes or {}), order)
+        for parameter in function.parameters:
+            given = arguments[parameter]
+            if isinstance(parameter, Buffer):
+                frame.arrays[parameter] = (given, 0)
+            else:
+                frame.values[parameter] = _element(given, parameter.type)
+        try:
+            frame.run(function.body)
+        except _ReturnSignal as found:
+            return found.value
+    return None
+
+
+class _ReturnSignal(Exception):  # noqa: N818
+    """Leaves the blocks of a function."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A function that runs: the values of its variables, and where its buffers begin."""
+
+    sizes: dict[str, int]
+    order: random.Random | None
+    values: dict[Variable, Any] = field(default_factory=dict)
+    arrays: dict[Buffer, tuple[NDArray, int]] = field(default_factory=dict)
+
+    def run(self, block: Block) -> None:
+        """Run the statements of a block."""
+        for statement in block:
+            self._run(statement)
+
+    def _run(self, statement: Statement) -> None:
+        match statement:
+            case Let(variable, value) | Declare(variable, value) | Assign(variable, value):
+                self.values[variable] = self.value(value)
+            case LocalArray():
+                self.arrays[statement.buffer] = (self._new_array(statement), 0)
+            case Alias():
+                array, first = self.arrays[statement.source]
+                self.arrays[statement.buffer] = (array, first + self.value(statement.offset))
+            case Store(buffer, index, value):
+                found = self.value(value)
+                self._elements(buffer, self.value(index), value.type.lanes)[...] = found
+            case Copy():
+                count = self.value(statement.count)
+                source = self._elements(statement.source, self.value(statement.source_index), count)
+                self._elements(statement.target, self.value(statement.target_index), count)[...] = source
+            case For():
+                self._loop(statement)
+            case If():
+                self.run(statement.then if self.value(statement.condition) else statement.otherwise)
+            case Evaluate(call):
+                self.value(call)
+            case Return(value):
+                raise _ReturnSignal(None if value is None else self.value(value))
+            case Dispatch():
+                self._dispatch(statement)
+            case RawStatement():
+                self._run_raw(statement)
+            case Comment():
+                pass
+
+    def _loop(self, statement: For) -> None:
+        rounds: Sequence[int] = range(self.value(statement.start), self.value(statement.stop), statement.step)
+        if self.order is not None and statement.kind in (LoopKind.PARALLEL, LoopKind.VECTOR):
+            rounds = self.order.sample(rounds, len(rounds))
+        for index in rounds:
+            self.values[statement.index] = index
+            self.run(statement.body)
+
+    def _dispatch(self, statement: Dispatch) -> None:
+        count, grain = self.size(statement.count), self.size(statement.grain)
+        parts = [(first, min(first + grain, count)) for first in range(0, count, grain)]
+        if self.order is not None:
+            self.order.shuffle(parts)
+        for first, end in parts:
+            self.values[statement.first], self.values[statement.end] = first, end
+            self.run(statement.body)
+
+    def _run_raw(self, statement: RawStatement) -> None:
+        if statement.evaluate is None:
+            raise ExecutionError("raw text", "has no meaning for the interpreter", got=statement.lines[0])
+        reads = [self.value(item) for item in statement.reads]
+        made = statement.evaluate(*reads, *(self._whole(item) for item in statement.writes if isinstance(item, Buffer)))
+        targets = [item for item in (*statement.writes, *statement.declares) if isinstance(item, Variable)]
+        results = made if isinstance(made, tuple) else (made,)
+        self.values.update(zip(targets, results, strict=False))
+
+    def _new_array(self, statement: LocalArray) -> NDArray:
+        assert isinstance(statement.buffer.size, int)
+        dtype = to_numpy(statement.buffer.dtype)
+        if statement.is_zeroed:
+            return np.zeros(statement.buffer.size, dtype)
+        is_float = dtype_info(statement.buffer.dtype).kind not in ("int", "uint", "bool")
+        return np.full(statement.buffer.size, np.nan if is_float else _largest(dtype), dtype)
+
+    def _whole(self, buffer: Buffer) -> NDArray:
+        array, first = self.arrays[buffer]
+        return array[first:]
+
+    def _elements(self, buffer: Buffer, index: int, count: int) -> NDArray:
+        array, first = self.arrays[buffer]
+        begin = first + index
+        if count and not (begin >= 0 and begin + count <= len(array)):
+            got = f"{count} elements from {index} on"
+            raise ExecutionError(f"buffer `{buffer.name}`", "is accessed out of bounds", got=got, expected=len(array))
+        return array[begin : begin + count]
+
+    def size(self, dim: Dim) -> int:
+        """Return a size as a number."""
+        return dim if isinstance(dim, int) else evaluate(dim, self.sizes)
+
+    def value(self, expression: Expression) -> Any:
+        """Return the value of an expression: a number, or an array of as many elements as it has lanes."""
+        match expression:
+            case Variable():
+                return self.values[expression]
+            case Size(dim):
+                return self.size(dim)
+            case Literal(value, type_):
+                return _element(value, type_)
+            case Load(buffer, index, lanes):
+                found = self._elements(buffer, self.value(index), lanes)
+                return found[0] if lanes == 1 else found.copy()
+            case Address(buffer, index):
+                array, first = self.arrays[buffer]
+                return array[first + self.value(index) :]
+            case Select(condition, then, otherwise):
+                return self._select(condition, then, otherwise)
+            case Binary(("&&" | "||"), left, right) if expression.type.lanes == 1:
+                first = bool(self.value(left))
+                return bool(self.value(right)) if first == (expression.operator == "&&") else first
+        operands = [self.value(operand) for operand in operands_of(expression)]
+        return _computed(expression, operands)
+
+    def _select(self, condition: Expression, then: Expression, otherwise: Expression) -> Any:
+        if condition.type.lanes > 1:
+            return np.where(self.value(condition), self.value(then), self.value(otherwise))
+        return self.value(then if self.value(condition) else otherwise)
+
+
+def _computed(expression: Expression, operands: Sequence[Any]) -> Any:
+    """Return the value of an expression whose operands are values."""
+    match expression:
+        case Unary(("!"), _):
+            return not operands[0]
+        case Unary(sign, _):
+            return (operator.neg if sign == "-" else operator.invert)(operands[0])
+        case Binary(symbol, _, _):
+            return _OPERATORS[symbol](*operands)
+        case Cast(_, type_):
+            return _element(operands[0], type_)
+        case Broadcast(_, lanes):
+            return np.full(lanes, operands[0])
+        case Lane():
+            return operands[0][operands[1]]
+        case Element(op, _, type_, attributes):
+            inputs = [
+                np.asarray(_element(value, item.type))
+                for value, item in zip(operands, expression.operands, strict=True)
+            ]
+            definition = find_op(op)
+            assert definition is not None
+            return _element(run_kernel(definition, inputs, attributes)[0], type_)
+        case Call(callee, _, result):
+            made = callee.evaluate(*operands)
+            return None if result is None else _element(made, result)
+        case Raw(text, type_, _, evaluate_text):
+            if evaluate_text is None:
+                raise ExecutionError("raw text", "has no meaning for the interpreter", got=text)
+            return _element(evaluate_text(*operands), type_)
+    raise ExecutionError("interpreter", "unknown expression", got=repr(expression))
+
+
+def _element(value: Any, type_: CType) -> Any:
+    """Return a value of a type: of indices and bools as Python has them, else as numpy does."""
+    if type_.lanes > 1:
+        return np.broadcast_to(np.asarray(value).astype(to_numpy(type_.dtype)), (type_.lanes,)).copy()
+    if type_.dtype == "int64":
+        return int(value)
+    return np.asarray(value).astype(to_numpy(type_.dtype))[()]
+
+
+def _largest(dtype: np.dtype[Any]) -> Any:
+    return True if dtype.kind == "b" else np.iinfo(dtype).max
+
+
+def _quotient(left: Any, right: Any) -> Any:
+    """Return a quotient as C has it: integers truncate towards zero."""
+    if isinstance(left, int) and isinstance(right, int):
+        return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+    return left / right if np.asarray(left).dtype.kind == "f" else np.trunc(left / right).astype(left.dtype)
+
+
+def _remainder(left: Any, right: Any) -> Any:
+    return left - _quotient(left, right) * right
+
+
+_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _quotient,
+    "%": _remainder,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+    "&&": np.logical_and,
+    "||": np.logical_or,
+}

@@ -1,0 +1,73 @@
+"""Names of variables and buffers in printed C, by scope."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from byoc_core.authoring.c.expressions import Buffer, Variable
+from byoc_core.authoring.csource_types import C_LIBRARY_NAMES
+from byoc_core.native.c_text import c_identifier
+
+__all__ = ["Names"]
+
+_PREFIXES = ("byoc_", "dim_", "vec_")
+"""Beginnings of names that headers, sizes and types have."""
+
+
+class Names:
+    """The names that are known at a place of a function. A name is free again at the end of its block.
+
+    Args:
+        reserved: names that no variable gets: those of functions that the text calls.
+        prefixes: beginnings of names that no variable gets.
+    """
+
+    def __init__(self, reserved: Iterable[str] = (), prefixes: tuple[str, ...] = ()) -> None:
+        self._prefixes = (*_PREFIXES, *prefixes)
+        self._reserved = {*C_LIBRARY_NAMES, *reserved}
+        self._names: dict[Buffer | Variable, str] = {}
+        self._blocks: list[list[Buffer | Variable]] = [[]]
+        self._taken: set[str] = set()
+
+    def __getitem__(self, item: Buffer | Variable) -> str:
+        """Return the name of a variable or a buffer.
+
+        Raises:
+            KeyError: it is not known here.
+        """
+        return self._names[item]
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._names
+
+    def __iter__(self) -> Iterator[Buffer | Variable]:
+        """Yield what is known, in the order of the declarations."""
+        return iter(self._names)
+
+    def declare(self, item: Buffer | Variable) -> str:
+        """Return a new name for a variable or a buffer, which nothing known has."""
+        name = self.new_name(item.name)
+        self._names[item] = name
+        self._blocks[-1].append(item)
+        return name
+
+    def new_name(self, hint: str) -> str:
+        """Return the hint as a C identifier, with a number behind it where it is taken."""
+        base = c_identifier(hint)
+        if base.startswith(self._prefixes):
+            base = f"v_{base}"
+        name, number = base, 0
+        while name in self._taken or name in self._reserved:
+            number += 1
+            name = f"{base}_{number}"
+        self._taken.add(name)
+        return name
+
+    def enter(self) -> None:
+        """Begin a block."""
+        self._blocks.append([])
+
+    def leave(self) -> None:
+        """End the block begun last, and forget its names."""
+        for item in self._blocks.pop():
+            self._taken.discard(self._names.pop(item))

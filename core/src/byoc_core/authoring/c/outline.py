@@ -1,0 +1,100 @@
+"""Outline parallel loops: those whose work is worth it run on several threads, the others in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from byoc_core.authoring.c.estimate import estimate_statement, rounds_of
+from byoc_core.authoring.c.expressions import MemoryAccess, Size, Variable
+from byoc_core.authoring.c.loops import as_copy
+from byoc_core.authoring.c.statements import Block, Dispatch, For, Function, LoopKind, Statement
+from byoc_core.authoring.c.traversal import buffers_written, statements_in, with_blocks
+from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, PARALLEL_WORK_PS, SHARED_WORK_PS, is_enough_work
+from byoc_core.dims import Dim
+
+__all__ = ["ParallelWork", "outline", "parallel_works", "serialise"]
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelWork:
+    """The work of a parallel loop.
+
+    Attributes:
+        count: the number of rounds.
+        work_ps: estimated picoseconds of all rounds on one thread.
+    """
+
+    count: Dim
+    work_ps: Dim
+
+    @property
+    def is_worth_waking(self) -> bool:
+        """Whether the work may be enough to wake threads."""
+        return is_enough_work(self.count, self.work_ps, PARALLEL_WORK_PS)
+
+    @property
+    def is_worth_sharing(self) -> bool:
+        """Whether the work may be enough for threads that are awake."""
+        return is_enough_work(self.count, self.work_ps, SHARED_WORK_PS)
+
+
+def parallel_works(function: Function) -> list[ParallelWork]:
+    """Return the work of each parallel loop of a function, in order."""
+    return [_work_of(item) for item in statements_in(function.body) if _is_parallel(item)]
+
+
+def outline(function: Function, *, has_team: bool = False) -> Function:
+    """Return a function whose parallel loops are outlined where their work may be worth it, and serial elsewhere.
+
+    Args:
+        function: the function.
+        has_team: whether threads stay awake around the function, so that less work is worth sharing.
+    """
+
+    def outlined(loop: For) -> Statement:
+        work = _work_of(loop)
+        is_worth = work.is_worth_waking or (has_team and work.is_worth_sharing)
+        if not is_worth or loop.start != Size(0) or loop.step != 1:
+            return as_copy(loop) or _serial(loop)
+        first, end = Variable(FIRST_ITEM), Variable(END_ITEM)
+        part = replace(_serial(loop), start=first, stop=end)
+        body = (as_copy(part) or part,)
+        return Dispatch(first, end, body, work.count, loop.grain, work.work_ps)
+
+    return replace(function, body=_map_parallel(function.body, outlined))
+
+
+def serialise(function: Function) -> Function:
+    """Return a function whose parallel loops run in order, for a target without threads."""
+    return replace(function, body=_map_parallel(function.body, lambda loop: as_copy(loop) or _serial(loop)))
+
+
+def _serial(loop: For) -> For:
+    """Return the loop for one thread: a compiler is told that rounds are independent where it cannot know."""
+    is_innermost = not any(isinstance(item, For) for item in statements_in(loop.body))
+    is_shared = any(buffer.access is MemoryAccess.SHARED for buffer in buffers_written(loop.body))
+    return replace(loop, kind=LoopKind.VECTOR if is_innermost and is_shared else LoopKind.SERIAL)
+
+
+def _is_parallel(statement: Statement) -> bool:
+    return isinstance(statement, For) and statement.kind is LoopKind.PARALLEL
+
+
+def _work_of(statement: Statement) -> ParallelWork:
+    assert isinstance(statement, For)
+    count = rounds_of(statement)
+    if statement.round_ps is not None:
+        return ParallelWork(count, count * statement.round_ps)
+    return ParallelWork(count, estimate_statement(statement).ps)
+
+
+def _map_parallel(block: Block, change: Callable[[For], Statement]) -> Block:
+    def changed() -> Iterator[Statement]:
+        for statement in block:
+            if isinstance(statement, For) and statement.kind is LoopKind.PARALLEL:
+                yield change(statement)
+            else:
+                yield with_blocks(statement, lambda inner: _map_parallel(inner, change))
+
+    return tuple(changed())

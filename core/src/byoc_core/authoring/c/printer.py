@@ -1,0 +1,268 @@
+"""The printer: the one place that writes C text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from byoc_core.authoring.c.collecting import called_by, vector_types_of
+from byoc_core.authoring.c.expression_printer import ExpressionPrinter, type_name
+from byoc_core.authoring.c.expressions import Binary, Buffer, Load, MemoryAccess, Variable
+from byoc_core.authoring.c.naming import Names
+from byoc_core.authoring.c.statements import (
+    Alias,
+    Assign,
+    Block,
+    Comment,
+    Copy,
+    Declare,
+    Dispatch,
+    Evaluate,
+    For,
+    Function,
+    If,
+    Let,
+    LocalArray,
+    LoopKind,
+    RawStatement,
+    Return,
+    Statement,
+    Store,
+)
+from byoc_core.authoring.c.targets import C11_VECTORS, Target
+from byoc_core.authoring.c.traversal import free_in, symbols_in
+from byoc_core.authoring.c.types import CType
+from byoc_core.authoring.csource_parallel import OutlinedLoop
+from byoc_core.authoring.csource_types import c_type
+from byoc_core.errors import InternalError
+from byoc_core.native.c_text import c_identifier
+
+__all__ = ["BlockPrinter", "print_definitions", "print_function", "vector_typedefs"]
+
+_AUGMENTED = ("+", "-", "*", "|", "&", "^")
+_WIDTH = 110
+_SIMPLE = (Store, Assign, Evaluate, Copy)
+
+
+def print_function(function: Function, target: Target = C11_VECTORS) -> str:
+    """Return the C definition of a function, behind those of its outlined loops."""
+    return "\n".join(_definition(function, target))
+
+
+def print_definitions(functions: Iterable[Function], target: Target = C11_VECTORS) -> str:
+    """Return a C source of functions: headers, vector types, the functions that they call, and then they themselves."""
+    functions = tuple(functions)
+    headers: dict[str, None] = {}
+    helpers: dict[str, None] = {}
+    for function in functions:
+        for callee in called_by(function):
+            if callee.header:
+                headers[f'#include "{callee.header}"'] = None
+            if callee.definition:
+                helpers[callee.definition.replace("{name}", callee.name)] = None
+    parts = [*headers, *vector_typedefs(functions), *helpers, *(print_function(item, target) for item in functions)]
+    return "\n".join(parts) + "\n"
+
+
+def vector_typedefs(functions: Iterable[Function]) -> list[str]:
+    """Return the definitions of the vector types that functions use; the types that end with ``u`` may lie anywhere."""
+    lines = []
+    for found in vector_types_of(functions):
+        name, element = type_name(found), c_type(found.dtype)
+        itemsize = found.nbytes // found.lanes
+        size = f"vector_size({found.nbytes})"
+        lines.append(f"typedef {element} {name} __attribute__(({size}));")
+        lines.append(f"typedef {element} {name}u __attribute__(({size}, aligned({itemsize}), may_alias));")
+    return lines
+
+
+def _definition(function: Function, target: Target) -> list[str]:
+    """Return the lines of a function, behind those of its outlined loops."""
+    names = Names([function.name, *(callee.name for callee in called_by(function))], (f"{function.name}_",))
+    printer = BlockPrinter(target, names, function.name)
+    declared = [names.declare(item) for item in function.parameters]
+    parameters = [printer.declaration(item) for item in function.parameters]
+    parameters += [f"int64_t dim_{c_identifier(name)}" for name in sorted(symbols_in(function.body))]
+    used = free_in(function.body)
+    unused = [f"  (void){name};" for item, name in zip(function.parameters, declared, strict=True) if item not in used]
+    body = printer.lines(function.body, "  ")
+    is_contracted = function.is_contracted and bool(target.contracted)
+    result = "void" if function.result is None else type_name(function.result)
+    words = [target.definition, *([target.contracted] if is_contracted else []), result]
+    head = f"{' '.join(words)} {function.name}({', '.join(parameters) or 'void'}) {{"
+    first = [f"  {target.contract}"] if is_contracted and target.contract else []
+    return [*printer.before, *function.comments, head, *first, *unused, *body, "}"]
+
+
+class BlockPrinter:
+    """Prints statements.
+
+    Args:
+        target: the dialect.
+        names: the names known.
+        name: the beginning of the names of outlined loops.
+
+    Attributes:
+        before: the lines of the outlined loops so far, which stand before the function.
+    """
+
+    def __init__(self, target: Target, names: Names, name: str = "") -> None:
+        self._target = target
+        self._names = names
+        self._name = name
+        self._vector_arrays: dict[object, int] = {}
+        self._expressions = ExpressionPrinter(target, names, self._vector_arrays)
+        self._num_loops = 0
+        self.before: list[str] = []
+
+    def lines(self, block: Block, indent: str = "") -> list[str]:
+        """Return the lines of a block, each behind an indent."""
+        self._names.enter()
+        lines = [line for statement in block for line in self._statement(statement, indent)]
+        self._names.leave()
+        return lines
+
+    def declaration(self, item: Buffer | Variable) -> str:
+        """Return the C declaration of a parameter whose name is known."""
+        if isinstance(item, Variable):
+            return f"{type_name(item.type)} {self._names[item]}"
+        return self._pointer_type(item) + self._names[item]
+
+    def _pointer_type(self, buffer: Buffer) -> str:
+        ctype = c_type(buffer.dtype)
+        match buffer.access:
+            case MemoryAccess.READ:
+                return f"const {ctype} *"
+            case MemoryAccess.WRITE:
+                return f"{ctype} *{self._target.restrict} "
+        return f"{ctype} *"
+
+    def _statement(self, statement: Statement, indent: str) -> list[str]:
+        match statement:
+            case For():
+                return self._loop(statement, indent)
+            case If():
+                return self._branch(statement, indent)
+            case Dispatch():
+                return [indent + line for line in self._dispatch(statement)]
+            case RawStatement():
+                return [indent + line for line in self._raw(statement)]
+            case LocalArray():
+                return [indent + self._array(statement)]
+        return [indent + self._simple(statement)]
+
+    def _simple(self, statement: Statement) -> str:
+        text = self._expressions.text
+        match statement:
+            case Let(variable, value):
+                shown = text(value)
+                return f"const {type_name(variable.type)} {self._names.declare(variable)} = {shown};"
+            case Declare(variable, value):
+                shown = text(value)
+                return f"{type_name(variable.type)} {self._names.declare(variable)} = {shown};"
+            case Assign(variable, value):
+                if isinstance(value, Binary) and value.operator in _AUGMENTED and value.left is variable:
+                    return f"{self._names[variable]} {value.operator}= {text(value.right)};"
+                return f"{self._names[variable]} = {text(value)};"
+            case Alias(buffer, _, _):
+                return self._alias(statement)
+            case Store(buffer, index, value):
+                place = self._expressions.place(buffer, index, value.type, is_store=True)
+                this = Load(buffer, index, value.type.lanes)
+                if isinstance(value, Binary) and value.operator in _AUGMENTED and value.left == this:
+                    return f"{place} {value.operator}= {text(value.right)};"
+                return f"{place} = {text(value)};"
+            case Copy():
+                return self._copy(statement)
+            case Evaluate(call):
+                return f"{text(call)};"
+            case Return(value):
+                return "return;" if value is None else f"return {text(value)};"
+            case Comment(line):
+                return f"// {line}"
+        raise InternalError("printer", "unknown statement", got=repr(statement))
+
+    def _alias(self, statement: Alias) -> str:
+        buffer, source = statement.buffer, self._names[statement.source]
+        offset = self._expressions.text(statement.offset)
+        const = "" if buffer.is_writable else "const "
+        name = self._names.declare(buffer)
+        return f"{const}{c_type(buffer.dtype)} *{name} = {source}{'' if offset == '0' else f' + {offset}'};"
+
+    def _copy(self, statement: Copy) -> str:
+        places = []
+        for buffer, index in (
+            (statement.target, statement.target_index),
+            (statement.source, statement.source_index),
+        ):
+            offset = self._expressions.text(index)
+            places.append(self._names[buffer] if offset == "0" else f"{self._names[buffer]} + {offset}")
+        count = self._expressions.atom(statement.count)
+        return f"memcpy({places[0]}, {places[1]}, (size_t){count} * sizeof({c_type(statement.target.dtype)}));"
+
+    def _array(self, statement: LocalArray) -> str:
+        buffer = statement.buffer
+        if not isinstance(buffer.size, int) or buffer.size % statement.lanes:
+            raise InternalError(f"array `{buffer.name}`", "has no known size", got=str(buffer.size))
+        type_, count = c_type(buffer.dtype), buffer.size
+        if statement.lanes > 1:
+            type_, count = type_name(CType(buffer.dtype, statement.lanes)), buffer.size // statement.lanes
+            self._vector_arrays[buffer] = statement.lanes
+        align = "" if statement.alignment is None else f"{self._target.align.format(nbytes=statement.alignment)} "
+        zeros = " = {0}" if statement.is_zeroed else ""
+        return f"{align}{type_} {self._names.declare(buffer)}[{count}]{zeros};"
+
+    def _loop(self, statement: For, indent: str) -> list[str]:
+        start, stop = self._expressions.text(statement.start), self._expressions.text(statement.stop, 11)
+        self._names.enter()
+        index = self._names.declare(statement.index)
+        step = f"++{index}" if statement.step == 1 else f"{index} += {statement.step}"
+        type_ = type_name(statement.index.type)
+        head = f"{indent}for ({type_} {index} = {start}; {index} < {stop}; {step})"
+        pragma = {LoopKind.UNROLLED: self._target.unroll, LoopKind.VECTOR: self._target.independent}
+        lines = [indent + line for line in [pragma.get(statement.kind, "")] if line]
+        body = statement.body
+        inner = self.lines(body, indent + "  ")
+        self._names.leave()
+        if len(body) == 1 and isinstance(body[0], _SIMPLE) and len(head) + len(inner[0]) < _WIDTH:
+            return [*lines, f"{head} {inner[0].strip()}"]
+        return [*lines, f"{head} {{", *inner, f"{indent}}}"]
+
+    def _branch(self, statement: If, indent: str) -> list[str]:
+        head = f"{indent}if ({self._expressions.text(statement.condition)})"
+        then = self.lines(statement.then, indent + "  ")
+        if not statement.otherwise:
+            is_simple = len(then) == 1 and isinstance(statement.then[0], (*_SIMPLE, Return))
+            if is_simple and len(head) + len(then[0]) < _WIDTH:
+                return [f"{head} {then[0].strip()}"]
+            return [f"{head} {{", *then, f"{indent}}}"]
+        return [
+            f"{head} {{",
+            *then,
+            f"{indent}}} else {{",
+            *self.lines(statement.otherwise, indent + "  "),
+            f"{indent}}}",
+        ]
+
+    def _raw(self, statement: RawStatement) -> list[str]:
+        reads = [self._expressions.atom(item) for item in statement.reads]
+        writes = {f"w{number}": self._names[item] for number, item in enumerate(statement.writes)}
+        declares = {f"d{number}": self._names.declare(item) for number, item in enumerate(statement.declares)}
+        return [line.format(*reads, **writes, **declares) for line in statement.lines]
+
+    def _dispatch(self, statement: Dispatch) -> Sequence[str]:
+        name = f"{self._name}_loop{self._num_loops}"
+        self._num_loops += 1
+        outside = free_in(statement.body)
+        captured = [item for item in self._names if item in outside]
+        symbols = [f"dim_{c_identifier(symbol)}" for symbol in sorted(symbols_in(statement.body))]
+        fields = [(self._names[item], self.declaration(item)) for item in captured]
+        fields += [(symbol, f"int64_t {symbol}") for symbol in symbols]
+        self._names.enter()
+        first, end = self._names.declare(statement.first), self._names.declare(statement.end)
+        lines = self.lines(statement.body, "  ")
+        self._names.leave()
+        if not self._target.has_threads:
+            raise InternalError("printer", "the target has no threads", got=self._target.name)
+        loop = OutlinedLoop(name, tuple(fields), (first, end))
+        self.before += loop.definitions(lines)
+        return loop.calls(statement.count, statement.grain, statement.work_ps)

@@ -1,0 +1,94 @@
+"""Copies of blocks with variables and buffers of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from byoc_core.authoring.c.expressions import Address, Buffer, Expression, Load, Variable
+from byoc_core.authoring.c.statements import (
+    Alias,
+    Assign,
+    Block,
+    Copy,
+    Declare,
+    Dispatch,
+    For,
+    Let,
+    LocalArray,
+    RawStatement,
+    Statement,
+    Store,
+)
+from byoc_core.authoring.c.traversal import declared_by, map_block, statements_in, with_blocks
+
+__all__ = ["renamed", "renewed"]
+
+_Names = Mapping[Buffer | Variable, Buffer | Variable]
+
+
+def renewed(block: Block) -> Block:
+    """Return a copy of a block whose declarations are new, so that it may stand beside the block."""
+    names: dict[Buffer | Variable, Buffer | Variable] = {}
+    for statement in statements_in(block):
+        names.update((item, replace(item)) for item in declared_by(statement))
+    return renamed(block, names)
+
+
+def renamed(block: Block, names: _Names) -> Block:
+    """Return a block with other variables and buffers in the place of some, where they are declared and used."""
+
+    def expression(item: Expression) -> Expression:
+        match item:
+            case Variable():
+                return _variable(item, names)
+            case Load(buffer, index, lanes):
+                return Load(_buffer(buffer, names), index, lanes)
+            case Address(buffer, index):
+                return Address(_buffer(buffer, names), index)
+        return item
+
+    return _targets(map_block(block, expression), names)
+
+
+def _targets(block: Block, names: _Names) -> Block:
+    """Return a block whose declarations, assignments and stores have other targets."""
+
+    def of(statement: Statement) -> Statement:
+        statement = with_blocks(statement, lambda inner: _targets(inner, names))
+        match statement:
+            case Let(variable, value) | Declare(variable, value) | Assign(variable, value):
+                return type(statement)(_variable(variable, names), value)
+            case Store(buffer, index, value):
+                return Store(_buffer(buffer, names), index, value)
+            case LocalArray():
+                return replace(statement, buffer=_buffer(statement.buffer, names))
+            case Alias(buffer, source, offset):
+                return Alias(_buffer(buffer, names), _buffer(source, names), offset)
+            case Copy():
+                target, source = _buffer(statement.target, names), _buffer(statement.source, names)
+                return replace(statement, target=target, source=source)
+            case For():
+                return replace(statement, index=_variable(statement.index, names))
+            case Dispatch():
+                first, end = _variable(statement.first, names), _variable(statement.end, names)
+                return replace(statement, first=first, end=end)
+            case RawStatement():
+                writes = tuple(names.get(item, item) for item in statement.writes)
+                declares = tuple(names.get(item, item) for item in statement.declares)
+                return replace(statement, writes=writes, declares=declares)
+        return statement
+
+    return tuple(map(of, block))
+
+
+def _variable(item: Variable, names: _Names) -> Variable:
+    found = names.get(item, item)
+    assert isinstance(found, Variable)
+    return found
+
+
+def _buffer(item: Buffer, names: _Names) -> Buffer:
+    found = names.get(item, item)
+    assert isinstance(found, Buffer)
+    return found

@@ -1,0 +1,114 @@
+"""Scalarise: vectors as arrays and loops over lanes, for targets whose C has no vector types."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from byoc_core.authoring.c.expressions import (
+    Broadcast,
+    Buffer,
+    Cast,
+    Expression,
+    Lane,
+    Literal,
+    Load,
+    MemoryAccess,
+    Raw,
+    Size,
+    Variable,
+    operands_of,
+    rebuilt,
+)
+from byoc_core.authoring.c.statements import (
+    Assign,
+    Block,
+    Declare,
+    For,
+    Function,
+    Let,
+    LocalArray,
+    LoopKind,
+    Statement,
+    Store,
+)
+from byoc_core.authoring.c.traversal import expressions_in, map_own, with_blocks
+from byoc_core.errors import InternalError
+
+__all__ = ["scalarise"]
+
+
+def scalarise(function: Function) -> Function:
+    """Return a function that computes the same bits without vectors: each lane by itself.
+
+    Raises:
+        InternalError: a parameter is a vector, which a function without vectors cannot take.
+    """
+    for parameter in function.parameters:
+        if isinstance(parameter, Variable) and parameter.type.lanes > 1:
+            raise InternalError(f"parameter `{parameter.name}`", "is a vector")
+    return replace(function, body=_Scalariser().block(function.body))
+
+
+class _Scalariser:
+    def __init__(self) -> None:
+        self._arrays: dict[Variable, Buffer] = {}
+
+    def block(self, block: Block) -> Block:
+        result: Block = ()
+        for statement in block:
+            result += self._statement(statement)
+        return result
+
+    def _statement(self, statement: Statement) -> Block:
+        match statement:
+            case Let(variable, value) | Declare(variable, value) if variable.type.lanes > 1:
+                array = Buffer(variable.name, variable.type.dtype, MemoryAccess.WRITE, variable.type.lanes)
+                self._arrays[variable] = array
+                return (LocalArray(array), self._stores(array, Size(0), value))
+            case Assign(variable, value) if variable.type.lanes > 1:
+                return self._safe_stores(self._arrays[variable], Size(0), value)
+            case Store(buffer, index, value) if value.type.lanes > 1:
+                return self._safe_stores(buffer, self._scalar(index), value)
+            case LocalArray():
+                return (replace(statement, lanes=1),)
+        return (map_own(with_blocks(statement, self.block), self._scalar),)
+
+    def _safe_stores(self, buffer: Buffer, index: Expression, value: Expression) -> Block:
+        """Return the stores of the lanes; of values that other lanes' stores could change, by way of an array."""
+        reads = (item for item in expressions_in((Store(buffer, index, value),)) if isinstance(item, Load))
+        others = [item for item in reads if item.type.lanes > 1 and not (item.buffer is buffer and item.index == index)]
+        if not any(item.buffer is buffer or item.buffer.access is MemoryAccess.SHARED for item in others):
+            return (self._stores(buffer, index, value),)
+        array = Buffer(f"{buffer.name}_lanes", buffer.dtype, MemoryAccess.WRITE, value.type.lanes)
+        lane = Variable("lane")
+        copied: Statement = For(lane, Size(0), Size(value.type.lanes), (Store(buffer, index + lane, array[lane]),))
+        return (LocalArray(array), self._stores(array, Size(0), value), copied)
+
+    def _stores(self, buffer: Buffer, index: Expression, value: Expression) -> Statement:
+        lane = Variable("lane")
+        stored = Store(buffer, index + lane, self._lane(value, lane))
+        return For(lane, Size(0), Size(value.type.lanes), (stored,), kind=LoopKind.VECTOR)
+
+    def _lane(self, expression: Expression, lane: Expression) -> Expression:
+        """Return one lane of a vector."""
+        match expression:
+            case Variable():
+                return self._arrays[expression][lane]
+            case Load(buffer, index, _):
+                return buffer[self._scalar(index) + lane]
+            case Broadcast(operand, _):
+                return self._scalar(operand)
+            case Literal(value, type_):
+                return Literal(value, type_.with_lanes(1))
+        operands = tuple(
+            self._lane(item, lane) if item.type.lanes > 1 else self._scalar(item) for item in operands_of(expression)
+        )
+        changed = rebuilt(expression, operands)
+        return replace(changed, type=changed.type.with_lanes(1)) if isinstance(changed, Cast | Raw) else changed
+
+    def _scalar(self, expression: Expression) -> Expression:
+        """Return a scalar expression that reads no vector."""
+        if isinstance(expression, Lane):
+            return self._lane(expression.operand, self._scalar(expression.index))
+        operands = operands_of(expression)
+        return rebuilt(expression, tuple(map(self._scalar, operands))) if operands else expression

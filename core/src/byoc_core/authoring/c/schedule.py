@@ -1,0 +1,288 @@
+"""Schedules: how a nest is computed, apart from what it computes.
+
+A schedule names loops. The loop over an axis is called after the axis. A tile size splits loop ``i`` into ``i.tile``,
+over tiles, and ``i``, over the rounds of a tile. Every schedule computes the same bits: points do not depend on each
+other, and the order of a reduction never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from byoc_core.authoring.c.expressions import (
+    Binary,
+    Buffer,
+    Expression,
+    MemoryAccess,
+    Select,
+    Size,
+    Variable,
+)
+from byoc_core.authoring.c.loops import smaller
+from byoc_core.authoring.c.nest import Accumulator, Nest
+from byoc_core.authoring.c.renewal import renewed
+from byoc_core.authoring.c.simplify import simplify_block
+from byoc_core.authoring.c.statements import (
+    Assign,
+    Block,
+    Declare,
+    For,
+    If,
+    Let,
+    LocalArray,
+    LoopKind,
+    Store,
+)
+from byoc_core.authoring.c.traversal import map_expression, substitute
+from byoc_core.authoring.c.vectorise import vectorised
+from byoc_core.dims import Dim, ceildiv, product
+from byoc_core.errors import InternalError
+
+__all__ = ["Schedule", "lower_nest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How a nest is computed.
+
+    Attributes:
+        tiles: the rounds of a tile, by the name of the loop that is split; entries in order, so that a loop over tiles
+            may be split again (``{"i": 4, "i.tile": 8}``).
+        order: the names of all loops from the outermost to the innermost; by default the axes, then the reduced ones.
+            Loops of the domain inside a reduced one are a tile whose sums are held at once.
+        parallel: the names of the outermost loops whose rounds threads share, as one loop.
+        vector: the name of the loop whose rounds lie in vector registers; the innermost one of the domain.
+        lanes: elements of a vector.
+        unrolled: the names of loops that are written out; of each the number of rounds is known.
+        grain: rounds of the parallel loop that stay together.
+    """
+
+    tiles: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    order: tuple[str, ...] = ()
+    parallel: tuple[str, ...] = ()
+    vector: str | None = None
+    lanes: int = 1
+    unrolled: frozenset[str] = frozenset()
+    grain: Dim = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """One loop of a schedule.
+
+    Attributes:
+        name: its name.
+        index: its index.
+        stop: its end; it begins at 0.
+        most: how many rounds it has at most.
+        axis: the number of its axis among all axes, the reduced ones last.
+        is_reduced: whether the axis is reduced.
+    """
+
+    name: str
+    index: Variable
+    stop: Expression
+    most: Dim
+    axis: int
+    is_reduced: bool
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether some rounds of the loops outside have fewer rounds of this one."""
+        return isinstance(self.stop, Select)
+
+    def around(self, body: Block, kind: LoopKind = LoopKind.SERIAL) -> For:
+        """Return the loop around a block."""
+        return For(self.index, Size(0), self.stop, body, kind=kind)
+
+
+def lower_nest(nest: Nest, schedule: Schedule = Schedule()) -> Block:
+    """Return the statements that compute a nest as a schedule says.
+
+    Args:
+        nest: what is computed.
+        schedule: how.
+
+    Raises:
+        InternalError: the schedule names a loop that there is not, leaves one out, orders a tile outside its loop over
+            tiles, or changes the order of a reduction.
+    """
+    return _Lowering(nest, schedule).block()
+
+
+class _Lowering:
+    def __init__(self, nest: Nest, schedule: Schedule) -> None:
+        self._nest = nest
+        self._schedule = schedule
+        self._loops: dict[str, _Loop] = {}
+        self._positions: dict[Variable, Expression] = {}
+        self._split()
+        names = schedule.order or tuple(self._loops)
+        self._check_order(names)
+        first = next((k for k, name in enumerate(names) if self._loops[name].is_reduced), len(names))
+        self._outer = [self._loops[name] for name in names[:first]]
+        self._inner = [self._loops[name] for name in names[first:]]
+
+    def _split(self) -> None:
+        """Split the loops over the axes as the tile sizes say."""
+        axes = (*self._nest.axes, *self._nest.reduced)
+        for number, axis in enumerate(axes):
+            is_reduced = number >= len(self._nest.axes)
+            index = Variable(axis.name)
+            self._positions[axis.index] = index
+            self._loops[axis.name] = _Loop(axis.name, index, Size(axis.size), axis.size, number, is_reduced)
+        for name, size in self._schedule.tiles.items():
+            self._split_one(self._loop(name), size)
+
+    def _split_one(self, loop: _Loop, size: int) -> None:
+        outer, inner = Variable(f"{loop.name}_tile".replace(".", "_")), Variable(loop.index.name)
+        first = outer * size
+        is_exact = isinstance(loop.most, int) and loop.most % size == 0 and not loop.is_ragged
+        stop = Size(size) if is_exact else smaller(loop.stop - first, Size(size))
+        tiles = (loop.stop + (size - 1)) // size if loop.is_ragged else Size(ceildiv(loop.most, size))
+        whole = {loop.index: first + inner}
+        self._positions = {axis: _substituted(place, whole) for axis, place in self._positions.items()}
+        changed: dict[str, _Loop] = {}
+        for name, old in self._loops.items():
+            if old is not loop:
+                changed[name] = replace(old, stop=_substituted(old.stop, whole))
+                continue
+            tile = f"{name}.tile"
+            changed[tile] = replace(loop, name=tile, index=outer, stop=tiles, most=ceildiv(loop.most, size))
+            changed[name] = replace(loop, index=inner, stop=stop, most=size)
+        self._loops = changed
+
+    def _loop(self, name: str) -> _Loop:
+        if name not in self._loops:
+            raise InternalError("schedule", f"names the loop `{name}`", expected=", ".join(self._loops))
+        return self._loops[name]
+
+    def _check_order(self, names: Sequence[str]) -> None:
+        if sorted(names) != sorted(self._loops):
+            raise InternalError("schedule", "orders other loops", got=", ".join(names), expected=", ".join(self._loops))
+        known = [name for name in self._loops if self._loops[name].is_reduced]
+        if [name for name in names if self._loops[name].is_reduced] != known:
+            raise InternalError("schedule", "changes the order of the reduction", expected=", ".join(known))
+        for place, name in enumerate(names):
+            if f"{name}.tile" in names[place:]:
+                raise InternalError("schedule", f"has `{name}` outside `{name}.tile`")
+
+    def block(self) -> Block:
+        """Return the statements."""
+        body = self._tile() if self._nest.reduced else self._points(self._nest.body)
+        outer = list(self._outer)
+        parallel = self._schedule.parallel
+        if tuple(loop.name for loop in outer[: len(parallel)]) != tuple(parallel):
+            raise InternalError("schedule", "the parallel loops are not the outermost ones", got=", ".join(parallel))
+        for loop in reversed(outer[len(parallel) :]):
+            body = self._around(loop, body, not self._nest.reduced)
+        if parallel:
+            body = (self._collapsed(outer[: len(parallel)], body),)
+        return simplify_block(body)
+
+    def _points(self, block: Block) -> Block:
+        """Return statements of the nest with the positions of the loops in the place of the axes."""
+        return substitute(block, self._positions)
+
+    def _around(self, loop: _Loop, body: Block, is_vector: bool) -> Block:
+        """Return a loop around a block, as the schedule wants it: vectors, or written out."""
+        if is_vector and loop.name == self._schedule.vector and self._schedule.lanes > 1:
+            return vectorised(loop.around(body), self._schedule.lanes)
+        is_unrolled = loop.name in self._schedule.unrolled and isinstance(loop.stop, Size)
+        return (loop.around(body, LoopKind.UNROLLED if is_unrolled else LoopKind.SERIAL),)
+
+    def _collapsed(self, loops: Sequence[_Loop], body: Block) -> For:
+        """Return one parallel loop over the rounds of several."""
+        if len(loops) == 1:
+            (loop,) = loops
+            return replace(loop.around(body, LoopKind.PARALLEL), grain=self._schedule.grain)
+        item = Variable("item")
+        places: dict[Variable, Expression] = {}
+        rest: Expression = item
+        for loop in reversed(loops):
+            places[loop.index] = rest if loop is loops[0] else rest % loop.most
+            rest = rest // loop.most
+        lets = tuple(Let(loop.index, places[loop.index]) for loop in loops)
+        count = Size(product(loop.most for loop in loops))
+        return For(item, Size(0), count, (*lets, *body), kind=LoopKind.PARALLEL, grain=self._schedule.grain)
+
+    def _tile(self) -> Block:
+        """Return the statements of the loops from the first reduced one on: whole tiles apart from ragged ones."""
+        held = [loop for loop in self._inner if not loop.is_reduced]
+        ragged = [loop for loop in held if loop.is_ragged]
+        if not ragged:
+            return self._sums(self._inner)
+        whole: Expression | None = None
+        for loop in ragged:
+            assert isinstance(loop.stop, Select)
+            one = loop.stop.then.compare(">=", loop.stop.otherwise)
+            whole = one if whole is None else Binary("&&", whole, one)
+        full = [replace(loop, stop=Size(loop.most)) if loop in ragged else loop for loop in self._inner]
+        assert whole is not None
+        return (If(whole, self._sums(full), renewed(self._sums(self._inner))),)
+
+    def _sums(self, loops: Sequence[_Loop]) -> Block:
+        """Return the statements that collect the values of a tile, and then do the body at each of its points."""
+        held = [loop for loop in loops if not loop.is_reduced]
+        if not held:
+            return self._scalar_sums(loops)
+        for loop in held:
+            if not isinstance(loop.most, int):
+                raise InternalError("schedule", f"holds sums along `{loop.name}`, whose size is not known")
+        place: Expression = Size(0)
+        for loop in held:
+            place = place * loop.most + loop.index
+        arrays = self._arrays(product(loop.most for loop in held))
+        is_vector = any(loop.name == self._schedule.vector and self._is_whole(loop) for loop in held)
+        start = self._points(tuple(Store(array, place, item.start) for item, array in arrays))
+        loads: dict[Variable, Expression] = {item.variable: array[place] for item, array in arrays}
+        step = (Store(array, place, _substituted(item.value, loads)) for item, array in arrays)
+        update = self._points((*self._nest.setup, *step))
+        declared: Block = tuple(
+            LocalArray(array, lanes=self._schedule.lanes if is_vector else 1) for _, array in arrays
+        )
+        spill: Block = ()
+        if is_vector:
+            # The body is not bound to have a vector form: it reads the sums from memory, element by element.
+            lines = self._arrays(product(loop.most for loop in held))
+            pairs = list(zip(lines, arrays, strict=True))
+            spilt = tuple(Store(line, place, array[place]) for (_, line), (_, array) in pairs)
+            spill = (*(LocalArray(line) for _, line in lines), *renewed(self._loops_around(held, spilt, is_vector)))
+            loads = {item.variable: line[place] for item, line in lines}
+        finish = self._points((*(Let(variable, load) for variable, load in loads.items()), *self._nest.body))
+        return (
+            *declared,
+            *renewed(self._loops_around(held, start, is_vector)),
+            *self._loops_around(loops, update, is_vector),
+            *spill,
+            *renewed(self._loops_around(held, finish, False)),
+        )
+
+    def _arrays(self, size: Dim) -> list[tuple[Accumulator, Buffer]]:
+        """Return the accumulators with an array for so many of each."""
+        return [
+            (item, Buffer(item.variable.name, item.variable.type.dtype, MemoryAccess.WRITE, size))
+            for item in self._nest.accumulators
+        ]
+
+    def _is_whole(self, loop: _Loop) -> bool:
+        """Return whether a loop has a known number of whole vectors."""
+        return isinstance(loop.stop, Size) and isinstance(loop.most, int) and loop.most % self._schedule.lanes == 0
+
+    def _loops_around(self, loops: Sequence[_Loop], body: Block, is_vector: bool) -> Block:
+        for loop in reversed(loops):
+            body = self._around(loop, body, is_vector)
+        return body
+
+    def _scalar_sums(self, loops: Sequence[_Loop]) -> Block:
+        accumulators = self._nest.accumulators
+        steps = tuple(Assign(item.variable, item.value) for item in accumulators)
+        starts = tuple(Declare(item.variable, item.start) for item in accumulators)
+        update = self._loops_around(loops, self._points((*self._nest.setup, *steps)), False)
+        return (*self._points(starts), *update, *self._points(self._nest.body))
+
+
+def _substituted(expression: Expression, values: Mapping[Variable, Expression]) -> Expression:
+    return map_expression(expression, lambda item: values.get(item, item) if isinstance(item, Variable) else item)

@@ -1,0 +1,193 @@
+"""Simplify index arithmetic and control flow by the ranges of loop indices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from byoc_core.authoring.c.expressions import Binary, Expression, Literal, Select, Size, Variable
+from byoc_core.authoring.c.statements import Block, For, Function, If, Statement
+from byoc_core.authoring.c.traversal import map_expression, map_own, substitute, with_blocks
+from byoc_core.authoring.c.types import BOOL, INDEX
+from byoc_core.dims import Dim, is_nonnegative
+
+__all__ = ["Ranges", "constant_of", "range_of", "simplify", "simplify_block"]
+
+Range = tuple[int, int]
+Ranges = Mapping[Variable, Range]
+"""The least and the largest value of each variable whose values are known."""
+
+
+def simplify(function: Function) -> Function:
+    """Return a function that computes the same with less index arithmetic.
+
+    Quotients and remainders of positions whose range is known become the parts of the position; conditions that always
+    hold or never do leave one block; loops without rounds go, and loops of one round become their body.
+
+    Cost: linear in the expressions, times the depth of a sum.
+    """
+    return replace(function, body=simplify_block(function.body))
+
+
+def simplify_block(block: Block, ranges: Ranges | None = None) -> Block:
+    """Return a block that computes the same with less index arithmetic.
+
+    Args:
+        block: the block.
+        ranges: the ranges of variables that are declared outside.
+    """
+    return tuple(item for statement in block for item in _simplified(statement, ranges or {}))
+
+
+def _simplified(statement: Statement, ranges: Ranges) -> Iterator[Statement]:
+    statement = map_own(statement, lambda item: map_expression(item, lambda part: _folded(part, ranges)))
+    match statement:
+        case If(condition, then, otherwise):
+            value = constant_of(condition)
+            if value is not None:
+                yield from simplify_block(then if value else otherwise, ranges)
+                return
+        case For():
+            yield from _simplified_loop(statement, ranges)
+            return
+    yield with_blocks(statement, lambda block: simplify_block(block, ranges))
+
+
+def _simplified_loop(loop: For, ranges: Ranges) -> Iterator[Statement]:
+    first, end = range_of(loop.start, ranges), range_of(loop.stop, ranges)
+    if first is not None and end is not None:
+        if first[0] >= end[1]:
+            return
+        if first[0] == first[1] and end[0] == end[1] and first[0] + loop.step >= end[0]:
+            yield from simplify_block(substitute(loop.body, {loop.index: loop.start}), ranges)
+            return
+        ranges = {**ranges, loop.index: (first[0], end[1] - 1)}
+    yield with_blocks(loop, lambda block: simplify_block(block, ranges))
+
+
+def constant_of(expression: Expression) -> int | bool | None:
+    """Return the value of a number or a bool that is known, else ``None``."""
+    match expression:
+        case Size(int(number)):
+            return number
+        case Literal(value, type_) if type_ == BOOL:
+            return bool(value)
+    return None
+
+
+def range_of(expression: Expression, ranges: Ranges) -> Range | None:
+    """Return the least and the largest value of an index, where both are known."""
+    match expression:
+        case Size(int(number)):
+            return number, number
+        case Variable():
+            return ranges.get(expression)
+        case Binary(operator, left, right):
+            one, other = range_of(left, ranges), range_of(right, ranges)
+            return None if one is None or other is None else _combined(operator, one, other)
+        case Select(_, then, otherwise) if expression.type == INDEX:
+            one, other = range_of(then, ranges), range_of(otherwise, ranges)
+            return None if one is None or other is None else (min(one[0], other[0]), max(one[1], other[1]))
+    return None
+
+
+def _combined(operator: str, left: Range, right: Range) -> Range | None:
+    match operator:
+        case "+":
+            return left[0] + right[0], left[1] + right[1]
+        case "-":
+            return left[0] - right[1], left[1] - right[0]
+        case "*":
+            corners = [one * other for one in left for other in right]
+            return min(corners), max(corners)
+        case "/" if left[0] >= 0 and right[0] == right[1] > 0:
+            return left[0] // right[0], left[1] // right[0]
+        case "%" if left[0] >= 0 and right[0] == right[1] > 0:
+            return 0, min(left[1], right[0] - 1)
+    return None
+
+
+def _folded(expression: Expression, ranges: Ranges) -> Expression:
+    match expression:
+        case Binary(("/" | "%") as operator, left, Size(dim)) if expression.type == INDEX:
+            return _divided(operator, left, dim, ranges) or expression
+        case Binary(("<" | "<=" | ">" | ">=" | "==" | "!=") as operator, left, right) if left.type == INDEX:
+            return _compared(operator, left, right, ranges) or expression
+        case Binary(("&&" | "||") as operator, left, right):
+            for one, other in ((left, right), (right, left)):
+                if (value := constant_of(one)) is not None:
+                    return other if value == (operator == "&&") else one
+        case Select(condition, then, otherwise):
+            value = constant_of(condition)
+            return expression if value is None else then if value else otherwise
+    return expression
+
+
+def _divided(operator: str, left: Expression, divisor: Dim, ranges: Ranges) -> Expression | None:
+    """Return a quotient or a remainder of a sum some of whose terms are multiples of the divisor."""
+    whole: Expression = Size(0)
+    rest: Expression = Size(0)
+    for term in _terms(left):
+        factor = _factor(term, divisor)
+        if factor is None:
+            rest = rest + term
+        else:
+            whole = whole + factor
+    if not _is_below(rest, divisor, ranges) or not _is_nonnegative(whole, ranges):
+        return None
+    return whole if operator == "/" else rest
+
+
+def _terms(expression: Expression) -> Iterator[Expression]:
+    if isinstance(expression, Binary) and expression.operator == "+":
+        yield from _terms(expression.left)
+        yield from _terms(expression.right)
+    else:
+        yield expression
+
+
+def _factor(term: Expression, divisor: Dim) -> Expression | None:
+    """Return a term over a divisor, where it is a multiple."""
+    match term:
+        case Size(dim):
+            if isinstance(dim, int) and isinstance(divisor, int):
+                return Size(dim // divisor) if dim % divisor == 0 else None
+            return Size(1) if dim == divisor else None
+        case Binary("*", left, right):
+            for one, other in ((left, right), (right, left)):
+                if (factor := _factor(one, divisor)) is not None:
+                    return factor * other
+    return None
+
+
+def _is_below(expression: Expression, bound: Dim, ranges: Ranges) -> bool:
+    """Return whether an index is at least 0 and below a bound, in every round."""
+    found = range_of(expression, ranges)
+    if found is None or found[0] < 0:
+        return False
+    return found[1] < bound if isinstance(bound, int) else is_nonnegative(bound - found[1] - 1)
+
+
+def _is_nonnegative(expression: Expression, ranges: Ranges) -> bool:
+    match expression:
+        case Size(dim):
+            return is_nonnegative(dim)
+        case Binary(("+" | "*"), left, right):
+            return _is_nonnegative(left, ranges) and _is_nonnegative(right, ranges)
+    found = range_of(expression, ranges)
+    return found is not None and found[0] >= 0
+
+
+def _compared(operator: str, left: Expression, right: Expression, ranges: Ranges) -> Expression | None:
+    one, other = range_of(left, ranges), range_of(right, ranges)
+    if one is None or other is None:
+        return None
+    always, never = {
+        "<": (one[1] < other[0], one[0] >= other[1]),
+        "<=": (one[1] <= other[0], one[0] > other[1]),
+        ">": (one[0] > other[1], one[1] <= other[0]),
+        ">=": (one[0] >= other[1], one[1] < other[0]),
+        "==": (one[0] == one[1] == other[0] == other[1], one[1] < other[0] or other[1] < one[0]),
+        "!=": (one[1] < other[0] or other[1] < one[0], one[0] == one[1] == other[0] == other[1]),
+    }[operator]
+    return Literal(always, BOOL) if always or never else None

@@ -1,0 +1,70 @@
+"""Targets of the printer: dialects of C, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["C11", "C11_VECTORS", "CUDA", "TARGETS", "Target"]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A dialect of C.
+
+    Attributes:
+        name: the name that users choose it by.
+        doc: what it is for.
+        has_vectors: whether vectors have a type; else :func:`~byoc_core.authoring.c.scalarise` makes loops of them.
+        has_threads: whether a parallel loop may call ``byoc_parallel_for``; else its rounds run in order.
+        restrict: the qualifier of a pointer to memory that no other pointer reaches.
+        definition: what stands before the type of a function that only its own source calls.
+        unroll: the line before a loop that is written out; empty for none.
+        independent: the line before a loop whose rounds do not depend on each other; empty for none.
+        compound: the text of a compound literal, with ``{type}`` and ``{values}``.
+        contracted: the attribute of a function whose products and sums may round once together; empty for none.
+        contract: the first line of such a function; empty for none.
+        align: the text before a variable that is aligned to ``{nbytes}`` bytes.
+    """
+
+    name: str
+    doc: str
+    has_vectors: bool = False
+    has_threads: bool = False
+    restrict: str = "restrict"
+    definition: str = "static"
+    unroll: str = ""
+    independent: str = ""
+    compound: str = "({type}){{{values}}}"
+    contracted: str = ""
+    contract: str = ""
+    align: str = "_Alignas({nbytes})"
+
+
+C11_VECTORS = Target(
+    "c11-vectors",
+    "C11 with the vector types of gcc and clang, and the pragmas of byoc_scalar.h",
+    has_vectors=True,
+    has_threads=True,
+    unroll="BYOC_UNROLL",
+    independent="BYOC_INDEPENDENT_ROUNDS",
+    contracted="BYOC_CONTRACTED",
+    contract="BYOC_CONTRACT",
+)
+"""C for gcc and clang: vector types, threads, pragmas."""
+
+C11 = Target("c11", "C11 without any extension, for a compiler that has none")
+"""Plain C11: accepted with ``-std=c11 -pedantic-errors``."""
+
+CUDA = Target(
+    "cuda",
+    "CUDA C++",
+    restrict="__restrict__",
+    definition="static __device__",
+    unroll="#pragma unroll",
+    compound="{type}{{{values}}}",
+    align="alignas({nbytes})",
+)
+"""CUDA C++, as NVRTC and nvcc compile it."""
+
+TARGETS = {target.name: target for target in (C11_VECTORS, C11, CUDA)}
+"""The targets by name."""

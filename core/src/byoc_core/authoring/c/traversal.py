@@ -1,0 +1,227 @@
+"""Walks over statements and expressions, and copies of them with parts replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+from byoc_core.authoring.c.expressions import Address, Buffer, Expression, Load, Size, Variable, operands_of, rebuilt
+from byoc_core.authoring.c.statements import (
+    Alias,
+    Assign,
+    Block,
+    Copy,
+    Declare,
+    Dispatch,
+    Evaluate,
+    For,
+    If,
+    Let,
+    LocalArray,
+    RawStatement,
+    Return,
+    Statement,
+    Store,
+)
+from byoc_core.dims import Dim, symbols_of
+
+__all__ = [
+    "blocks_of",
+    "buffers_read",
+    "buffers_written",
+    "declared_by",
+    "expressions_in",
+    "expressions_of",
+    "free_in",
+    "map_block",
+    "map_expression",
+    "map_own",
+    "statements_in",
+    "substitute",
+    "symbols_in",
+    "variables_read",
+    "with_blocks",
+]
+
+Replacement = Callable[[Expression], Expression]
+
+
+def expressions_of(statement: Statement) -> tuple[Expression, ...]:
+    """Return the expressions of a statement itself, not of its blocks nor below another expression."""
+    match statement:
+        case Let(_, value) | Declare(_, value) | Assign(_, value):
+            return (value,)
+        case Alias():
+            return (statement.offset,)
+        case Store():
+            return (statement.index, statement.value)
+        case Copy():
+            return (statement.target_index, statement.source_index, statement.count)
+        case For():
+            return (statement.start, statement.stop)
+        case If():
+            return (statement.condition,)
+        case Evaluate(call):
+            return (call,)
+        case Return(value):
+            return () if value is None else (value,)
+        case RawStatement():
+            return statement.reads
+    return ()
+
+
+def blocks_of(statement: Statement) -> tuple[Block, ...]:
+    """Return the blocks inside a statement."""
+    match statement:
+        case For():
+            return (statement.body,)
+        case If():
+            return (statement.then, statement.otherwise)
+        case Dispatch():
+            return (statement.body,)
+    return ()
+
+
+def with_blocks(statement: Statement, change: Callable[[Block], Block]) -> Statement:
+    """Return a statement whose blocks are changed."""
+    match statement:
+        case For() | Dispatch():
+            return replace(statement, body=change(statement.body))
+        case If():
+            return replace(statement, then=change(statement.then), otherwise=change(statement.otherwise))
+    return statement
+
+
+def statements_in(block: Block) -> Iterator[Statement]:
+    """Yield the statements of a block and of the blocks inside, each before those that it holds."""
+    for statement in block:
+        yield statement
+        for inner in blocks_of(statement):
+            yield from statements_in(inner)
+
+
+def expressions_in(block: Block) -> Iterator[Expression]:
+    """Yield every expression of a block and of the blocks inside, each before its operands."""
+    pending: list[Expression] = []
+    for statement in statements_in(block):
+        pending += reversed(expressions_of(statement))
+        while pending:
+            expression = pending.pop()
+            yield expression
+            pending += reversed(operands_of(expression))
+
+
+def map_expression(expression: Expression, change: Replacement) -> Expression:
+    """Return an expression whose parts are changed, operands first."""
+    operands = operands_of(expression)
+    mapped = tuple(map_expression(operand, change) for operand in operands)
+    is_same = all(new is old for new, old in zip(mapped, operands, strict=True))
+    return change(expression if is_same else rebuilt(expression, mapped))
+
+
+def map_own(statement: Statement, change: Replacement) -> Statement:
+    """Return a statement whose own expressions are changed as a whole, not those of its blocks."""
+    match statement:
+        case Let(variable, value) | Declare(variable, value) | Assign(variable, value):
+            return type(statement)(variable, change(value))
+        case Alias():
+            return replace(statement, offset=change(statement.offset))
+        case Store(buffer, index, value):
+            return Store(buffer, change(index), change(value))
+        case Copy():
+            target_index, source_index, count = map(change, expressions_of(statement))
+            return replace(statement, target_index=target_index, source_index=source_index, count=count)
+        case For():
+            return replace(statement, start=change(statement.start), stop=change(statement.stop))
+        case If():
+            return replace(statement, condition=change(statement.condition))
+        case Evaluate(call):
+            return Evaluate(change(call))
+        case Return(value):
+            return statement if value is None else Return(change(value))
+        case RawStatement():
+            return replace(statement, reads=tuple(map(change, statement.reads)))
+    return statement
+
+
+def map_block(block: Block, change: Replacement) -> Block:
+    """Return a block whose expressions are changed, operands first, those of the blocks inside included."""
+
+    def of(statement: Statement) -> Statement:
+        inside = with_blocks(statement, lambda inner: map_block(inner, change))
+        return map_own(inside, lambda expression: map_expression(expression, change))
+
+    return tuple(map(of, block))
+
+
+def substitute(block: Block, values: Mapping[Variable, Expression]) -> Block:
+    """Return a block in which expressions stand for variables that it reads."""
+    return map_block(block, lambda item: values.get(item, item) if isinstance(item, Variable) else item)
+
+
+def declared_by(statement: Statement) -> tuple[Buffer | Variable, ...]:
+    """Return the variables and buffers that a statement declares for the statements after it, or for its body."""
+    match statement:
+        case Let(variable, _) | Declare(variable, _):
+            return (variable,)
+        case Alias() | LocalArray():
+            return (statement.buffer,)
+        case For():
+            return (statement.index,)
+        case Dispatch():
+            return (statement.first, statement.end)
+        case RawStatement():
+            return statement.declares
+    return ()
+
+
+def variables_read(block: Block) -> set[Variable]:
+    """Return the variables that a block reads or assigns; those that it declares are among them."""
+    found = {item for item in expressions_in(block) if isinstance(item, Variable)}
+    for statement in statements_in(block):
+        match statement:
+            case Assign(variable, _):
+                found.add(variable)
+            case RawStatement():
+                found.update(item for item in statement.writes if isinstance(item, Variable))
+    return found
+
+
+def buffers_read(block: Block) -> set[Buffer]:
+    """Return the buffers that a block loads from, points into or hands to a function."""
+    found = {item.buffer for item in expressions_in(block) if isinstance(item, Load | Address)}
+    return found | {item.source for item in statements_in(block) if isinstance(item, Alias | Copy)}
+
+
+def buffers_written(block: Block) -> set[Buffer]:
+    """Return the buffers that a block stores to, or hands to a function that may."""
+    found: set[Buffer] = set()
+    for statement in statements_in(block):
+        match statement:
+            case Store(buffer, _, _):
+                found.add(buffer)
+            case Copy():
+                found.add(statement.target)
+            case RawStatement():
+                found.update(item for item in statement.writes if isinstance(item, Buffer))
+    return found | {
+        item.buffer for item in expressions_in(block) if isinstance(item, Address) and item.buffer.is_writable
+    }
+
+
+def free_in(block: Block) -> set[Buffer | Variable]:
+    """Return the variables and buffers that a block uses and does not declare."""
+    declared: set[Buffer | Variable] = set()
+    for statement in statements_in(block):
+        declared.update(declared_by(statement))
+    return (buffers_read(block) | buffers_written(block) | variables_read(block)) - declared
+
+
+def symbols_in(block: Block) -> set[str]:
+    """Return the symbolic sizes that a block mentions."""
+    dims: list[Dim] = [item.dim for item in expressions_in(block) if isinstance(item, Size)]
+    for statement in statements_in(block):
+        match statement:
+            case Dispatch():
+                dims += [statement.count, statement.grain, statement.work_ps]
+    return {name for dim in dims for name in symbols_of(dim)}

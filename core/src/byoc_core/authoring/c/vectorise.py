@@ -1,0 +1,121 @@
+"""Vectorise by lanes: rounds of a loop side by side in vector registers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from byoc_core.authoring.c.expressions import (
+    Binary,
+    Broadcast,
+    Cast,
+    Element,
+    Expression,
+    Literal,
+    Load,
+    Select,
+    Size,
+    Unary,
+    Variable,
+    operands_of,
+)
+from byoc_core.authoring.c.loops import peeled
+from byoc_core.authoring.c.statements import Assign, Block, Declare, For, Let, LoopKind, Statement, Store
+from byoc_core.authoring.c.strides import stride_of
+from byoc_core.authoring.c.types import INDEX
+from byoc_core.errors import InternalError
+
+__all__ = ["vectorised"]
+
+_OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
+"""Elementwise ops that are operators on floats."""
+
+
+def vectorised(loop: For, lanes: int) -> Block:
+    """Return a loop that does so many rounds at a time, and a loop over the rounds that are left.
+
+    Each lane computes what its round would, so the results are the same bits. Loads and stores whose offset grows by 1
+    from round to round become loads and stores of vectors; what is the same in all rounds is broadcast.
+
+    Args:
+        loop: its rounds do not depend on each other; it goes from 0 in steps of 1.
+        lanes: elements of a vector.
+
+    Raises:
+        InternalError: something in the body has no vector form.
+    """
+    main, *rest = peeled(loop, lanes)
+    assert isinstance(main, For)
+    body = _Vectoriser(main.index, lanes).block(main.body)
+    return (replace(main, body=body, step=lanes, kind=LoopKind.SERIAL), *rest)
+
+
+class _Vectoriser:
+    """Turns the body of a loop into one that does several rounds."""
+
+    def __init__(self, index: Variable, lanes: int) -> None:
+        self._index = index
+        self._lanes = lanes
+        self._vectors: dict[Variable, Variable] = {}
+
+    def block(self, block: Block) -> Block:
+        """Return the block that does the rounds."""
+        return tuple(self._statement(statement) for statement in block)
+
+    def _statement(self, statement: Statement) -> Statement:
+        match statement:
+            case Let(variable, value) | Declare(variable, value):
+                if self._is_same(value) and isinstance(statement, Let):
+                    return statement
+                vector = Variable(variable.name, variable.type.with_lanes(self._lanes))
+                self._vectors[variable] = vector
+                return type(statement)(vector, self._vector(value))
+            case Assign(variable, value) if variable in self._vectors:
+                return Assign(self._vectors[variable], self._vector(value))
+            case Store(buffer, index, value):
+                if stride_of(index, self._index) != 1:
+                    raise self._error("a store whose elements do not lie side by side")
+                return Store(buffer, index, self._vector(value))
+            case For() if self._is_same(statement.start) and self._is_same(statement.stop):
+                return replace(statement, body=self.block(statement.body))
+        raise self._error(type(statement).__name__)
+
+    def _is_same(self, expression: Expression) -> bool:
+        """Return whether an expression has one value in all rounds."""
+        if expression is self._index or (isinstance(expression, Variable) and expression in self._vectors):
+            return False
+        return all(self._is_same(operand) for operand in operands_of(expression))
+
+    def _vector(self, expression: Expression) -> Expression:
+        """Return the values of an expression in the rounds, one in each lane."""
+        if self._is_same(expression):
+            if isinstance(expression, Literal):
+                return Literal(expression.value, expression.type.with_lanes(self._lanes))
+            return Broadcast(expression, self._lanes)
+        match expression:
+            case Variable() if expression in self._vectors:
+                return self._vectors[expression]
+            case Load(buffer, index, 1) if stride_of(index, self._index) == 1:
+                return Load(buffer, index, self._lanes)
+            case Unary("-", operand):
+                return Unary("-", self._vector(operand))
+            case Binary(operator, left, right) if left.type != INDEX:
+                return Binary(operator, self._vector(left), self._vector(right))
+            case Element(op, (left, right), type_, _) if op in _OPERATORS and type_.is_float:
+                return Binary(_OPERATORS[op], self._vector(left), self._vector(right))
+            case Element("negative", (operand,), type_, _) if type_.is_float:
+                return Unary("-", self._vector(operand))
+        raise self._error(_described(expression))
+
+    def _error(self, what: str) -> InternalError:
+        return InternalError(f"loop over `{self._index.name}`", f"has no vector form for {what}")
+
+
+def _described(expression: Expression) -> str:
+    match expression:
+        case Element(op, _, type_, _):
+            return f"op `{op}` of {type_}"
+        case Load(buffer, _, _):
+            return f"a load from `{buffer.name}` whose elements do not lie side by side"
+        case Select() | Cast() | Size():
+            return type(expression).__name__
+    return type(expression).__name__
