@@ -12,17 +12,21 @@ from byoc_core.authoring.c import (
     Block,
     BlockPrinter,
     Buffer,
+    Callee,
     CType,
+    Fail,
     Function,
     Literal,
     MemoryAccess,
     Names,
     ParallelWork,
+    Return,
     Variable,
     outline,
     parallel_works,
     print_function,
     simplify,
+    statements_in,
     symbols_in,
 )
 from byoc_core.authoring.csource import (
@@ -94,6 +98,8 @@ class KernelContext:
     options: CCompilerOptions
     strides: Mapping[Value, tuple[Dim, ...]]
 
+
+_STATUS = CType("int32")
 
 _NAMED_OPS = 4
 """Ops that a kernel's name tells of."""
@@ -184,6 +190,7 @@ class Kernel:
         self.parallel_loops: list[ParallelLoop | ParallelWork] = []
         self._text = _Text((), "", ())
         self._function: Function | None = None
+        self._scratch_buffer: Buffer | None = None
 
     @property
     def scratch_ctype(self) -> str:
@@ -216,6 +223,26 @@ class Kernel:
         """Return the buffer of a value that the kernel writes."""
         access = MemoryAccess.SHARED if value in self.shared else MemoryAccess.WRITE
         return self._buffers.setdefault((value, True), Buffer(self.output(value), dtype_of(value), access))
+
+    def scratch_memory(self, count: Dim, dtype: str) -> Buffer:
+        """Return the buffer of the kernel's scratch memory; asked for once.
+
+        Args:
+            count: elements; none becomes one, so that there is a pointer.
+            dtype: their dtype.
+        """
+        self.scratch, self.scratch_dtype = (1 if count == 0 else count), dtype
+        self._scratch_buffer = Buffer("scratch", dtype, MemoryAccess.WRITE)
+        return self._scratch_buffer
+
+    def shared_function(self, function: Function) -> Callee:
+        """Return a C function that all kernels of the source share; equal functions are written once.
+
+        Args:
+            function: the function; its name is a hint, behind ``byoc_shared_``.
+        """
+        text = print_function(replace(function, name="{name}"))
+        return Callee(self.helper(function.name, text), function=function)
 
     def strides(self, value: Value) -> tuple[Dim, ...]:
         """Gives the distances, in elements, from one position to the next along each axis of a value."""
@@ -298,7 +325,11 @@ class Kernel:
         """
         buffers = [self._buffers.get((value, False)) or self.source(value) for value in self._inputs]
         buffers += [self.target(value) for value in self.stored]
-        self._function = simplify(Function("", tuple(buffers), block))
+        buffers += [self._scratch_buffer] if self._scratch_buffer is not None else []
+        self.can_fail = any(isinstance(statement, Fail) for statement in statements_in(block))
+        result = _STATUS if self.can_fail else None
+        ends: Block = (Return(Literal(0, _STATUS)),) if self.can_fail else ()
+        self._function = simplify(Function("", tuple(buffers), (*block, *ends), result))
         works = parallel_works(self._function)
         self.parallel_loops = [work for work in works if work.is_worth_waking or work.is_worth_sharing]
 

@@ -28,6 +28,7 @@ from byoc_core.authoring.c.expressions import (
     Variable,
 )
 from byoc_core.authoring.c.hoist import hoist
+from byoc_core.authoring.c.indices import index_max, index_min
 from byoc_core.authoring.c.interpreter import interpret
 from byoc_core.authoring.c.loops import change_loop, peeled, smaller, split, unrolled
 from byoc_core.authoring.c.naming import Names
@@ -41,11 +42,13 @@ from byoc_core.authoring.c.statements import (
     Alias,
     Assign,
     Block,
+    Clear,
     Comment,
     Copy,
     Declare,
     Dispatch,
     Evaluate,
+    Fail,
     For,
     Function,
     If,
@@ -58,7 +61,7 @@ from byoc_core.authoring.c.statements import (
     Store,
 )
 from byoc_core.authoring.c.targets import C11, C11_VECTORS, CUDA, TARGETS, Target
-from byoc_core.authoring.c.traversal import symbols_in
+from byoc_core.authoring.c.traversal import statements_in, symbols_in
 from byoc_core.authoring.c.types import BOOL, INDEX, CType
 from byoc_core.authoring.c.vectorise import vectorised
 from byoc_core.authoring.c.verifier import problems_of, verify
@@ -84,6 +87,7 @@ __all__ = [
     "Call",
     "Callee",
     "Cast",
+    "Clear",
     "Comment",
     "Copy",
     "Declare",
@@ -92,6 +96,7 @@ __all__ = [
     "Estimate",
     "Evaluate",
     "Expression",
+    "Fail",
     "For",
     "Function",
     "If",
@@ -122,6 +127,8 @@ __all__ = [
     "fuse_into_store",
     "has_c_form",
     "hoist",
+    "index_max",
+    "index_min",
     "interpret",
     "lower_nest",
     "merge_nests",
@@ -136,6 +143,7 @@ __all__ = [
     "simplify",
     "smaller",
     "split",
+    "statements_in",
     "symbols_in",
     "unrolled",
     "vectorised",

@@ -18,6 +18,7 @@ from byoc_core.authoring.c.expressions import (
 from byoc_core.authoring.c.simplify import range_of
 from byoc_core.authoring.c.statements import (
     Block,
+    Clear,
     Copy,
     Dispatch,
     For,
@@ -97,6 +98,10 @@ def estimate_statement(statement: Statement) -> Estimate:
             if isinstance(statement.count, Size):
                 nbytes = statement.count.dim * dtype_info(statement.target.dtype).itemsize
                 total = total + Estimate(0, nbytes * 2, nbytes * _BYTE_PS)
+        case Clear():
+            if isinstance(statement.count, Size):
+                nbytes = statement.count.dim * dtype_info(statement.target.dtype).itemsize
+                total = total + Estimate(0, nbytes, nbytes * _BYTE_PS)
         case For():
             return total + _block(statement.body).times(rounds_of(statement))
         case Dispatch():

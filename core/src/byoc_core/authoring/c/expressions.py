@@ -16,6 +16,9 @@ from byoc_core.authoring.c.types import BOOL, INDEX, CType
 from byoc_core.dims import Dim
 from byoc_core.errors import InternalError
 
+if TYPE_CHECKING:
+    from byoc_core.authoring.c.statements import Function
+
 __all__ = [
     "Address",
     "Binary",
@@ -320,19 +323,21 @@ class Callee:
     Attributes:
         name: the name in C.
         evaluate: returns the result for numpy scalars and, in the place of addresses, views of arrays, which it may
-            change where ``writes`` says so.
+            change where ``writes`` says so; ``None`` where ``function`` says it.
         writes: numbers of the arguments whose memory the function writes.
         header: the header that declares the function; empty for one that every source includes.
         definition: C text that defines the function; ``{name}`` in it is the name. Empty for a function of a header.
         flops: floating-point operations of a call.
+        function: the function itself, where it is data too.
     """
 
     name: str
-    evaluate: Callable[..., Any]
+    evaluate: Callable[..., Any] | None = None
     writes: tuple[int, ...] = ()
     header: str = ""
     definition: str = ""
     flops: int = 0
+    function: Function | None = None
 
 
 @dataclass(frozen=True, slots=True)

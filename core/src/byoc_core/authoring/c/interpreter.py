@@ -20,6 +20,7 @@ from byoc_core.authoring.c.expressions import (
     Broadcast,
     Buffer,
     Call,
+    Callee,
     Cast,
     Element,
     Expression,
@@ -37,11 +38,13 @@ from byoc_core.authoring.c.statements import (
     Alias,
     Assign,
     Block,
+    Clear,
     Comment,
     Copy,
     Declare,
     Dispatch,
     Evaluate,
+    Fail,
     For,
     Function,
     If,
@@ -127,14 +130,13 @@ class _Frame:
                 self.arrays[statement.buffer] = (self._new_array(statement), 0)
             case Alias():
                 array, first = self.arrays[statement.source]
-                self.arrays[statement.buffer] = (array, first + self.value(statement.offset))
+                first += self.value(statement.offset)
+                if statement.buffer.dtype != statement.source.dtype:
+                    array, first = _as_dtype(array, first, to_numpy(statement.buffer.dtype)), 0
+                self.arrays[statement.buffer] = (array, first)
             case Store(buffer, index, value):
                 found = self.value(value)
                 self._elements(buffer, self.value(index), value.type.lanes)[...] = found
-            case Copy():
-                count = self.value(statement.count)
-                source = self._elements(statement.source, self.value(statement.source_index), count)
-                self._elements(statement.target, self.value(statement.target_index), count)[...] = source
             case For():
                 self._loop(statement)
             case If():
@@ -143,10 +145,24 @@ class _Frame:
                 self.value(call)
             case Return(value):
                 raise _ReturnSignal(None if value is None else self.value(value))
+            case Fail(kind, message, values):
+                text = message.format(*map(self.value, values))
+                raise ExecutionError(kind, text)
             case Dispatch():
                 self._dispatch(statement)
             case RawStatement():
                 self._run_raw(statement)
+            case _:
+                self._move(statement)
+
+    def _move(self, statement: Statement) -> None:
+        match statement:
+            case Copy():
+                count = self.value(statement.count)
+                source = self._elements(statement.source, self.value(statement.source_index), count)
+                self._elements(statement.target, self.value(statement.target_index), count)[...] = source
+            case Clear(target, index, count):
+                self._elements(target, self.value(index), self.value(count))[...] = 0
             case Comment():
                 pass
 
@@ -253,13 +269,22 @@ def _computed(expression: Expression, operands: Sequence[Any]) -> Any:
             assert definition is not None
             return _element(run_kernel(definition, inputs, attributes)[0], type_)
         case Call(callee, _, result):
-            made = callee.evaluate(*operands)
+            made = _called(callee, operands)
             return None if result is None else _element(made, result)
         case Raw(text, type_, _, evaluate_text):
             if evaluate_text is None:
                 raise ExecutionError("raw text", "has no meaning for the interpreter", got=text)
             return _element(evaluate_text(*operands), type_)
     raise ExecutionError("interpreter", "unknown expression", got=repr(expression))
+
+
+def _called(callee: Callee, operands: Sequence[Any]) -> Any:
+    """Return the result of a C function."""
+    if callee.function is not None:
+        return interpret(callee.function, dict(zip(callee.function.parameters, operands, strict=True)))
+    if callee.evaluate is None:
+        raise ExecutionError(f"C function `{callee.name}`", "has no meaning for the interpreter")
+    return callee.evaluate(*operands)
 
 
 def _element(value: Any, type_: CType) -> Any:
@@ -269,6 +294,13 @@ def _element(value: Any, type_: CType) -> Any:
     if type_.dtype == "int64":
         return int(value)
     return np.asarray(value).astype(to_numpy(type_.dtype))[()]
+
+
+def _as_dtype(array: NDArray, first: int, dtype: np.dtype[Any]) -> NDArray:
+    """Return the memory from an element on as elements of another dtype."""
+    rest = array[first:]
+    count = rest.nbytes // dtype.itemsize
+    return rest.view(np.uint8)[: count * dtype.itemsize].view(dtype)
 
 
 def _largest(dtype: np.dtype[Any]) -> Any:

@@ -12,11 +12,13 @@ from byoc_core.authoring.c.statements import (
     Alias,
     Assign,
     Block,
+    Clear,
     Comment,
     Copy,
     Declare,
     Dispatch,
     Evaluate,
+    Fail,
     For,
     Function,
     If,
@@ -34,13 +36,13 @@ from byoc_core.authoring.c.types import CType
 from byoc_core.authoring.csource_parallel import OutlinedLoop
 from byoc_core.authoring.csource_types import c_type
 from byoc_core.errors import InternalError
-from byoc_core.native.c_text import c_identifier
+from byoc_core.native.c_text import c_identifier, c_string
 
 __all__ = ["BlockPrinter", "print_definitions", "print_function", "vector_typedefs"]
 
 _AUGMENTED = ("+", "-", "*", "|", "&", "^")
 _WIDTH = 110
-_SIMPLE = (Store, Assign, Evaluate, Copy)
+_SIMPLE = (Store, Assign, Evaluate, Copy, Clear)
 
 
 def print_function(function: Function, target: Target = C11_VECTORS) -> str:
@@ -173,6 +175,10 @@ class BlockPrinter:
                 return f"{place} = {text(value)};"
             case Copy():
                 return self._copy(statement)
+            case Clear():
+                return self._clear(statement)
+            case Fail():
+                return self._fail(statement)
             case Evaluate(call):
                 return f"{text(call)};"
             case Return(value):
@@ -186,7 +192,10 @@ class BlockPrinter:
         offset = self._expressions.text(statement.offset)
         const = "" if buffer.is_writable else "const "
         name = self._names.declare(buffer)
-        return f"{const}{c_type(buffer.dtype)} *{name} = {source}{'' if offset == '0' else f' + {offset}'};"
+        place = source if offset == "0" else f"{source} + {offset}"
+        if buffer.dtype != statement.source.dtype:
+            place = f"({const}{c_type(buffer.dtype)} *)(void *)({place})"
+        return f"{const}{c_type(buffer.dtype)} *{name} = {place};"
 
     def _copy(self, statement: Copy) -> str:
         places = []
@@ -198,6 +207,22 @@ class BlockPrinter:
             places.append(self._names[buffer] if offset == "0" else f"{self._names[buffer]} + {offset}")
         count = self._expressions.atom(statement.count)
         return f"memcpy({places[0]}, {places[1]}, (size_t){count} * sizeof({c_type(statement.target.dtype)}));"
+
+    def _clear(self, statement: Clear) -> str:
+        offset, count = self._expressions.text(statement.index), self._expressions.atom(statement.count)
+        place = self._names[statement.target] + ("" if offset == "0" else f" + {offset}")
+        return f"memset({place}, 0, (size_t){count} * sizeof({c_type(statement.target.dtype)}));"
+
+    def _fail(self, statement: Fail) -> str:
+        formats = ["%llu" if value.type.dtype.startswith("uint") else "%lld" for value in statement.values]
+        words = ("unsigned long long" if text == "%llu" else "long long" for text in formats)
+        values = (
+            f", ({word}){self._expressions.text(value, 15)}"
+            for word, value in zip(words, statement.values, strict=True)
+        )
+        # The text is a format of printf: what it says of percents stands for itself.
+        message = statement.message.replace("%", "%%").format(*formats)
+        return f"return byoc_fail({c_string(statement.kind)}, {c_string(message)}{''.join(values)});"
 
     def _array(self, statement: LocalArray) -> str:
         buffer = statement.buffer
@@ -231,7 +256,7 @@ class BlockPrinter:
         head = f"{indent}if ({self._expressions.text(statement.condition)})"
         then = self.lines(statement.then, indent + "  ")
         if not statement.otherwise:
-            is_simple = len(then) == 1 and isinstance(statement.then[0], (*_SIMPLE, Return))
+            is_simple = len(then) == 1 and isinstance(statement.then[0], (*_SIMPLE, Return, Fail))
             if is_simple and len(head) + len(then[0]) < _WIDTH:
                 return [f"{head} {then[0].strip()}"]
             return [f"{head} {{", *then, f"{indent}}}"]

@@ -10,6 +10,7 @@ from byoc_core.authoring.c.statements import (
     Alias,
     Assign,
     Block,
+    Clear,
     Copy,
     Declare,
     Dispatch,
@@ -68,6 +69,8 @@ def _targets(block: Block, names: _Names) -> Block:
             case Copy():
                 target, source = _buffer(statement.target, names), _buffer(statement.source, names)
                 return replace(statement, target=target, source=source)
+            case Clear():
+                return replace(statement, target=_buffer(statement.target, names))
             case For():
                 return replace(statement, index=_variable(statement.index, names))
             case Dispatch():

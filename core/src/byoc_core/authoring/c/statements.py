@@ -15,11 +15,13 @@ __all__ = [
     "Alias",
     "Assign",
     "Block",
+    "Clear",
     "Comment",
     "Copy",
     "Declare",
     "Dispatch",
     "Evaluate",
+    "Fail",
     "For",
     "Function",
     "If",
@@ -85,12 +87,13 @@ class LocalArray(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Alias(Statement):
-    """Declare a pointer into a buffer: another buffer, of the same elements.
+    """Declare a pointer into a buffer: another buffer.
 
     Attributes:
-        buffer: the new buffer; it is writable only if the other is.
+        buffer: the new buffer; it is writable only if the other is. Scratch memory may be split into buffers of other
+            dtypes: then the offset is aligned as the dtype asks, and nothing reads an element as another dtype.
         source: the buffer pointed into.
-        offset: the offset of its first element.
+        offset: the offset of its first element, in elements of the source.
     """
 
     buffer: Buffer
@@ -123,6 +126,21 @@ class Copy(Statement):
     target_index: Expression
     source: Buffer
     source_index: Expression
+    count: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Clear(Statement):
+    """Set elements that lie side by side to zero.
+
+    Attributes:
+        target: the buffer written.
+        index: the offset of the first element.
+        count: how many elements.
+    """
+
+    target: Buffer
+    index: Expression
     count: Expression
 
 
@@ -188,6 +206,21 @@ class Return(Statement):
     """Leave the function, with a value where it has one."""
 
     value: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fail(Statement):
+    """Leave a function that returns a status, with an error that its caller gets.
+
+    Attributes:
+        kind: the name of the exception.
+        message: the text, ``place: problem``; ``{}`` stands for the next value.
+        values: integers that the text shows.
+    """
+
+    kind: str
+    message: str
+    values: tuple[Expression, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,12 @@ from byoc_core.authoring.c.statements import (
     Alias,
     Assign,
     Block,
+    Clear,
     Copy,
     Declare,
     Dispatch,
     Evaluate,
+    Fail,
     For,
     If,
     Let,
@@ -57,12 +59,16 @@ def expressions_of(statement: Statement) -> tuple[Expression, ...]:
             return (statement.index, statement.value)
         case Copy():
             return (statement.target_index, statement.source_index, statement.count)
+        case Clear():
+            return (statement.index, statement.count)
         case For():
             return (statement.start, statement.stop)
         case If():
             return (statement.condition,)
         case Evaluate(call):
             return (call,)
+        case Fail():
+            return statement.values
         case Return(value):
             return () if value is None else (value,)
         case RawStatement():
@@ -131,6 +137,10 @@ def map_own(statement: Statement, change: Replacement) -> Statement:
         case Copy():
             target_index, source_index, count = map(change, expressions_of(statement))
             return replace(statement, target_index=target_index, source_index=source_index, count=count)
+        case Clear(target, index, count):
+            return Clear(target, change(index), change(count))
+        case Fail():
+            return replace(statement, values=tuple(map(change, statement.values)))
         case For():
             return replace(statement, start=change(statement.start), stop=change(statement.stop))
         case If():
@@ -200,7 +210,7 @@ def buffers_written(block: Block) -> set[Buffer]:
         match statement:
             case Store(buffer, _, _):
                 found.add(buffer)
-            case Copy():
+            case Copy() | Clear():
                 found.add(statement.target)
             case RawStatement():
                 found.update(item for item in statement.writes if isinstance(item, Buffer))

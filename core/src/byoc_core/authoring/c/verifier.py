@@ -34,10 +34,12 @@ from byoc_core.authoring.c.statements import (
     Alias,
     Assign,
     Block,
+    Clear,
     Copy,
     Declare,
     Dispatch,
     Evaluate,
+    Fail,
     For,
     Function,
     If,
@@ -102,7 +104,7 @@ class _Checker:
                 yield f"parameter `{parameter.name}`: C has no type for {dtype}"
         yield from self._block(function.body)
         ends = function.body[-1] if function.body else None
-        if function.result is not None and not isinstance(ends, Return):
+        if function.result is not None and not isinstance(ends, Return | Fail):
             yield f"gives no {function.result} at its end"
 
     def _block(self, block: Block) -> Iterator[str]:
@@ -158,6 +160,11 @@ class _Checker:
                 yield from self._write(buffer, index)
             case Copy():
                 yield from self._copy(statement)
+            case Clear(target, index, count):
+                yield from self._access(target, index, max(_constant(count) or 0, 0))
+                if count.type != INDEX:
+                    yield f"the count is {count.type}, no index"
+                yield from self._write(target, index)
             case For():
                 yield from self._loop(statement)
             case RawStatement():
@@ -173,10 +180,21 @@ class _Checker:
             case Evaluate(call):
                 if not isinstance(call, Call | Raw):
                     yield "the expression has no effect"
+            case Fail():
+                yield from self._fail(statement)
             case Return(value):
                 given = None if value is None else value.type
                 if given != self._function.result:
                     yield f"gives {given}, where the function gives {self._function.result}"
+
+    def _fail(self, statement: Fail) -> Iterator[str]:
+        if self._function.result != CType("int32"):
+            yield f"fails, where the function gives {self._function.result} and no status"
+        if statement.message.count("{}") != len(statement.values):
+            yield f"shows {len(statement.values)} values in {statement.message.count('{}')} places"
+        for value in statement.values:
+            if not value.type.is_integer:
+                yield f"shows {value.type}, no integer"
 
     def _raw(self, statement: RawStatement) -> Iterator[str]:
         yield from _placeholders("".join(statement.lines), statement)
@@ -213,7 +231,7 @@ class _Checker:
         yield from self._buffer(source)
         if buffer.is_writable and not source.is_writable:
             yield f"`{buffer.name}` may write to `{source.name}`, which may only be read"
-        if buffer.dtype != source.dtype:
+        if buffer.dtype != source.dtype and not source.is_writable:
             yield f"`{buffer.name}` is {buffer.dtype}, `{source.name}` is {source.dtype}"
         if statement.offset.type != INDEX:
             yield f"the offset is {statement.offset.type}, no index"
