@@ -105,13 +105,13 @@ class OutlinedLoop:
         name, declarations = self.name, [declaration for _, declaration in self.parameters]
         fields = "".join(f" {text.replace('restrict ', '')};" for text in declarations)
         bounds = ", ".join(f"int64_t {bound}" for bound in self.bounds)
-        passed = ", ".join([*(f"loop->{field}" for field, _ in self.parameters), *self.bounds])
+        passed = ", ".join([*(f"loop->{field}" for field, _ in self.parameters), FIRST_ITEM, END_ITEM])
         return [
             f"struct {name} {{{fields} }};",
             f"static void {name}_items({', '.join([*declarations, bounds])}) {{",
             *lines,
             "}",
-            f"static void {name}_part({bounds}, const void *data) {{",
+            f"static void {name}_part(int64_t {FIRST_ITEM}, int64_t {END_ITEM}, const void *data) {{",
             f"  const struct {name} *loop = (const struct {name} *)data;",
             f"  {name}_items({passed});",
             "}",

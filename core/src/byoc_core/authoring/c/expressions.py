@@ -438,7 +438,7 @@ def _lifted(value: Expression | Dim, type_: CType) -> Expression:
     """Return a number as an expression of a type: a size where the type is the one of indices, else a literal."""
     if isinstance(value, Expression):
         return value
-    return Size(value) if type_ == INDEX else Literal(value, type_.with_lanes(1))
+    return Size(value) if type_ == INDEX else Literal(value, type_)
 
 
 def _arithmetic(operator: str, left: Expression, right: Expression | Dim) -> Expression:

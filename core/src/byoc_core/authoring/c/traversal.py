@@ -41,6 +41,7 @@ __all__ = [
     "statements_in",
     "substitute",
     "symbols_in",
+    "variables_in",
     "variables_read",
     "with_blocks",
 ]
@@ -115,6 +116,14 @@ def expressions_in(block: Block) -> Iterator[Expression]:
             expression = pending.pop()
             yield expression
             pending += reversed(operands_of(expression))
+
+
+def variables_in(expression: Expression) -> Iterator[Variable]:
+    """Yield the variables that an expression reads."""
+    if isinstance(expression, Variable):
+        yield expression
+    for operand in operands_of(expression):
+        yield from variables_in(operand)
 
 
 def map_expression(expression: Expression, change: Replacement) -> Expression:
