@@ -12,10 +12,12 @@ import numpy.typing as npt
 from byoc_core.authoring.c import (
     Accumulator,
     Axis,
+    Block,
     Buffer,
     CType,
     Element,
     Expression,
+    For,
     Function,
     Let,
     Literal,
@@ -32,12 +34,23 @@ from byoc_core.authoring.c import (
     lower_nest,
     verify,
 )
+from byoc_core.authoring.c.traversal import with_blocks
 from byoc_core.dims import Dim, evaluate, product, symbol
 from byoc_core.dtypes import to_numpy
 from byoc_core.errors import InternalError
 from hypothesis import strategies as st
 
-__all__ = ["Case", "arrays_of", "cases", "function_of", "run", "schedules", "schedules_that_fit"]
+__all__ = [
+    "Case",
+    "arrays_of",
+    "cases",
+    "function_of",
+    "product_case",
+    "run",
+    "schedules",
+    "schedules_that_fit",
+    "with_much_work",
+]
 
 NDArray = npt.NDArray[Any]
 FLOAT = CType("float32")
@@ -76,9 +89,9 @@ def arrays_of(case: Case) -> dict[Buffer | Variable, NDArray]:
     return arrays
 
 
-def function_of(case: Case, schedule: Schedule = Schedule(), name: str = "kernel") -> Function:
+def function_of(case: Case, schedule: Schedule | None = None, name: str = "kernel") -> Function:
     """Return a function that computes the nest of a case, verified."""
-    return verify(Function(name, (*case.inputs, *case.outputs), lower_nest(case.nest, schedule)))
+    return verify(Function(name, (*case.inputs, *case.outputs), lower_nest(case.nest, schedule or Schedule())))
 
 
 def run(function: Function, case: Case, order: random.Random | None = None) -> list[bytes]:
@@ -88,12 +101,24 @@ def run(function: Function, case: Case, order: random.Random | None = None) -> l
     return [arrays[buffer].tobytes() for buffer in case.outputs]
 
 
+def with_much_work(function: Function) -> Function:
+    """Return a function each of whose parallel loops is worth several threads."""
+
+    def changed(block: Block) -> Block:
+        inside = (with_blocks(statement, changed) for statement in block)
+        return tuple(replace(item, round_ps=10**9) if isinstance(item, For) else item for item in inside)
+
+    return replace(function, body=changed(function.body))
+
+
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     """Draw a nest: 1 to 3 axes, known and symbolic sizes, broadcast and strided loads, a reduction or none."""
-    sizes = {name: draw(st.integers(1, 11)) for name in SYMBOLS}
-    dims: st.SearchStrategy[Dim] = st.one_of(st.integers(1, 11), st.sampled_from([symbol(name) for name in SYMBOLS]))
-    axes = tuple(Axis(Variable(name), draw(dims)) for name in "ijk"[: draw(st.integers(1, 3))])
+    sizes = {name: draw(st.integers(1, 9)) for name in SYMBOLS}
+    symbols: st.SearchStrategy[Dim] = st.sampled_from([symbol(name) for name in SYMBOLS])
+    dims, last = st.one_of(st.integers(1, 5), symbols), st.one_of(st.integers(4, 17), symbols)
+    names = "ijk"[: draw(st.integers(1, 3))]
+    axes = tuple(Axis(Variable(name), draw(last if name == names[-1] else dims)) for name in names)
     reduced = tuple(Axis(Variable(name), draw(dims)) for name in "rs"[: draw(st.integers(0, 2))])
     inputs = tuple(_input(draw, f"x{number}", (*axes, *reduced)) for number in range(draw(st.integers(1, 3))))
     values = _values(draw, inputs, (*axes, *reduced))
@@ -108,7 +133,7 @@ def cases(draw: st.DrawFn) -> Case:
     for number, value in enumerate(results):
         out = Buffer(f"out{number}", "float32", MemoryAccess.WRITE, product(axis.size for axis in axes))
         outputs.append(out)
-        if draw(st.booleans()):
+        if draw(st.integers(0, 3)) == 0:
             made = Variable(f"y{number}", FLOAT)
             body.append(Let(made, Element("nn.relu", (value,), FLOAT)))
             value = Unary("-", made)
@@ -172,6 +197,18 @@ def _accumulator(draw: st.DrawFn, number: int, value: Variable) -> Accumulator:
     return Accumulator(total, Literal(-1e30, FLOAT), Element("maximum", (total, value), FLOAT))
 
 
+def product_case(num_rows: Dim, num_columns: Dim, depth: Dim, sizes: Mapping[str, int]) -> Case:
+    """Return the product of two matrices, as a nest of the axes ``i``, ``j`` and the reduced axis ``r``."""
+    i, j, r = (Axis(Variable(name), size) for name, size in (("i", num_rows), ("j", num_columns), ("r", depth)))
+    left, right = Buffer("left", "float32", size=num_rows * depth), Buffer("right", "float32", size=depth * num_columns)
+    out = Buffer("out", "float32", MemoryAccess.WRITE, num_rows * num_columns)
+    total = Variable("total", FLOAT)
+    value = total + left[_offset((i, r))] * right[_offset((r, j))]
+    accumulator = Accumulator(total, Literal(0, FLOAT), value)
+    nest = Nest((i, j), (Store(out, _offset((i, j)), total),), (r,), (), (accumulator,))
+    return Case(nest, (left, right), (out,), sizes, 7)
+
+
 @st.composite
 def schedules(draw: st.DrawFn, nest: Nest) -> Schedule:
     """Draw a schedule of a nest; some nests cannot be computed by it."""
@@ -181,7 +218,7 @@ def schedules(draw: st.DrawFn, nest: Nest) -> Schedule:
     for name in names:
         loops.append(name)
         if draw(st.booleans()):
-            tiles[name] = draw(st.integers(1, 8))
+            tiles[name] = draw(st.sampled_from([4, 8, 5, 2, 1]))
             loops.append(f"{name}.tile")
             if draw(st.booleans()):
                 tiles[f"{name}.tile"] = draw(st.integers(1, 3))
@@ -193,7 +230,7 @@ def schedules(draw: st.DrawFn, nest: Nest) -> Schedule:
             reduced.append(f"{axis.name}.tile")
         reduced.append(axis.name)
     order = _order(draw, loops, reduced)
-    domain = [name for name in order[: order.index(reduced[0])]] if reduced else order
+    domain = order[: order.index(reduced[0])] if reduced else order
     parallel = tuple(domain[: draw(st.integers(0, min(2, len(domain))))])
     free = [name for name in order if name not in parallel and name not in reduced]
     vector = free[-1] if free and draw(st.booleans()) else None

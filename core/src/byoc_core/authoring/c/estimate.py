@@ -28,7 +28,7 @@ from byoc_core.authoring.c.statements import (
     Store,
 )
 from byoc_core.authoring.c.traversal import expressions_of
-from byoc_core.dims import Dim, ceildiv, dim_max
+from byoc_core.dims import Dim, ceildiv
 from byoc_core.dtypes import dtype_info
 
 __all__ = ["Estimate", "estimate", "estimate_statement", "rounds_of"]
@@ -77,7 +77,8 @@ def rounds_of(loop: For) -> Dim:
     """
     match loop.start, loop.stop:
         case Size(first), Size(end):
-            return ceildiv(dim_max(end - first, 0), loop.step)
+            rounds = ceildiv(end - first, loop.step)
+            return max(rounds, 0) if isinstance(rounds, int) else rounds
         case Size(0), Select(_, one, other):
             for bound in (one, other):
                 if isinstance(bound, Size):
