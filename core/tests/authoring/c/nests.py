@@ -157,7 +157,7 @@ def _input(draw: st.DrawFn, name: str, axes: tuple[Axis, ...]) -> Buffer:
 
 def _load(draw: st.DrawFn, buffer: Buffer, axes: Sequence[Axis]) -> Load:
     """Draw a load: of all axes or some (a broadcast), in any order (strides), backwards or every other element."""
-    used = draw(st.permutations([axis for axis in axes if draw(st.booleans())]))
+    used: list[Axis] = draw(st.permutations([axis for axis in axes if draw(st.booleans())]))
     offset = _offset(used)
     assert buffer.size is not None
     total = product(axis.size for axis in used)
@@ -233,7 +233,8 @@ def schedules(draw: st.DrawFn, nest: Nest) -> Schedule:
     domain = order[: order.index(reduced[0])] if reduced else order
     parallel = tuple(domain[: draw(st.integers(0, min(2, len(domain))))])
     free = [name for name in order if name not in parallel and name not in reduced]
-    vector = free[-1] if free and draw(st.booleans()) else None
+    has_vector: bool = draw(st.booleans())
+    vector = free[-1] if free and has_vector else None
     unrolled = frozenset(name for name in (*free, *reduced) if draw(st.integers(0, 3)) == 0)
     lanes = draw(st.sampled_from([4, 8])) if vector else 1
     return Schedule(tiles, tuple(order), parallel, vector, lanes, unrolled, draw(st.integers(1, 3)))
@@ -241,10 +242,12 @@ def schedules(draw: st.DrawFn, nest: Nest) -> Schedule:
 
 def _order(draw: st.DrawFn, loops: Sequence[str], reduced: Sequence[str]) -> list[str]:
     """Draw an order in which tiles are inside their loops over tiles and the reduction keeps its own."""
-    order = sorted(draw(st.permutations(loops)), key=lambda name: -name.count(".tile"))
+    drawn: list[str] = draw(st.permutations(loops))
+    order = sorted(drawn, key=lambda name: -name.count(".tile"))
     if draw(st.booleans()):
         # By depth all loops over tiles are outermost; by axis they are beside their tiles.
-        order = [name for axis in draw(st.permutations("ijk")) for name in order if name.startswith(axis)]
+        axes: list[str] = draw(st.permutations(list("ijk")))
+        order = [name for axis in axes for name in order if name.startswith(axis)]
     place = draw(st.integers(0, len(order)))
     for name in reduced:
         order.insert(place, name)

@@ -70,7 +70,7 @@ def split(loop: For, size: int) -> tuple[For, Variable, Variable]:
     match loop.stop:
         case Size(dim):
             tiles = Size(ceildiv(dim, size))
-            if not isinstance(dim, int) or dim % size:
+            if ceildiv(dim, size) * size != dim:
                 stop = smaller(loop.stop - first, stop)
         case _:
             tiles = (loop.stop + (size - 1)) // size
@@ -91,10 +91,9 @@ def peeled(loop: For, multiple: int) -> Block:
     if not isinstance(loop.stop, Size):
         whole: Expression = loop.stop // multiple * multiple
     else:
-        dim = loop.stop.dim
-        if isinstance(dim, int) and dim % multiple == 0:
+        whole = Size(loop.stop.dim // multiple * multiple)
+        if whole == loop.stop:
             return (loop,)
-        whole = Size(dim // multiple * multiple)
     rest = replace(loop, start=whole)
     (rest,) = renewed((rest,))  # type: ignore[assignment]
     return (replace(loop, stop=whole), rest)

@@ -145,9 +145,8 @@ class _Lowering:
             raise InternalError("schedule", f"has tiles of `{loop.name}` without rounds", got=str(size))
         outer, inner = Variable(f"{loop.name}_tile".replace(".", "_")), Variable(loop.index.name)
         first = outer * size
-        is_exact = isinstance(loop.most, int) and loop.most % size == 0
-        stop = Size(size) if is_exact else smaller(loop.stop - first, Size(size))
-        tiles = Size(ceildiv(loop.most, size))
+        num_tiles = ceildiv(loop.most, size)
+        stop = Size(size) if num_tiles * size == loop.most else smaller(loop.stop - first, Size(size))
         whole = {loop.index: first + inner}
         self._positions = {axis: _substituted(place, whole) for axis, place in self._positions.items()}
         changed: dict[str, _Loop] = {}
@@ -156,7 +155,7 @@ class _Lowering:
                 changed[name] = replace(old, stop=_substituted(old.stop, whole))
                 continue
             tile = f"{name}.tile"
-            changed[tile] = replace(loop, name=tile, index=outer, stop=tiles, most=ceildiv(loop.most, size))
+            changed[tile] = replace(loop, name=tile, index=outer, stop=Size(num_tiles), most=num_tiles)
             changed[name] = replace(loop, index=inner, stop=stop, most=size)
         self._loops = changed
 

@@ -100,8 +100,8 @@ def placeholder_problems(text: str, raw: Raw | RawStatement) -> Iterator[str]:
     """Yield what is wrong with the places of a raw text that stand for names and reads."""
     try:
         found = {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
-    except ValueError as error:
-        yield f"raw text has a brace that stands alone: {error}"
+    except ValueError:
+        yield "raw text has a brace that stands alone"
         return
     reads = {str(number) for number in range(len(raw.reads))}
     others: set[str] = set()
