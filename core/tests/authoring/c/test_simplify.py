@@ -7,6 +7,7 @@ import pytest
 from byoc_core.authoring.c import (
     BOOL,
     INDEX,
+    Address,
     Binary,
     Block,
     Buffer,
@@ -119,9 +120,9 @@ def test_a_block_that_moves_gets_variables_of_its_own() -> None:
     assert [type(statement) for statement in body] == [Let, Store, Let, Store]
 
 
-def test_what_nothing_uses_goes_and_calls_stay() -> None:
+def test_what_nothing_uses_goes_and_calls_that_write_stay() -> None:
     one, other, called = (Variable(name, INDEX) for name in ("one", "other", "called"))
     array = Buffer("a", "float32", MemoryAccess.WRITE, 4)
-    call = Let(called, Call(Callee("count"), (), INDEX))
+    call = Let(called, Call(Callee("count", writes=(0,)), (Address(OUT, Size(0)),), INDEX))
     body = (Let(one, Size(1)), Let(other, one + 1), LocalArray(array), call, store(Size(0)))
     assert body_of(*body) == (call, store(Size(0)))

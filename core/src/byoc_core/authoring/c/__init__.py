@@ -2,8 +2,13 @@
 
 A kernel is a :class:`Function`: frozen statements over buffers and variables. Passes are functions from function to
 function. :func:`verify` checks the laws, :func:`interpret` runs the function over numpy arrays for tests, and
-:func:`print_definitions` prints it for a target.
+:func:`print_definitions` prints it for a target. The interpreter needs the reference kernels, so it is imported when it
+is first used.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from byoc_core.authoring.c.estimate import Estimate, estimate
 from byoc_core.authoring.c.expression_printer import has_c_form
@@ -29,7 +34,6 @@ from byoc_core.authoring.c.expressions import (
 )
 from byoc_core.authoring.c.hoist import hoist
 from byoc_core.authoring.c.indices import index_max, index_min
-from byoc_core.authoring.c.interpreter import interpret
 from byoc_core.authoring.c.loops import change_loop, peeled, smaller, split, unrolled
 from byoc_core.authoring.c.naming import Names
 from byoc_core.authoring.c.nest import Accumulator, Axis, Nest, fuse_into_load, fuse_into_store, merge_nests
@@ -65,6 +69,10 @@ from byoc_core.authoring.c.traversal import statements_in, symbols_in
 from byoc_core.authoring.c.types import BOOL, INDEX, CType
 from byoc_core.authoring.c.vectorise import vectorised
 from byoc_core.authoring.c.verifier import problems_of, verify
+from byoc_core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from byoc_core.authoring.c.interpreter import interpret
 
 __all__ = [
     "BOOL",
@@ -149,3 +157,5 @@ __all__ = [
     "vectorised",
     "verify",
 ]
+
+__getattr__ = lazy_names(__name__, {"interpreter": ("interpret",)})

@@ -13,8 +13,8 @@ from byoc_core.authoring.c.expressions import (
     Select,
     Size,
     Unary,
-    operands_of,
 )
+from byoc_core.authoring.c.operands import operands_of
 from byoc_core.authoring.c.simplify import range_of
 from byoc_core.authoring.c.statements import (
     Block,

@@ -38,8 +38,6 @@ __all__ = [
     "Size",
     "Unary",
     "Variable",
-    "operands_of",
-    "rebuilt",
 ]
 
 ARITHMETIC = ("+", "-", "*", "/", "%")
@@ -382,56 +380,6 @@ class Raw(Expression):
     type: CType
     reads: tuple[Expression, ...] = ()
     evaluate: Callable[..., Any] | None = None
-
-
-def operands_of(expression: Expression) -> tuple[Expression, ...]:
-    """Return the expressions that an expression computes with, in the order in which the text has them."""
-    match expression:
-        case Load() | Address():
-            return (expression.index,)
-        case Unary() | Cast() | Broadcast():
-            return (expression.operand,)
-        case Binary():
-            return (expression.left, expression.right)
-        case Select():
-            return (expression.condition, expression.then, expression.otherwise)
-        case Lane():
-            return (expression.operand, expression.index)
-        case Element():
-            return expression.operands
-        case Call():
-            return expression.arguments
-        case Raw():
-            return expression.reads
-    return ()
-
-
-def rebuilt(expression: Expression, operands: tuple[Expression, ...]) -> Expression:
-    """Return an expression with other operands, folded as Python's operators fold."""
-    match expression:
-        case Load(buffer, _, lanes):
-            return Load(buffer, operands[0], lanes)
-        case Address(buffer, _):
-            return Address(buffer, operands[0])
-        case Unary(operator, _):
-            return Unary(operator, operands[0])
-        case Cast(_, type_):
-            return Cast(operands[0], type_)
-        case Broadcast(_, lanes):
-            return Broadcast(operands[0], lanes)
-        case Binary(operator, _, _):
-            return _arithmetic(operator, *operands) if operator in ARITHMETIC else Binary(operator, *operands)
-        case Select():
-            return Select(*operands)
-        case Lane():
-            return Lane(*operands)
-        case Element(op, _, type_, attributes):
-            return Element(op, operands, type_, attributes)
-        case Call(callee, _, result):
-            return Call(callee, operands, result)
-        case Raw(text, type_, _, evaluate):
-            return Raw(text, type_, operands, evaluate)
-    return expression
 
 
 def _lifted(value: Expression | Dim, type_: CType) -> Expression:

@@ -15,8 +15,8 @@ from byoc_core.authoring.c.expressions import (
     Raw,
     Size,
     Variable,
-    operands_of,
 )
+from byoc_core.authoring.c.operands import operands_of
 from byoc_core.authoring.c.renewal import without_clashes
 from byoc_core.authoring.c.statements import (
     Alias,

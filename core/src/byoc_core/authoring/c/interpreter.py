@@ -32,8 +32,8 @@ from byoc_core.authoring.c.expressions import (
     Size,
     Unary,
     Variable,
-    operands_of,
 )
+from byoc_core.authoring.c.operands import operands_of
 from byoc_core.authoring.c.statements import (
     Alias,
     Assign,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from byoc_core.authoring.c.expressions import Binary, Buffer, Expression, Load, Size, Variable, operands_of
+from byoc_core.authoring.c.expressions import Binary, Buffer, Expression, Load, Size, Variable
+from byoc_core.authoring.c.operands import operands_of
 from byoc_core.authoring.c.renewal import renamed, renewed
 from byoc_core.authoring.c.simplify import range_of
 from byoc_core.authoring.c.statements import Block, Evaluate, Let, Store

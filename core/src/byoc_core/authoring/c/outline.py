@@ -11,7 +11,7 @@ from byoc_core.authoring.c.loops import as_copy
 from byoc_core.authoring.c.statements import Block, Dispatch, For, Function, LoopKind, Statement
 from byoc_core.authoring.c.traversal import buffers_written, statements_in, with_blocks
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, PARALLEL_WORK_PS, SHARED_WORK_PS, is_enough_work
-from byoc_core.dims import Dim, is_nonnegative
+from byoc_core.dims import Dim
 
 __all__ = ["ParallelWork", "outline", "parallel_works", "serialise"]
 
@@ -55,9 +55,9 @@ def outline(function: Function, *, has_team: bool = False) -> Function:
     def outlined(loop: For) -> Statement:
         work = _work_of(loop)
         is_worth = work.is_worth_waking or (has_team and work.is_worth_sharing)
-        # The count of a dispatch is exact; of other bounds than sizes only an estimate is known.
+        # The count of a dispatch is exact; of other ends than sizes only an estimate is known.
         if not is_worth or loop.start != Size(0) or loop.step != 1 or not isinstance(loop.stop, Size):
-            return _in_order(loop)
+            return as_copy(loop) or _serial(loop)
         first, end = Variable(FIRST_ITEM), Variable(END_ITEM)
         part = replace(_serial(loop), start=first, stop=end)
         body = (as_copy(part) or part,)
@@ -68,16 +68,7 @@ def outline(function: Function, *, has_team: bool = False) -> Function:
 
 def serialise(function: Function) -> Function:
     """Return a function whose parallel loops run in order, for a target without threads."""
-    return replace(function, body=_map_parallel(function.body, _in_order))
-
-
-def _in_order(loop: For) -> Statement:
-    """Return the loop for one thread, or the copy that it is."""
-    match loop.start, loop.stop:
-        # A loop whose end lies before its start has no rounds; a copy of fewer than 0 elements would be no copy.
-        case Size(first), Size(end) if is_nonnegative(end - first):
-            return as_copy(loop) or _serial(loop)
-    return _serial(loop)
+    return replace(function, body=_map_parallel(function.body, lambda loop: as_copy(loop) or _serial(loop)))
 
 
 def _serial(loop: For) -> For:

@@ -18,9 +18,8 @@ from byoc_core.authoring.c.expressions import (
     Raw,
     Size,
     Variable,
-    operands_of,
-    rebuilt,
 )
+from byoc_core.authoring.c.operands import operands_of, rebuilt
 from byoc_core.authoring.c.statements import (
     Assign,
     Block,

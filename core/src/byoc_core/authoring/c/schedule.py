@@ -20,12 +20,12 @@ from byoc_core.authoring.c.expressions import (
     Select,
     Size,
     Variable,
-    operands_of,
 )
 from byoc_core.authoring.c.loops import smaller
 from byoc_core.authoring.c.nest import Accumulator, Nest
+from byoc_core.authoring.c.operands import operands_of
 from byoc_core.authoring.c.renewal import renewed
-from byoc_core.authoring.c.simplify import simplify_block, without_unused
+from byoc_core.authoring.c.simplify import simplify_block
 from byoc_core.authoring.c.statements import (
     Assign,
     Block,
@@ -39,6 +39,7 @@ from byoc_core.authoring.c.statements import (
     Store,
 )
 from byoc_core.authoring.c.traversal import map_expression, substitute
+from byoc_core.authoring.c.unused import drop_unused
 from byoc_core.authoring.c.vectorise import vectorised
 from byoc_core.dims import Dim, ceildiv, product
 from byoc_core.errors import InternalError
@@ -192,7 +193,7 @@ class _Lowering:
             body = self._around(loop, body, not self._nest.reduced)
         if parallel:
             body = (self._collapsed(outer[: len(parallel)], body),)
-        return without_unused(simplify_block(body))
+        return drop_unused(simplify_block(body))
 
     def _points(self, block: Block) -> Block:
         """Return statements of the nest with the positions of the loops in the place of the axes."""

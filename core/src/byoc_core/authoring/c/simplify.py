@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from byoc_core.authoring.c.expressions import (
     Binary,
-    Buffer,
-    Call,
     Expression,
     Literal,
-    Raw,
     Select,
     Size,
     Variable,
 )
 from byoc_core.authoring.c.renewal import without_clashes
-from byoc_core.authoring.c.statements import Alias, Block, For, Function, If, Let, LocalArray, Statement
+from byoc_core.authoring.c.statements import Block, For, Function, If, Statement
 from byoc_core.authoring.c.traversal import (
-    buffers_read,
-    buffers_written,
-    expressions_in,
     map_expression,
     map_own,
-    statements_in,
     substitute,
-    variables_read,
     with_blocks,
 )
 from byoc_core.authoring.c.types import BOOL, INDEX
+from byoc_core.authoring.c.unused import drop_unused
 from byoc_core.dims import Dim, is_nonnegative
 
-__all__ = ["Ranges", "constant_of", "range_of", "simplify", "simplify_block", "without_unused"]
+__all__ = ["Ranges", "constant_of", "range_of", "simplify", "simplify_block"]
 
 Range = tuple[int, int]
 Ranges = Mapping[Variable, Range]
@@ -49,7 +41,7 @@ def simplify(function: Function) -> Function:
 
     Cost: linear in the expressions, times the depth of a sum.
     """
-    return replace(function, body=without_unused(simplify_block(function.body)))
+    return replace(function, body=drop_unused(simplify_block(function.body)))
 
 
 def simplify_block(block: Block, ranges: Ranges | None = None) -> Block:
@@ -60,28 +52,6 @@ def simplify_block(block: Block, ranges: Ranges | None = None) -> Block:
         ranges: the ranges of variables that are declared outside.
     """
     return without_clashes(tuple(_simplified(statement, ranges or {})) for statement in block)
-
-
-def without_unused(block: Block) -> Block:
-    """Return a block without the values, pointers and arrays that it declares and never uses."""
-    used = buffers_read(block) | buffers_written(block) | variables_read(block)
-
-    def kept(inner: Block) -> Block:
-        return tuple(with_blocks(statement, kept) for statement in inner if not _is_unused(statement, used))
-
-    is_clean = not any(_is_unused(statement, used) for statement in statements_in(block))
-    # What goes may have been the only use of something else.
-    return block if is_clean else without_unused(kept(block))
-
-
-def _is_unused(statement: Statement, used: AbstractSet[Buffer | Variable]) -> bool:
-    match statement:
-        case Let(variable, _):
-            has_effect = any(isinstance(item, Call | Raw) for item in expressions_in((statement,)))
-            return variable not in used and not has_effect
-        case Alias() | LocalArray():
-            return statement.buffer not in used
-    return False
 
 
 def _simplified(statement: Statement, ranges: Ranges) -> Iterator[Statement]:

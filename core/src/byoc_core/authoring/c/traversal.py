@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from byoc_core.authoring.c.expressions import Address, Buffer, Expression, Load, Size, Variable, operands_of, rebuilt
+from byoc_core.authoring.c.expressions import Address, Buffer, Expression, Load, Size, Variable
+from byoc_core.authoring.c.operands import operands_of, rebuilt
 from byoc_core.authoring.c.statements import (
     Alias,
     Assign,

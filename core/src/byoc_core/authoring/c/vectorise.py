@@ -18,9 +18,9 @@ from byoc_core.authoring.c.expressions import (
     Size,
     Unary,
     Variable,
-    operands_of,
 )
 from byoc_core.authoring.c.loops import peeled
+from byoc_core.authoring.c.operands import operands_of
 from byoc_core.authoring.c.statements import Assign, Block, Declare, For, Let, LoopKind, Statement, Store
 from byoc_core.authoring.c.strides import stride_of
 from byoc_core.authoring.c.traversal import variables_in

@@ -13,8 +13,8 @@ from byoc_core.authoring.c.expressions import (
     Load,
     Raw,
     Variable,
-    operands_of,
 )
+from byoc_core.authoring.c.operands import operands_of
 from byoc_core.authoring.c.statements import (
     Alias,
     Assign,
