@@ -28,7 +28,7 @@ from byoc_core.authoring.c.expressions import (
     Variable,
 )
 from byoc_core.authoring.c.hoist import hoist
-from byoc_core.authoring.c.indices import index_max, index_min
+from byoc_core.authoring.c.indices import index_max, index_min, index_mod
 from byoc_core.authoring.c.interpreter import interpret
 from byoc_core.authoring.c.loops import change_loop, peeled, smaller, split, unrolled
 from byoc_core.authoring.c.naming import Names
@@ -129,6 +129,7 @@ __all__ = [
     "hoist",
     "index_max",
     "index_min",
+    "index_mod",
     "interpret",
     "lower_nest",
     "merge_nests",

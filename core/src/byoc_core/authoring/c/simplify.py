@@ -58,7 +58,7 @@ def _simplified_loop(loop: For, ranges: Ranges) -> Iterator[Statement]:
     if first is not None and end is not None:
         if first[0] >= end[1]:
             return
-        if first[0] == first[1] and end[0] == end[1] and first[0] + loop.step >= end[0]:
+        if first[1] < end[0] and first[0] + loop.step >= end[1]:
             yield from simplify_block(substitute(loop.body, {loop.index: loop.start}), ranges)
             return
         ranges = {**ranges, loop.index: (first[0], end[1] - 1)}

@@ -35,7 +35,10 @@ __all__ = [
     "copy_axes",
     "copy_block",
     "copy_parts",
+    "copy_run",
     "fill_block",
+    "loops_around",
+    "offset_along",
     "offset_of",
     "reserve_locals",
 ]
@@ -159,8 +162,8 @@ def copy_block(axes: Sequence[CopyAxis], target: Buffer, source: Buffer, *, at: 
     nbytes = dtype_info(target.dtype).itemsize
     *outer, last = merged
     indices = [Variable(f"i{number}") for number in range(len(outer))]
-    place = _moved(Size(at), indices, [axis.target_stride for axis in outer])
-    origin = _moved(Size(source_at), indices, [axis.source_stride for axis in outer])
+    place = offset_along(indices, [axis.target_stride for axis in outer], at)
+    origin = offset_along(indices, [axis.source_stride for axis in outer], source_at)
     is_run = (last.target_stride, last.source_stride) == (1, 1)
     if is_run and outer:
         body: Block = (Copy(target, place, source, origin, Size(last.size)),)
@@ -180,10 +183,22 @@ def copy_block(axes: Sequence[CopyAxis], target: Buffer, source: Buffer, *, at: 
     last_ps = last.size * (nbytes * BYTE_PS if is_cheap else MOVE_PS)
     part = _shared_axis(merged)
     others = product(axis.size for number, axis in enumerate(outer) if number != part)
-    for number, axis in reversed(list(enumerate(outer))):
-        loop = For(indices[number], Size(0), Size(axis.size), body)
-        body = (replace(loop, kind=LoopKind.PARALLEL, round_ps=others * last_ps) if number == part else loop,)
-    return body
+    return loops_around(body, indices, [axis.size for axis in outer], part=part, round_ps=others * last_ps)
+
+
+def copy_run(target: Buffer, at: Expression, source: Buffer, source_at: Expression, count: Dim) -> Block:
+    """Return the statement that copies elements that lie side by side.
+
+    Args:
+        target: the buffer written.
+        at: the offset of the first element written.
+        source: the buffer read.
+        source_at: the offset of the first element read.
+        count: how many elements.
+    """
+    if count == 1:
+        return (Store(target, at, source[source_at]),)
+    return (Copy(target, at, source, source_at, Size(count)),)
 
 
 def fill_block(value: Value, target: Buffer, element: Expression) -> Block:
@@ -194,8 +209,27 @@ def fill_block(value: Value, target: Buffer, element: Expression) -> Block:
     return (For(k, Size(0), count, body, kind=LoopKind.PARALLEL, grain=_GRAIN, round_ps=nbytes * BYTE_PS),)
 
 
-def _moved(offset: Expression, indices: Sequence[Expression], strides: Sequence[Dim]) -> Expression:
-    """Return an offset behind so many steps along each axis."""
+def loops_around(
+    body: Block, indices: Sequence[Variable], sizes: Sequence[Dim], *, part: int | None = None, round_ps: Dim = 0
+) -> Block:
+    """Return loops around a block.
+
+    Args:
+        body: the block.
+        indices: the indices of the loops, outermost first.
+        sizes: how many rounds each has.
+        part: the number of the loop whose rounds several threads may share; ``None`` for none.
+        round_ps: estimated picoseconds of a round of it.
+    """
+    for number, (index, size) in reversed(list(enumerate(zip(indices, sizes, strict=True)))):
+        loop = For(index, Size(0), Size(size), body)
+        body = (replace(loop, kind=LoopKind.PARALLEL, round_ps=round_ps) if number == part else loop,)
+    return body
+
+
+def offset_along(indices: Sequence[Expression], strides: Sequence[Dim], first: Dim = 0) -> Expression:
+    """Return the offset of the element at indices, behind the offset of the first element."""
+    offset: Expression = Size(first)
     for index, stride in zip(indices, strides, strict=True):
         offset = offset + index * stride
     return offset
