@@ -59,6 +59,7 @@ from byoc_core.authoring.c.statements import (
     Return,
     Statement,
     Store,
+    While,
 )
 from byoc_core.authoring.c.targets import C11, C11_VECTORS, CUDA, TARGETS, Target
 from byoc_core.authoring.c.traversal import statements_in, symbols_in
@@ -122,6 +123,7 @@ __all__ = [
     "Target",
     "Unary",
     "Variable",
+    "While",
     "as_copy",
     "change_loop",
     "drop_unused",

@@ -12,7 +12,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axis_view import line_loop
 from byoc_ccompiler.kernels.copies import reserve_locals
 from byoc_ccompiler.kernels.dots import dot_function
-from byoc_ccompiler.kernels.index_checks import range_check_lines as range_check
+from byoc_ccompiler.kernels.index_checks import range_check
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
