@@ -19,32 +19,25 @@ from byoc_core.authoring.c import (
     Store,
     Variable,
 )
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.steps import dtype_of, shape_of
+from byoc_ccompiler.steps import shape_of
 
 __all__ = [
     "BYTE_PS",
-    "INDICES",
     "MOVE_PS",
     "CopyAxis",
     "copy_axes",
     "copy_block",
-    "copy_parts",
     "copy_run",
     "fill_block",
     "loops_around",
     "offset_along",
-    "offset_of",
     "reserve_locals",
 ]
-
-INDICES = tuple(f"i{number}" for number in range(64))
-"""The names of loop indices, from the outermost on."""
 
 MOVE_PS = 500
 """Estimated picoseconds to move one element by itself."""
@@ -58,7 +51,7 @@ _ENOUGH_ITEMS = 16
 
 def reserve_locals(kernel: Kernel, *names: str) -> None:
     """Keeps a kernel's pointers from bearing the names of local variables: those of copies, and others."""
-    kernel.names.reserve((*INDICES, "k", "to", "from", "index", *names))
+    kernel.names.reserve((*(f"i{number}" for number in range(64)), "k", "to", "from", "index", *names))
 
 
 class CopyAxis(NamedTuple):
@@ -78,70 +71,6 @@ class CopyAxis(NamedTuple):
 def copy_axes(sizes: Sequence[Dim], target_strides: Sequence[Dim], source_strides: Sequence[Dim]) -> list[CopyAxis]:
     """Return the axes of a copy from sizes and strides."""
     return [CopyAxis(*axis) for axis in zip(sizes, target_strides, source_strides, strict=True)]
-
-
-def offset_of(strides: Sequence[Dim], first: int = 0) -> str:
-    """Gives the offset of the element at :data:`INDICES`, from the index of number ``first`` on, in C."""
-    terms = [
-        INDICES[first + axis] if stride == 1 else f"{INDICES[first + axis]} * {c_dim(stride)}"
-        for axis, stride in enumerate(strides)
-        if stride != 0
-    ]
-    return " + ".join(terms) or "0"
-
-
-def copy_parts(
-    kernel: Kernel, value: Value, axes: Sequence[CopyAxis], target: str, source: str
-) -> list[str | ParallelLoop]:
-    """Gives the part of a kernel's body that copies elements, none of which is written twice.
-
-    Axes that lie behind one another in both places become one; what lies side by side is copied as a whole.
-
-    Args:
-        kernel: what they stand in; it has reserved :data:`INDICES`.
-        value: a value whose elements they are.
-        axes: from the outermost to the innermost.
-        target: C expression of the pointer to the first element written.
-        source: of the pointer to the first one read.
-    """
-    merged = _merge(axes)
-    if not merged:
-        return [f"  *({target}) = *({source});"]
-    ctype, nbytes = kernel.ctype(value), dtype_info(dtype_of(value)).itemsize
-    *outer, last = merged
-    part = _shared_axis(merged) if outer else 0
-    lines = []
-    for axis, (size, _, _) in enumerate(outer):
-        first, end = (FIRST_ITEM, END_ITEM) if axis == part else ("0", c_dim(size))
-        lines.append(f"{'  ' * (axis + 1)}for (int64_t i{axis} = {first}; i{axis} < {end}; ++i{axis}) {{")
-    indent = "  " * (len(outer) + 1)
-    target_offset = offset_of([axis.target_stride for axis in outer])
-    source_offset = offset_of([axis.source_stride for axis in outer])
-    first, end = ("0", c_dim(last.size)) if outer else (FIRST_ITEM, END_ITEM)
-    into, out_of = (
-        place if at == "0" else f"{place} + {at}" for place, at in ((target, target_offset), (source, source_offset))
-    )
-    if (last.target_stride, last.source_stride) == (1, 1):
-        if outer:
-            lines.append(f"{indent}memcpy({into}, {out_of}, (size_t){end} * sizeof({ctype}));")
-        else:
-            count = f"(size_t)({END_ITEM} - {FIRST_ITEM})"
-            lines.append(f"{indent}memcpy({into} + {FIRST_ITEM}, {out_of} + {FIRST_ITEM}, {count} * sizeof({ctype}));")
-        last_ps: Dim = last.size * (nbytes * BYTE_PS)
-    else:
-        moved = f"to[{_scaled('k', last.target_stride)}] = from[{_scaled('k', last.source_stride)}];"
-        lines += [
-            f"{indent}{{",
-            *(f"{indent}  {pointer};" for pointer in (f"{ctype} *to = {into}", f"const {ctype} *from = {out_of}")),
-            f"{indent}  for (int64_t k = {first}; k < {end}; ++k) {moved}",
-            f"{indent}}}",
-        ]
-        last_ps = last.size * (nbytes * BYTE_PS if last.source_stride == 0 and last.target_stride == 1 else MOVE_PS)
-    lines += ["  " * depth + "}" for depth in range(len(outer), 0, -1)]
-    if not outer:
-        return [ParallelLoop(tuple(lines), last.size, max(nbytes * BYTE_PS, 1), _GRAIN)]
-    others = product(axis.size for number, axis in enumerate(outer) if number != part)
-    return [ParallelLoop(tuple(lines), outer[part].size, others * last_ps)]
 
 
 def copy_block(axes: Sequence[CopyAxis], target: Buffer, source: Buffer, *, at: Dim = 0, source_at: Dim = 0) -> Block:
@@ -203,7 +132,7 @@ def copy_run(target: Buffer, at: Expression, source: Buffer, source_at: Expressi
 
 def fill_block(value: Value, target: Buffer, element: Expression) -> Block:
     """Return the statements that set all elements of a result, which has no gaps, to one value."""
-    k, nbytes = Variable("k"), dtype_info(dtype_of(value)).itemsize
+    k, nbytes = Variable("k"), dtype_info(target.dtype).itemsize
     body = (Store(target, k, element),)
     count = Size(product(shape_of(value)))
     return (For(k, Size(0), count, body, kind=LoopKind.PARALLEL, grain=_GRAIN, round_ps=nbytes * BYTE_PS),)
@@ -233,10 +162,6 @@ def offset_along(indices: Sequence[Expression], strides: Sequence[Dim], first: D
     for index, stride in zip(indices, strides, strict=True):
         offset = offset + index * stride
     return offset
-
-
-def _scaled(index: str, stride: Dim) -> str:
-    return "0" if stride == 0 else index if stride == 1 else f"{index} * {c_dim(stride)}"
 
 
 def _merge(axes: Sequence[CopyAxis]) -> list[CopyAxis]:

@@ -16,19 +16,16 @@ from byoc_core.authoring.c import (
     For,
     If,
     Let,
-    Raw,
     Select,
     Size,
     Variable,
 )
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Value
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.steps import dtype_of, shape_of
 
-__all__ = ["index_check", "is_unsigned", "range_check", "range_check_lines", "resolved"]
+__all__ = ["index_check", "is_unsigned", "range_check", "resolved"]
 
 
 def is_unsigned(integer: Expression) -> bool:
@@ -76,16 +73,6 @@ def index_check(
     fail = If(Size(size).compare("==", 0), (empty,), (_fail(kernel, op, problem, index, low, high),))
     check = If(_is_outside(index, low, high), (fail,))
     return (For(k, Size(0), Size(count), (Let(index, Cast(indices[at], index.type)), check)),)
-
-
-def range_check_lines(
-    kernel: Kernel, op: str, problem: str, pointer: str, indices: Value, low: str, high: str
-) -> list[str]:
-    """Return what :func:`range_check` returns as text, for a kernel whose body is text; it can fail from now on."""
-    kernel.can_fail = True
-    integers, count = Buffer(pointer, dtype_of(indices)), product(shape_of(indices))
-    check = range_check(kernel, op, problem, integers, count, Raw(low, INDEX), Raw(high, INDEX))
-    return [f"  {line}" for line in kernel.print_block(check)[0]]
 
 
 def resolved(index: Expression, size: Dim) -> Expression:
