@@ -69,7 +69,6 @@ def test_the_verifier_looks_at_the_condition_and_at_the_block() -> None:
     assert problems_of(Function("f", (COUNT,), body)) == [
         "While: the condition is int64, no bool",
         "Assign: `unknown` is not declared",
-        "Assign: `count` keeps its value",
     ]
 
 
