@@ -22,12 +22,14 @@ from byoc_core.authoring.c import (
     ParallelWork,
     Return,
     Variable,
+    drop_unused,
     outline,
     parallel_works,
     print_function,
     simplify,
     statements_in,
     symbols_in,
+    vector_typedefs,
 )
 from byoc_core.authoring.csource import (
     C_LIBRARY_NAMES,
@@ -241,6 +243,8 @@ class Kernel:
         Args:
             function: the function; its name is a hint, behind ``byoc_shared_``.
         """
+        for line in vector_typedefs([function]):
+            self.scope.definitions.name("vector", line)
         text = print_function(replace(function, name="{name}"))
         return Callee(self.helper(function.name, text), function=function)
 
@@ -329,7 +333,8 @@ class Kernel:
         self.can_fail = any(isinstance(statement, Fail) for statement in statements_in(block))
         result = _STATUS if self.can_fail else None
         ends: Block = (Return(Literal(0, _STATUS)),) if self.can_fail else ()
-        self._function = simplify(Function("", tuple(buffers), (*block, *ends), result))
+        function = simplify(Function("", tuple(buffers), (*block, *ends), result))
+        self._function = replace(function, body=drop_unused(function.body))
         works = parallel_works(self._function)
         self.parallel_loops = [work for work in works if work.is_worth_waking or work.is_worth_sharing]
 

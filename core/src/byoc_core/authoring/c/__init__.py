@@ -33,12 +33,12 @@ from byoc_core.authoring.c.expressions import (
     Variable,
 )
 from byoc_core.authoring.c.hoist import hoist
-from byoc_core.authoring.c.indices import index_max, index_min
-from byoc_core.authoring.c.loops import change_loop, peeled, smaller, split, unrolled
+from byoc_core.authoring.c.indices import index_max, index_min, index_mod
+from byoc_core.authoring.c.loops import as_copy, change_loop, peeled, smaller, split, unrolled
 from byoc_core.authoring.c.naming import Names
 from byoc_core.authoring.c.nest import Accumulator, Axis, Nest, fuse_into_load, fuse_into_store, merge_nests
 from byoc_core.authoring.c.outline import ParallelWork, outline, parallel_works, serialise
-from byoc_core.authoring.c.printer import BlockPrinter, print_definitions, print_function
+from byoc_core.authoring.c.printer import BlockPrinter, print_definitions, print_function, vector_typedefs
 from byoc_core.authoring.c.scalarise import scalarise
 from byoc_core.authoring.c.schedule import Schedule, lower_nest
 from byoc_core.authoring.c.simplify import simplify
@@ -63,10 +63,12 @@ from byoc_core.authoring.c.statements import (
     Return,
     Statement,
     Store,
+    While,
 )
 from byoc_core.authoring.c.targets import C11, C11_VECTORS, CUDA, TARGETS, Target
 from byoc_core.authoring.c.traversal import statements_in, symbols_in
 from byoc_core.authoring.c.types import BOOL, INDEX, CType
+from byoc_core.authoring.c.unused import drop_unused
 from byoc_core.authoring.c.vectorise import vectorised
 from byoc_core.authoring.c.verifier import problems_of, verify
 from byoc_core.lazy_names import lazy_names
@@ -129,7 +131,10 @@ __all__ = [
     "Target",
     "Unary",
     "Variable",
+    "While",
+    "as_copy",
     "change_loop",
+    "drop_unused",
     "estimate",
     "fuse_into_load",
     "fuse_into_store",
@@ -137,6 +142,7 @@ __all__ = [
     "hoist",
     "index_max",
     "index_min",
+    "index_mod",
     "interpret",
     "lower_nest",
     "merge_nests",
@@ -154,6 +160,7 @@ __all__ = [
     "statements_in",
     "symbols_in",
     "unrolled",
+    "vector_typedefs",
     "vectorised",
     "verify",
 ]

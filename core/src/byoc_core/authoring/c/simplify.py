@@ -14,7 +14,7 @@ from byoc_core.authoring.c.expressions import (
     Variable,
 )
 from byoc_core.authoring.c.renewal import without_clashes
-from byoc_core.authoring.c.statements import Block, For, Function, If, Statement
+from byoc_core.authoring.c.statements import Block, For, Function, If, Statement, While
 from byoc_core.authoring.c.traversal import (
     map_expression,
     map_own,
@@ -62,6 +62,8 @@ def _simplified(statement: Statement, ranges: Ranges) -> Iterator[Statement]:
             if value is not None:
                 yield from simplify_block(then if value else otherwise, ranges)
                 return
+        case While(condition, _) if constant_of(condition) is False:
+            return
         case For():
             yield from _simplified_loop(statement, ranges)
             return
@@ -73,7 +75,7 @@ def _simplified_loop(loop: For, ranges: Ranges) -> Iterator[Statement]:
     if first is not None and end is not None:
         if first[0] >= end[1]:
             return
-        if first[0] == first[1] and end[0] == end[1] and first[0] + loop.step >= end[0]:
+        if first[1] < end[0] and first[0] + loop.step >= end[1]:
             yield from simplify_block(substitute(loop.body, {loop.index: loop.start}), ranges)
             return
         ranges = {**ranges, loop.index: (first[0], end[1] - 1)}
