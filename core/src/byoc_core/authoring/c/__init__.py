@@ -28,7 +28,7 @@ from byoc_core.authoring.c.expressions import (
     Variable,
 )
 from byoc_core.authoring.c.hoist import hoist
-from byoc_core.authoring.c.indices import index_max, index_min
+from byoc_core.authoring.c.indices import index_max, index_min, unravelled
 from byoc_core.authoring.c.interpreter import interpret
 from byoc_core.authoring.c.loops import as_copy, change_loop, peeled, smaller, split, unrolled
 from byoc_core.authoring.c.naming import Names
@@ -148,6 +148,7 @@ __all__ = [
     "split",
     "statements_in",
     "symbols_in",
+    "unravelled",
     "unrolled",
     "vectorised",
     "verify",
