@@ -5,6 +5,7 @@ function. :func:`verify` checks the laws, :func:`interpret` runs the function ov
 :func:`print_definitions` prints it for a target.
 """
 
+from byoc_core.authoring.c.collecting import called_by
 from byoc_core.authoring.c.estimate import Estimate, estimate
 from byoc_core.authoring.c.expression_printer import has_c_form
 from byoc_core.authoring.c.expressions import (
@@ -121,6 +122,7 @@ __all__ = [
     "Target",
     "Unary",
     "Variable",
+    "called_by",
     "change_loop",
     "estimate",
     "fuse_into_load",
