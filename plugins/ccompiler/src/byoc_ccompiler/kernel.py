@@ -252,7 +252,7 @@ class Kernel:
             if callee.header:
                 self.scope.definitions.add(f'#include "{callee.header}"')
             if callee.definition:
-                self.scope.definitions.add(callee.definition.replace("{name}", callee.name))
+                self.scope.definitions.add(callee.definition.replace("{name}", callee.name).strip())
 
     def strides(self, value: Value) -> tuple[Dim, ...]:
         """Gives the distances, in elements, from one position to the next along each axis of a value."""

@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from byoc_core.authoring.c.expressions import Binary, Buffer, Call, Expression, Literal, Raw, Select, Size, Variable
-from byoc_core.authoring.c.statements import Block, For, Function, If, Let, LocalArray, Statement
-from byoc_core.authoring.c.traversal import (
-    buffers_read,
-    buffers_written,
-    expressions_in,
-    map_expression,
-    map_own,
-    statements_in,
-    substitute,
-    variables_read,
-    with_blocks,
-)
+from byoc_core.authoring.c.expressions import Binary, Expression, Literal, Select, Size, Variable
+from byoc_core.authoring.c.statements import Block, For, Function, If, Statement
+from byoc_core.authoring.c.traversal import map_expression, map_own, substitute, with_blocks
 from byoc_core.authoring.c.types import BOOL, INDEX
 from byoc_core.dims import Dim, is_nonnegative
 
@@ -33,12 +22,11 @@ def simplify(function: Function) -> Function:
     """Return a function that computes the same with less index arithmetic.
 
     Quotients and remainders of positions whose range is known become the parts of the position; conditions that always
-    hold or never do leave one block; loops without rounds go, and loops of one round become their body. Values and
-    arrays that nothing uses then go too.
+    hold or never do leave one block; loops without rounds go, and loops of one round become their body.
 
     Cost: linear in the expressions, times the depth of a sum.
     """
-    return replace(function, body=_without_unused(simplify_block(function.body)))
+    return replace(function, body=simplify_block(function.body))
 
 
 def simplify_block(block: Block, ranges: Ranges | None = None) -> Block:
@@ -49,29 +37,6 @@ def simplify_block(block: Block, ranges: Ranges | None = None) -> Block:
         ranges: the ranges of variables that are declared outside.
     """
     return tuple(item for statement in block for item in _simplified(statement, ranges or {}))
-
-
-def _without_unused(block: Block) -> Block:
-    """Return a block without the declarations of values and arrays that it does not use."""
-    while True:
-        used = variables_read(block) | buffers_read(block) | buffers_written(block)
-        if all(_is_used(statement, used) for statement in statements_in(block)):
-            return block
-        block = _used_in(block, used)
-
-
-def _used_in(block: Block, used: AbstractSet[Buffer | Variable]) -> Block:
-    return tuple(with_blocks(item, lambda inner: _used_in(inner, used)) for item in block if _is_used(item, used))
-
-
-def _is_used(statement: Statement, used: AbstractSet[Buffer | Variable]) -> bool:
-    match statement:
-        case Let(variable, _) if variable not in used:
-            calls = [item for item in expressions_in((statement,)) if isinstance(item, Call | Raw)]
-            return any(isinstance(item, Raw) or item.callee.writes for item in calls)
-        case LocalArray(buffer):
-            return buffer in used
-    return True
 
 
 def _simplified(statement: Statement, ranges: Ranges) -> Iterator[Statement]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from byoc_core.authoring.c import Callee, CType, Element, Expression, Literal
 from byoc_core.authoring.csource import c_literal, c_suffix, c_type
-from byoc_core.authoring.csource_scalars import scalar_expression
+from byoc_core.authoring.csource_scalars import scalar_expression, without_parentheses
 from byoc_core.dtypes import dtype_info, to_numpy
 
 from byoc_ccompiler.kernels.row_extremes import extreme_function
@@ -103,7 +103,7 @@ def _combine(op: str, dtype: str, left: str, right: str) -> str:
     """Return the C expression that combines two elements, or two vectors of floats."""
     text = scalar_expression(_ELEMENT_OPS[op], [left, right], [dtype, dtype], dtype, {})
     assert text is not None
-    return text
+    return without_parentheses(text)
 
 
 _LONG_SUM = """
