@@ -31,7 +31,7 @@ from byoc_core.authoring.c.expressions import (
 from byoc_core.authoring.c.hoist import hoist
 from byoc_core.authoring.c.indices import index_max, index_min
 from byoc_core.authoring.c.interpreter import interpret
-from byoc_core.authoring.c.loops import change_loop, peeled, smaller, split, unrolled
+from byoc_core.authoring.c.loops import as_copy, change_loop, peeled, smaller, split, unrolled
 from byoc_core.authoring.c.naming import Names
 from byoc_core.authoring.c.nest import Accumulator, Axis, Nest, fuse_into_load, fuse_into_store, merge_nests
 from byoc_core.authoring.c.outline import ParallelWork, outline, parallel_works, serialise
@@ -64,6 +64,7 @@ from byoc_core.authoring.c.statements import (
 from byoc_core.authoring.c.targets import C11, C11_VECTORS, CUDA, TARGETS, Target
 from byoc_core.authoring.c.traversal import statements_in, symbols_in
 from byoc_core.authoring.c.types import BOOL, INDEX, CType
+from byoc_core.authoring.c.unused import drop_unused
 from byoc_core.authoring.c.vectorise import vectorised
 from byoc_core.authoring.c.verifier import problems_of, verify
 
@@ -122,8 +123,10 @@ __all__ = [
     "Target",
     "Unary",
     "Variable",
+    "as_copy",
     "called_by",
     "change_loop",
+    "drop_unused",
     "estimate",
     "fuse_into_load",
     "fuse_into_store",

@@ -59,34 +59,34 @@ class Expression:
         def type(self) -> CType:
             """The type of the value."""
 
-    def __add__(self, other: Expression | Dim) -> Expression:
+    def __add__(self, other: Expression | Dim | float) -> Expression:
         return _arithmetic("+", self, other)
 
-    def __radd__(self, other: Dim) -> Expression:
+    def __radd__(self, other: Dim | float) -> Expression:
         return _arithmetic("+", _lifted(other, self.type), self)
 
-    def __sub__(self, other: Expression | Dim) -> Expression:
+    def __sub__(self, other: Expression | Dim | float) -> Expression:
         return _arithmetic("-", self, other)
 
-    def __rsub__(self, other: Dim) -> Expression:
+    def __rsub__(self, other: Dim | float) -> Expression:
         return _arithmetic("-", _lifted(other, self.type), self)
 
-    def __mul__(self, other: Expression | Dim) -> Expression:
+    def __mul__(self, other: Expression | Dim | float) -> Expression:
         return _arithmetic("*", self, other)
 
-    def __rmul__(self, other: Dim) -> Expression:
+    def __rmul__(self, other: Dim | float) -> Expression:
         return _arithmetic("*", _lifted(other, self.type), self)
 
-    def __truediv__(self, other: Expression | Dim) -> Expression:
+    def __truediv__(self, other: Expression | Dim | float) -> Expression:
         return _arithmetic("/", self, other)
 
-    def __floordiv__(self, other: Expression | Dim) -> Expression:
+    def __floordiv__(self, other: Expression | Dim | float) -> Expression:
         return _arithmetic("/", self, other)
 
-    def __mod__(self, other: Expression | Dim) -> Expression:
+    def __mod__(self, other: Expression | Dim | float) -> Expression:
         return _arithmetic("%", self, other)
 
-    def compare(self, operator: str, other: Expression | Dim) -> Expression:
+    def compare(self, operator: str, other: Expression | Dim | float) -> Expression:
         """Return a comparison: ``<``, ``<=``, ``>``, ``>=``, ``==`` or ``!=``."""
         return Binary(operator, self, _lifted(other, self.type))
 
@@ -434,14 +434,16 @@ def rebuilt(expression: Expression, operands: tuple[Expression, ...]) -> Express
     return expression
 
 
-def _lifted(value: Expression | Dim, type_: CType) -> Expression:
+def _lifted(value: Expression | Dim | float, type_: CType) -> Expression:
     """Return a number as an expression of a type: a size where the type is the one of indices, else a literal."""
     if isinstance(value, Expression):
         return value
-    return Size(value) if type_ == INDEX else Literal(value, type_.with_lanes(1))
+    if type_ == INDEX and not isinstance(value, float):
+        return Size(value)
+    return Literal(value, type_.with_lanes(1))
 
 
-def _arithmetic(operator: str, left: Expression, right: Expression | Dim) -> Expression:
+def _arithmetic(operator: str, left: Expression, right: Expression | Dim | float) -> Expression:
     """Return an operation, or what it comes to where both are sizes or one of them changes nothing."""
     right = _lifted(right, left.type)
     if left.type != INDEX or right.type != INDEX:
