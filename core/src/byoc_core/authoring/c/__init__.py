@@ -60,6 +60,7 @@ from byoc_core.authoring.c.statements import (
     Return,
     Statement,
     Store,
+    While,
 )
 from byoc_core.authoring.c.targets import C11, C11_VECTORS, CUDA, TARGETS, Target
 from byoc_core.authoring.c.traversal import statements_in, symbols_in
@@ -123,6 +124,7 @@ __all__ = [
     "Target",
     "Unary",
     "Variable",
+    "While",
     "as_copy",
     "called_by",
     "change_loop",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from byoc_core.authoring.c.expressions import Binary, Expression, Literal, Select, Size, Variable
-from byoc_core.authoring.c.statements import Block, For, Function, If, Statement
+from byoc_core.authoring.c.statements import Block, For, Function, If, Statement, While
 from byoc_core.authoring.c.traversal import map_expression, map_own, substitute, with_blocks
 from byoc_core.authoring.c.types import BOOL, INDEX
 from byoc_core.dims import Dim, is_nonnegative
@@ -47,6 +47,8 @@ def _simplified(statement: Statement, ranges: Ranges) -> Iterator[Statement]:
             if value is not None:
                 yield from simplify_block(then if value else otherwise, ranges)
                 return
+        case While(condition, _) if constant_of(condition) is False:
+            return
         case For():
             yield from _simplified_loop(statement, ranges)
             return
