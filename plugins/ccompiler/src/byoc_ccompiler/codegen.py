@@ -16,7 +16,6 @@ from byoc_ccompiler.chains import form_chains
 from byoc_ccompiler.grouping import form_groups
 from byoc_ccompiler.in_place import in_place_pairs
 from byoc_ccompiler.kernel import Group, Kernel, KernelContext
-from byoc_ccompiler.kernels import stepwise_softmax
 from byoc_ccompiler.kernels.composites import take_apart
 from byoc_ccompiler.kernels.convolution_chain import write_chain
 from byoc_ccompiler.kernels.rows import write_rows
@@ -97,7 +96,6 @@ class FusedCodegen(CSourceCodegen):
     def preamble(self, text: str) -> str:
         """Gives what the text uses: the header of parallel loops, vector types, functions of tiles."""
         include = f'#include "{PARALLEL_HEADER}"\n' if "byoc_parallel_for(" in text else ""
-        include += f'#include "{stepwise_softmax.HEADER}"\n' if stepwise_softmax.USE in text else ""
         turns = turn_definitions(self.unit, text)
         return include + vector_preamble(self.unit, turns + text) + turns
 
