@@ -30,6 +30,7 @@ from byoc_core.authoring.c import (
     simplify,
     statements_in,
     symbols_in,
+    vector_typedefs,
 )
 from byoc_core.authoring.csource import (
     C_LIBRARY_NAMES,
@@ -248,7 +249,9 @@ class Kernel:
         return Callee(self.helper(function.name, text), function=function)
 
     def _share(self, function: Function) -> None:
-        """Add what the C functions that a function calls need to the source, once."""
+        """Add what a function needs to the source, once: vector types, and the C functions that it calls."""
+        for line in vector_typedefs([function]):
+            self.scope.definitions.add(line)
         for callee in called_by(function):
             if callee.header:
                 self.scope.definitions.add(f'#include "{callee.header}"')
