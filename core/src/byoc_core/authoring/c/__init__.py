@@ -5,6 +5,7 @@ function. :func:`verify` checks the laws, :func:`interpret` runs the function ov
 :func:`print_definitions` prints it for a target.
 """
 
+from byoc_core.authoring.c.collecting import called_by
 from byoc_core.authoring.c.estimate import Estimate, estimate
 from byoc_core.authoring.c.expression_printer import has_c_form
 from byoc_core.authoring.c.expressions import (
@@ -34,7 +35,7 @@ from byoc_core.authoring.c.loops import as_copy, change_loop, peeled, smaller, s
 from byoc_core.authoring.c.naming import Names
 from byoc_core.authoring.c.nest import Accumulator, Axis, Nest, fuse_into_load, fuse_into_store, merge_nests
 from byoc_core.authoring.c.outline import ParallelWork, outline, parallel_works, serialise
-from byoc_core.authoring.c.printer import BlockPrinter, print_definitions, print_function
+from byoc_core.authoring.c.printer import BlockPrinter, print_definitions, print_function, vector_typedefs
 from byoc_core.authoring.c.scalarise import scalarise
 from byoc_core.authoring.c.schedule import Schedule, lower_nest
 from byoc_core.authoring.c.simplify import simplify
@@ -59,6 +60,7 @@ from byoc_core.authoring.c.statements import (
     Return,
     Statement,
     Store,
+    While,
 )
 from byoc_core.authoring.c.targets import C11, C11_VECTORS, CUDA, TARGETS, Target
 from byoc_core.authoring.c.traversal import statements_in, symbols_in
@@ -122,7 +124,9 @@ __all__ = [
     "Target",
     "Unary",
     "Variable",
+    "While",
     "as_copy",
+    "called_by",
     "change_loop",
     "drop_unused",
     "estimate",
@@ -150,6 +154,7 @@ __all__ = [
     "symbols_in",
     "unravelled",
     "unrolled",
+    "vector_typedefs",
     "vectorised",
     "verify",
 ]

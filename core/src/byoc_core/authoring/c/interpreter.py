@@ -55,6 +55,7 @@ from byoc_core.authoring.c.statements import (
     Return,
     Statement,
     Store,
+    While,
 )
 from byoc_core.authoring.c.types import CType
 from byoc_core.dims import Dim, evaluate
@@ -136,7 +137,7 @@ class _Frame:
             case Store(buffer, index, value):
                 found = self.value(value)
                 self._elements(buffer, self.value(index), value.type.lanes)[...] = found
-            case For():
+            case For() | While():
                 self._loop(statement)
             case If():
                 self.run(statement.then if self.value(statement.condition) else statement.otherwise)
@@ -165,7 +166,11 @@ class _Frame:
             case Comment():
                 pass
 
-    def _loop(self, statement: For) -> None:
+    def _loop(self, statement: For | While) -> None:
+        if isinstance(statement, While):
+            while self.value(statement.condition):
+                self.run(statement.body)
+            return
         rounds: Sequence[int] = range(self.value(statement.start), self.value(statement.stop), statement.step)
         if self.order is not None and statement.kind in (LoopKind.PARALLEL, LoopKind.VECTOR):
             rounds = self.order.sample(rounds, len(rounds))

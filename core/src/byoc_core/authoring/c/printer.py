@@ -29,6 +29,7 @@ from byoc_core.authoring.c.statements import (
     Return,
     Statement,
     Store,
+    While,
 )
 from byoc_core.authoring.c.targets import C11_VECTORS, Target
 from byoc_core.authoring.c.traversal import free_in, symbols_in
@@ -142,6 +143,9 @@ class BlockPrinter:
         match statement:
             case For():
                 return self._loop(statement, indent)
+            case While(condition, body):
+                head = f"{indent}while ({self._expressions.text(condition)}) {{"
+                return [head, *self.lines(body, indent + "  "), f"{indent}}}"]
             case If():
                 return self._branch(statement, indent)
             case Dispatch():

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from byoc_core.authoring.c.expressions import Binary, Buffer, Call, Expression, Literal, Select, Size, Variable
 from byoc_core.authoring.c.indices import MAX, MIN
-from byoc_core.authoring.c.statements import Alias, Block, For, Function, If, Let, Statement
+from byoc_core.authoring.c.statements import Alias, Block, For, Function, If, Let, Statement, While
 from byoc_core.authoring.c.traversal import map_expression, map_own, substitute, with_blocks
 from byoc_core.authoring.c.types import BOOL, INDEX
 from byoc_core.dims import Dim, is_nonnegative
@@ -55,6 +55,8 @@ def _simplified(statement: Statement, ranges: Ranges) -> Iterator[Statement]:
             if value is not None:
                 yield from simplify_block(then if value else otherwise, ranges)
                 return
+        case While(condition, _) if constant_of(condition) is False:
+            return
         case For():
             yield from _simplified_loop(statement, ranges)
             return

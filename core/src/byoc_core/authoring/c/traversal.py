@@ -24,6 +24,7 @@ from byoc_core.authoring.c.statements import (
     Return,
     Statement,
     Store,
+    While,
 )
 from byoc_core.dims import Dim, symbols_of
 
@@ -63,7 +64,7 @@ def expressions_of(statement: Statement) -> tuple[Expression, ...]:
             return (statement.index, statement.count)
         case For():
             return (statement.start, statement.stop)
-        case If():
+        case While() | If():
             return (statement.condition,)
         case Evaluate(call):
             return (call,)
@@ -79,7 +80,7 @@ def expressions_of(statement: Statement) -> tuple[Expression, ...]:
 def blocks_of(statement: Statement) -> tuple[Block, ...]:
     """Return the blocks inside a statement."""
     match statement:
-        case For():
+        case For() | While():
             return (statement.body,)
         case If():
             return (statement.then, statement.otherwise)
@@ -91,7 +92,7 @@ def blocks_of(statement: Statement) -> tuple[Block, ...]:
 def with_blocks(statement: Statement, change: Callable[[Block], Block]) -> Statement:
     """Return a statement whose blocks are changed."""
     match statement:
-        case For() | Dispatch():
+        case For() | While() | Dispatch():
             return replace(statement, body=change(statement.body))
         case If():
             return replace(statement, then=change(statement.then), otherwise=change(statement.otherwise))
@@ -144,7 +145,7 @@ def map_own(statement: Statement, change: Replacement) -> Statement:
             return replace(statement, values=tuple(map(change, statement.values)))
         case For():
             return replace(statement, start=change(statement.start), stop=change(statement.stop))
-        case If():
+        case While() | If():
             return replace(statement, condition=change(statement.condition))
         case Evaluate(call):
             return Evaluate(change(call))

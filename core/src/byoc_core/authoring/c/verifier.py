@@ -50,6 +50,7 @@ from byoc_core.authoring.c.statements import (
     Return,
     Statement,
     Store,
+    While,
 )
 from byoc_core.authoring.c.traversal import declared_by, expressions_of
 from byoc_core.authoring.c.types import BOOL, INDEX, CType
@@ -137,6 +138,8 @@ class _Checker:
                 if is_parallel:
                     self._parallel.pop()
                 self._known = before
+            case While():
+                yield from self._block(statement.body)
             case If():
                 yield from self._block(statement.then)
                 yield from self._block(statement.otherwise)
@@ -174,7 +177,7 @@ class _Checker:
 
     def _control(self, statement: Statement) -> Iterator[str]:
         match statement:
-            case If():
+            case While() | If():
                 if statement.condition.type != BOOL:
                     yield f"the condition is {statement.condition.type}, no bool"
             case Evaluate(call):
