@@ -29,6 +29,7 @@ from byoc_core.authoring.c.expressions import (
     Load,
     Raw,
     Select,
+    Shuffle,
     Size,
     Unary,
     Variable,
@@ -272,6 +273,8 @@ def _computed(expression: Expression, operands: Sequence[Any]) -> Any:
             return np.full(lanes, operands[0])
         case Lane():
             return operands[0][operands[1]]
+        case Shuffle():
+            return np.concatenate(operands)[list(expression.order)]
         case Element(op, _, type_, attributes):
             inputs = [
                 np.asarray(_element(value, item.type))

@@ -76,7 +76,10 @@ def _simplified_loop(loop: For, ranges: Ranges) -> Iterator[Statement]:
         if first[0] == first[1] and end[0] == end[1] and first[0] + loop.step >= end[0]:
             yield from simplify_block(substitute(loop.body, {loop.index: loop.start}), ranges)
             return
-        ranges = {**ranges, loop.index: (first[0], end[1] - 1)}
+        last = end[1] - 1
+        if first[0] == first[1]:
+            last -= (last - first[0]) % loop.step
+        ranges = {**ranges, loop.index: (first[0], last)}
     yield with_blocks(loop, lambda block: simplify_block(block, ranges))
 
 
