@@ -147,6 +147,12 @@ class Definitions:
             self.texts.append(text.replace("{name}", name))
         return self._by_text[text]
 
+    def add(self, text: str) -> None:
+        """Add a definition that has its name already, or a directive, where no equal text is there."""
+        if text not in self._by_text:
+            self._by_text[text] = ""
+            self.texts.append(text)
+
 
 class FunctionScope:
     """The parts of one generated function: kernels, buffers, calls.
