@@ -15,8 +15,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-avg-pool-counts-the-overhang",
         "kernels/pooling_windows.py",
-        'reach = f"({size} + {self.end - 1} - {start}) / {self.dilation} + 1"',
-        'reach = f"{self.window}"',
+        "reach = (size + (self.end - 1) - start) // self.dilation + 1",
+        "reach = Size(self.window)",
         "A mean with padding counts what `ceil_mode` adds beyond the padding.",
         "L2-op[nn.avg_pool*]",
         "L2-onnx[averagepool]",
@@ -24,8 +24,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-pool-skips-too-few-dilated-taps",
         "kernels/pooling_windows.py",
-        "{start} < 0 ? ({self.dilation - 1} - {start}) / {self.dilation} : 0;",
-        "{start} < 0 ? -{start} / {self.dilation} : 0;",
+        "skipped = (self.dilation - 1 - start) // self.dilation",
+        "skipped = (0 - start) // self.dilation",
         "A dilated window that begins in the padding, not by a multiple of the dilation, reads before the image.",
         "L2-op[nn.max_pool1d]",
         "L2-op[nn.max_pool3d]",
@@ -36,8 +36,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-pool-chunks-share-a-place",
         "kernels/pooling_rows.py",
-        '{out} + {_place(out_steps, [batch, *indices])} + c0;"',
-        '{out} + {_place(out_steps, [batch, *indices])};"',
+        "[batch, *indices]) + c0),",
+        "[batch, *indices])),",
         "A pooling, channels last, of more than 256 channels writes all chunks over the first.",
         "L2-op[nn.max_pool*]",
         "L2-op[nn.adaptive_*]",

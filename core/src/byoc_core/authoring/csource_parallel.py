@@ -18,6 +18,7 @@ __all__ = [
     "SHARED_WORK_PS",
     "OutlinedLoop",
     "ParallelLoop",
+    "ParallelWork",
     "is_enough_work",
     "team_function",
 ]
@@ -33,6 +34,29 @@ SHARED_WORK_PS = 3_000_000
 
 FIRST_ITEM, END_ITEM = "first_item", "end_item"
 """In the lines of a loop: its bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelWork:
+    """The work of a parallel loop.
+
+    Attributes:
+        count: the number of rounds.
+        work_ps: estimated picoseconds of all rounds on one thread.
+    """
+
+    count: Dim
+    work_ps: Dim
+
+    @property
+    def is_worth_waking(self) -> bool:
+        """Whether the work may be enough to wake threads."""
+        return is_enough_work(self.count, self.work_ps, PARALLEL_WORK_PS)
+
+    @property
+    def is_worth_sharing(self) -> bool:
+        """Whether the work may be enough for threads that are awake."""
+        return is_enough_work(self.count, self.work_ps, SHARED_WORK_PS)
 
 
 @dataclass(frozen=True, slots=True)

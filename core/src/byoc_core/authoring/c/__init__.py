@@ -24,12 +24,13 @@ from byoc_core.authoring.c.expressions import (
     MemoryAccess,
     Raw,
     Select,
+    Shuffle,
     Size,
     Unary,
     Variable,
 )
 from byoc_core.authoring.c.hoist import hoist
-from byoc_core.authoring.c.indices import index_max, index_min
+from byoc_core.authoring.c.indices import index_max, index_min, unravelled
 from byoc_core.authoring.c.interpreter import interpret
 from byoc_core.authoring.c.loops import as_copy, change_loop, peeled, smaller, split, unrolled
 from byoc_core.authoring.c.naming import Names
@@ -63,7 +64,7 @@ from byoc_core.authoring.c.statements import (
     While,
 )
 from byoc_core.authoring.c.targets import C11, C11_VECTORS, CUDA, TARGETS, Target
-from byoc_core.authoring.c.traversal import statements_in, symbols_in
+from byoc_core.authoring.c.traversal import statements_in, substitute, symbols_in
 from byoc_core.authoring.c.types import BOOL, INDEX, CType
 from byoc_core.authoring.c.unused import drop_unused
 from byoc_core.authoring.c.vectorise import vectorised
@@ -118,6 +119,7 @@ __all__ = [
     "Return",
     "Schedule",
     "Select",
+    "Shuffle",
     "Size",
     "Statement",
     "Store",
@@ -151,7 +153,9 @@ __all__ = [
     "smaller",
     "split",
     "statements_in",
+    "substitute",
     "symbols_in",
+    "unravelled",
     "unrolled",
     "vector_typedefs",
     "vectorised",

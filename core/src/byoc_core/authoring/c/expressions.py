@@ -35,6 +35,7 @@ __all__ = [
     "MemoryAccess",
     "Raw",
     "Select",
+    "Shuffle",
     "Size",
     "Unary",
     "Variable",
@@ -300,6 +301,27 @@ class Lane(Expression):
 
 
 @dataclass(frozen=True, slots=True)
+class Shuffle(Expression):
+    """Lanes of two vectors in another order.
+
+    Attributes:
+        left: a vector.
+        right: another one of the same type.
+        order: for each lane of the result, the number of the lane that it takes; those of the right vector follow those
+            of the left one.
+    """
+
+    left: Expression
+    right: Expression
+    order: tuple[int, ...]
+
+    @property
+    def type(self) -> CType:
+        """The type of the operands, with as many lanes as the order has."""
+        return self.left.type.with_lanes(len(self.order))
+
+
+@dataclass(frozen=True, slots=True)
 class Element(Expression):
     """An elementwise op of the op set on one element of each operand, with the meaning of the op's reference kernel.
 
@@ -391,7 +413,7 @@ def operands_of(expression: Expression) -> tuple[Expression, ...]:
             return (expression.index,)
         case Unary() | Cast() | Broadcast():
             return (expression.operand,)
-        case Binary():
+        case Binary() | Shuffle():
             return (expression.left, expression.right)
         case Select():
             return (expression.condition, expression.then, expression.otherwise)
@@ -425,6 +447,8 @@ def rebuilt(expression: Expression, operands: tuple[Expression, ...]) -> Express
             return Select(*operands)
         case Lane():
             return Lane(*operands)
+        case Shuffle(_, _, order):
+            return Shuffle(operands[0], operands[1], order)
         case Element(op, _, type_, attributes):
             return Element(op, operands, type_, attributes)
         case Call(callee, _, result):

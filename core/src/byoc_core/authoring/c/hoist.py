@@ -69,7 +69,8 @@ def _split(loop: For | Dispatch) -> tuple[list[Statement], For | Dispatch]:
     moved: list[Statement] = []
     rest: list[Statement] = []
     for statement in loop.body:
-        may_move = isinstance(statement, Let) or (isinstance(statement, Alias) and statement.source not in changed)
+        is_fixed = isinstance(statement, Alias) and changed.isdisjoint(statement.sources)
+        may_move = isinstance(statement, Let) or is_fixed
         expressions = expressions_of(statement)
         if may_move and all(
             _is_invariant(item, changed, is_memory_safe and has_rounds, has_rounds) for item in expressions
@@ -86,7 +87,7 @@ def _pointed_into(block: Block) -> set[Buffer]:
     found: set[Buffer] = set()
     for statement in statements_in(block):
         if isinstance(statement, Alias) and statement.buffer.is_writable:
-            found |= {statement.buffer, statement.source}
+            found |= {statement.buffer, *statement.sources}
     return found
 
 

@@ -1,14 +1,17 @@
-"""The smaller and the larger of two indices."""
+"""The smaller and the larger of two indices, and the positions that an index stands for."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from byoc_core.authoring.c.expressions import Call, Callee, Expression, Size
 from byoc_core.authoring.c.types import INDEX
-from byoc_core.dims import Dim, dim_max, dim_min
+from byoc_core.dims import Dim, dim_max, dim_min, product
 
-__all__ = ["index_max", "index_min"]
+__all__ = ["MAX", "MIN", "index_max", "index_min", "unravelled"]
 
-_MIN, _MAX = Callee("byoc_min", min), Callee("byoc_max", max)
+MIN, MAX = Callee("byoc_min", min), Callee("byoc_max", max)
+"""Functions of the header: the smaller and the larger of two indices."""
 
 
 def index_min(one: Expression, other: Expression | Dim) -> Expression:
@@ -16,7 +19,7 @@ def index_min(one: Expression, other: Expression | Dim) -> Expression:
     other = other if isinstance(other, Expression) else Size(other)
     if isinstance(one, Size) and isinstance(other, Size):
         return Size(dim_min(one.dim, other.dim))
-    return Call(_MIN, (one, other), INDEX)
+    return Call(MIN, (one, other), INDEX)
 
 
 def index_max(one: Expression, other: Expression | Dim) -> Expression:
@@ -24,4 +27,14 @@ def index_max(one: Expression, other: Expression | Dim) -> Expression:
     other = other if isinstance(other, Expression) else Size(other)
     if isinstance(one, Size) and isinstance(other, Size):
         return Size(dim_max(one.dim, other.dim))
-    return Call(_MAX, (one, other), INDEX)
+    return Call(MAX, (one, other), INDEX)
+
+
+def unravelled(index: Expression, sizes: Sequence[Dim]) -> list[Expression]:
+    """Return the position along each axis from a row-major index into axes of these sizes."""
+    places = [index // product(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    # Nothing lies behind the last round of the outermost axis.
+    return [
+        Size(0) if size == 1 else place % size if axis else place
+        for axis, (place, size) in enumerate(zip(places, sizes, strict=True))
+    ]

@@ -14,6 +14,8 @@ from byoc_core.authoring.c.expressions import (
     Load,
     MemoryAccess,
     Raw,
+    Select,
+    Shuffle,
     Size,
     Variable,
     operands_of,
@@ -100,6 +102,14 @@ class _Scalariser:
                 return self._scalar(operand)
             case Literal(value, type_):
                 return Literal(value, type_.with_lanes(1))
+            case Shuffle(left, right, order):
+                lanes = left.type.lanes
+                places = [(left, place) if place < lanes else (right, place - lanes) for place in order]
+                taken = [self._lane(vector, Size(place)) for vector, place in places]
+                chosen = taken.pop()
+                for number, value in reversed(list(enumerate(taken))):
+                    chosen = Select(lane.compare("==", number), value, chosen)
+                return chosen
         operands = tuple(
             self._lane(item, lane) if item.type.lanes > 1 else self._scalar(item) for item in operands_of(expression)
         )

@@ -25,6 +25,7 @@ from byoc_core.authoring.c.expressions import (
     Load,
     Raw,
     Select,
+    Shuffle,
     Size,
     Unary,
     Variable,
@@ -230,10 +231,15 @@ class _Checker:
             self._vector_arrays[buffer] = statement.lanes
 
     def _alias(self, statement: Alias) -> Iterator[str]:
-        buffer, source = statement.buffer, statement.source
-        yield from self._buffer(source)
-        if buffer.is_writable and not source.is_writable:
-            yield f"`{buffer.name}` may write to `{source.name}`, which may only be read"
+        buffer, source, condition = statement.buffer, statement.source, statement.condition
+        for other in statement.sources:
+            yield from self._buffer(other)
+            if buffer.is_writable and not other.is_writable:
+                yield f"`{buffer.name}` may write to `{other.name}`, which may only be read"
+            if other.dtype != source.dtype:
+                yield f"`{buffer.name}` points to {source.dtype} or {other.dtype}"
+        if (condition is None) != (statement.otherwise is None) or (condition is not None and condition.type != BOOL):
+            yield f"`{buffer.name}` is no choice by a bool of two buffers"
         if buffer.dtype != source.dtype and not source.is_writable:
             yield f"`{buffer.name}` is {buffer.dtype}, `{source.name}` is {source.dtype}"
         if statement.offset.type != INDEX:
@@ -326,14 +332,25 @@ def _types(expression: Expression) -> Iterator[str]:
             if condition.type.dtype != "bool" or condition.type.lanes not in (1, then.type.lanes):
                 yield f"a choice by {condition.type}"
             yield from _differing(then.type, otherwise.type, "a choice")
+        case Broadcast() | Lane() | Shuffle():
+            yield from _vector(expression)
+        case Element():
+            yield from _element(expression)
+
+
+def _vector(expression: Expression) -> Iterator[str]:
+    """Yield what is wrong with an expression that makes or takes a vector."""
+    match expression:
         case Broadcast(operand, lanes):
             if operand.type.lanes != 1 or lanes < 2:
                 yield f"{operand.type} in {lanes} lanes"
         case Lane(operand, index):
             if operand.type.lanes == 1 or index.type != INDEX:
                 yield f"lane {index.type} of {operand.type}"
-        case Element():
-            yield from _element(expression)
+        case Shuffle(left, right, order):
+            yield from _differing(left.type, right.type, "a shuffle")
+            if len(order) != left.type.lanes or not all(0 <= lane < 2 * left.type.lanes for lane in order):
+                yield f"a shuffle of {left.type} by {order}"
 
 
 def _unary(operator: str, type_: CType) -> Iterator[str]:
