@@ -115,8 +115,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-long-columns-lose-a-round",
         "kernels/row_columns.py",
-        "for (int64_t first = 0; first < {c_dim(size)}; first += {_ROUNDS}) {{",
-        "for (int64_t first = 0; first + {_ROUNDS} <= {c_dim(size)}; first += {_ROUNDS}) {{",
+        "For(first, Size(0), Size(size), body, step=_ROUNDS)",
+        "For(first, Size(0), Size(size // _ROUNDS * _ROUNDS), body, step=_ROUNDS)",
         "A sum of more than 256 rows leaves out those behind the last 64.",
         "L2-op[sum]",
         "L2-op[mean]",
