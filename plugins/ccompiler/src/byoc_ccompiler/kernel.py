@@ -244,15 +244,16 @@ class Kernel:
         Args:
             function: the function; its name is a hint, behind ``byoc_shared_``.
         """
-        self._share(function)
         text = print_function(replace(function, name="{name}"))
-        return Callee(self.helper(function.name, text), function=function)
+        return Callee(self.scope.definitions.reserve(function.name, text), definition=text, function=function)
 
     def _share(self, function: Function) -> None:
         """Add what a function needs to the source, once: vector types, and the C functions that it calls."""
         for line in vector_typedefs([function]):
             self.scope.definitions.add(line)
         for callee in called_by(function):
+            if callee.function is not None:
+                self._share(callee.function)
             if callee.header:
                 self.scope.definitions.add(f'#include "{callee.header}"')
             if callee.definition:
@@ -361,10 +362,11 @@ class Kernel:
         if self._function is None:
             self.name = self.scope.declare_kernel(self._definition(comments, has_team=has_team), hint)
             return
-        self._share(self._function)
         function = replace(self._function, name=self.scope.kernel_name(hint), comments=tuple(comments))
+        function = outline(function, has_team=has_team)
         self.sizes = [f"dim_{c_identifier(symbol)}" for symbol in sorted(symbols_in(function.body))]
-        self.name = self.scope.declare_kernel(print_function(outline(function, has_team=has_team)), hint)
+        self._share(function)
+        self.name = self.scope.declare_kernel(print_function(function), hint)
 
     def _definition(self, comments: Sequence[str], *, has_team: bool) -> str:
         """Return the text of a kernel whose body is text."""
