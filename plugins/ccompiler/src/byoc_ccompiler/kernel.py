@@ -28,6 +28,7 @@ from byoc_core.authoring.c import (
     simplify,
     statements_in,
     symbols_in,
+    vector_typedefs,
 )
 from byoc_core.authoring.csource import (
     C_LIBRARY_NAMES,
@@ -241,6 +242,8 @@ class Kernel:
         Args:
             function: the function; its name is a hint, behind ``byoc_shared_``.
         """
+        for line in vector_typedefs([function]):
+            self.scope.definitions.name("vector", line)
         text = print_function(replace(function, name="{name}"))
         return Callee(self.helper(function.name, text), function=function)
 

@@ -34,7 +34,7 @@ from byoc_core.authoring.c.loops import change_loop, peeled, smaller, split, unr
 from byoc_core.authoring.c.naming import Names
 from byoc_core.authoring.c.nest import Accumulator, Axis, Nest, fuse_into_load, fuse_into_store, merge_nests
 from byoc_core.authoring.c.outline import ParallelWork, outline, parallel_works, serialise
-from byoc_core.authoring.c.printer import BlockPrinter, print_definitions, print_function
+from byoc_core.authoring.c.printer import BlockPrinter, print_definitions, print_function, vector_typedefs
 from byoc_core.authoring.c.scalarise import scalarise
 from byoc_core.authoring.c.schedule import Schedule, lower_nest
 from byoc_core.authoring.c.simplify import simplify
@@ -146,6 +146,7 @@ __all__ = [
     "statements_in",
     "symbols_in",
     "unrolled",
+    "vector_typedefs",
     "vectorised",
     "verify",
 ]

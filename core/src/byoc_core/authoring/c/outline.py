@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from byoc_core.authoring.c.estimate import estimate_statement, rounds_of
 from byoc_core.authoring.c.expressions import MemoryAccess, Size, Variable
 from byoc_core.authoring.c.loops import as_copy
+from byoc_core.authoring.c.simplify import simplify_block
 from byoc_core.authoring.c.statements import Block, Dispatch, For, Function, LoopKind, Statement
-from byoc_core.authoring.c.traversal import buffers_written, statements_in, with_blocks
+from byoc_core.authoring.c.traversal import buffers_written, statements_in, substitute, with_blocks
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, PARALLEL_WORK_PS, SHARED_WORK_PS, is_enough_work
 from byoc_core.dims import Dim
 
@@ -40,60 +42,68 @@ class ParallelWork:
 
 
 def parallel_works(function: Function) -> list[ParallelWork]:
-    """Return the work of each parallel loop of a function, in order."""
+    """Return the work of each parallel loop of a function, in order; loops that are outlined already count."""
     return [_work_of(item) for item in statements_in(function.body) if _is_parallel(item)]
 
 
 def outline(function: Function, *, has_team: bool = False) -> Function:
     """Return a function whose parallel loops are outlined where their work may be worth it, and serial elsewhere.
 
+    A loop that is outlined already, because its block does a part of the rounds as it likes, is treated alike.
+
     Args:
         function: the function.
         has_team: whether threads stay awake around the function, so that less work is worth sharing.
     """
 
-    def outlined(loop: For) -> Statement:
+    def outlined(loop: For | Dispatch) -> Block:
         work = _work_of(loop)
         is_worth = work.is_worth_waking or (has_team and work.is_worth_sharing)
+        if isinstance(loop, Dispatch):
+            return (loop,) if is_worth else _serial(loop)
         if not is_worth or loop.start != Size(0) or loop.step != 1:
-            return as_copy(loop) or _serial(loop)
+            return _serial(loop)
         first, end = Variable(FIRST_ITEM), Variable(END_ITEM)
-        part = replace(_serial(loop), start=first, stop=end)
-        body = (as_copy(part) or part,)
-        return Dispatch(first, end, body, work.count, loop.grain, work.work_ps)
+        body = _serial(replace(loop, start=first, stop=end))
+        return (Dispatch(first, end, body, work.count, loop.grain, work.work_ps),)
 
     return replace(function, body=_map_parallel(function.body, outlined))
 
 
 def serialise(function: Function) -> Function:
     """Return a function whose parallel loops run in order, for a target without threads."""
-    return replace(function, body=_map_parallel(function.body, lambda loop: as_copy(loop) or _serial(loop)))
+    return replace(function, body=_map_parallel(function.body, _serial))
 
 
-def _serial(loop: For) -> For:
+def _serial(loop: For | Dispatch) -> Block:
     """Return the loop for one thread: a compiler is told that rounds are independent where it cannot know."""
+    if isinstance(loop, Dispatch):
+        return simplify_block(substitute(loop.body, {loop.first: Size(0), loop.end: Size(loop.count)}))
+    if (copy := as_copy(loop)) is not None:
+        return (copy,)
     is_innermost = not any(isinstance(item, For) for item in statements_in(loop.body))
     is_shared = any(buffer.access is MemoryAccess.SHARED for buffer in buffers_written(loop.body))
-    return replace(loop, kind=LoopKind.VECTOR if is_innermost and is_shared else LoopKind.SERIAL)
+    return (replace(loop, kind=LoopKind.VECTOR if is_innermost and is_shared else LoopKind.SERIAL),)
 
 
-def _is_parallel(statement: Statement) -> bool:
-    return isinstance(statement, For) and statement.kind is LoopKind.PARALLEL
+def _is_parallel(statement: Statement) -> TypeGuard[For | Dispatch]:
+    return isinstance(statement, Dispatch) or (isinstance(statement, For) and statement.kind is LoopKind.PARALLEL)
 
 
-def _work_of(statement: Statement) -> ParallelWork:
-    assert isinstance(statement, For)
+def _work_of(statement: For | Dispatch) -> ParallelWork:
+    if isinstance(statement, Dispatch):
+        return ParallelWork(statement.count, statement.work_ps)
     count = rounds_of(statement)
     if statement.round_ps is not None:
         return ParallelWork(count, count * statement.round_ps)
     return ParallelWork(count, estimate_statement(statement).ps)
 
 
-def _map_parallel(block: Block, change: Callable[[For], Statement]) -> Block:
+def _map_parallel(block: Block, change: Callable[[For | Dispatch], Block]) -> Block:
     def changed() -> Iterator[Statement]:
         for statement in block:
-            if isinstance(statement, For) and statement.kind is LoopKind.PARALLEL:
-                yield change(statement)
+            if _is_parallel(statement):
+                yield from change(statement)
             else:
                 yield with_blocks(statement, lambda inner: _map_parallel(inner, change))
 

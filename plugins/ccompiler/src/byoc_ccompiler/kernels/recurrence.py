@@ -1,151 +1,340 @@
-"""Recurrent layers: each sequence of a batch by itself, in each direction, one step after another."""
+"""Recurrent layers: some sequences of a batch at a time, in one direction, one step after another.
+
+A line is a sequence in one direction. What comes from the input waits for no state: it is one product for some steps
+of a line, and goes to scratch memory. A step adds the product of the states, and then computes elementwise. The
+matrices lie in panels: those of constant weights since the code was generated, others since the call began.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from byoc_core.authoring.csource import FunctionScope, c_dim, c_suffix
+from byoc_core.authoring.c import (
+    INDEX,
+    Alias,
+    Assign,
+    Binary,
+    Block,
+    Buffer,
+    Cast,
+    Clear,
+    Copy,
+    Declare,
+    Dispatch,
+    Expression,
+    Fail,
+    For,
+    If,
+    Let,
+    MemoryAccess,
+    Select,
+    Size,
+    Statement,
+    Variable,
+    index_max,
+    index_min,
+)
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, FunctionScope
+from byoc_core.dims import Dim, ceildiv, dim_max, total
+from byoc_core.ir import Constant, Value
 
 from byoc_ccompiler.attributes import flag_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.axis_view import line_loop
-from byoc_ccompiler.kernels.copies import reserve_locals
-from byoc_ccompiler.kernels.dots import dot_function
-from byoc_ccompiler.kernels.index_checks import range_check
+from byoc_ccompiler.kernels.recurrent_cells import (
+    Cell,
+    gru_closing,
+    gru_opening,
+    gru_update,
+    lstm_update,
+    rnn_update,
+)
+from byoc_ccompiler.kernels.recurrent_panels import GatePart, Product, Rows, gate_parts, pack, pack_panels
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
+from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["FAMILY"]
 
-_PRODUCT_PS = 100
-"""Estimated picoseconds of one product and its addition."""
+_GATE_PS = 500
+"""Estimated picoseconds of one gate of one hidden unit, behind the products."""
+
+_STEP_TILES, _LINE_TILES = 8, 2
+"""Register tiles of steps whose input goes through the product at once; of lines that take their steps together."""
 
 _GATES = {"nn.rnn": 1, "nn.gru": 3, "nn.lstm": 4}
 _STATES = {"nn.rnn": 1, "nn.gru": 1, "nn.lstm": 2}
 
 
-def _lstm(suffix: str, step: Step, size: str) -> list[str]:
-    return [
-        f"for (int64_t k = 0; k < {size}; ++k) {{",
-        f"  const T enter = byoc_sigmoid_{suffix}(gates[k] + shift[k]);",
-        f"  const T leave = byoc_sigmoid_{suffix}(gates[{size} + k] + shift[{size} + k]);",
-        f"  const T keep = byoc_sigmoid_{suffix}(gates[2 * {size} + k] + shift[2 * {size} + k]);",
-        f"  const T new = byoc_tanh_{suffix}(gates[3 * {size} + k] + shift[3 * {size} + k]);",
-        f"  state[{size} + k] = keep * state[{size} + k] + enter * new;",
-        f"  state[k] = leave * byoc_tanh_{suffix}(state[{size} + k]);",
-        "}",
-    ]
+def _each(count: Expression, body: Callable[[Variable], Block]) -> For:
+    """Return the loop over so many rows."""
+    row = Variable("row")
+    return For(row, Size(0), count, body(row))
 
 
-def _rnn(suffix: str, step: Step, size: str) -> list[str]:
-    total = "gates[k] + shift[k]"
-    is_tanh = step.binding.attrs["activation"] == "tanh"
-    made = f"byoc_tanh_{suffix}({total})" if is_tanh else f"byoc_maximum_{suffix}({total}, 0)"
-    return [f"for (int64_t k = 0; k < {size}; ++k) state[k] = {made};"]
+class _Recurrence:
+    """One kernel under construction.
 
+    Args:
+        kernel: where it goes.
+    """
 
-def _gru(suffix: str, step: Step, size: str) -> list[str]:
-    """Gives the update; of the last gate ``gates`` holds the input's part: the state's part hangs on the reset."""
-    inner = f"inner + k * {size}, {{operand}}, {size}"
-    lines = [
-        f"for (int64_t k = 0; k < 2 * {size}; ++k) gates[k] = byoc_sigmoid_{suffix}(gates[k] + shift[k]);",
-        f"const T *const inner = matrix + 2 * {size} * {size};",
-    ]
-    if flag_of(step.binding, "linear_before_reset"):
-        reached = f"gates[{size} + k] * ({{name}}_dot({inner.format(operand='state')}) + shift[2 * {size} + k])"
-    else:
-        lines.append(f"for (int64_t k = 0; k < {size}; ++k) reset[k] = gates[{size} + k] * state[k];")
-        reached = f"({{name}}_dot({inner.format(operand='reset')}) + shift[2 * {size} + k])"
-    return [
-        *lines,
-        f"for (int64_t k = 0; k < {size}; ++k) {{",
-        f"  next[k] = byoc_tanh_{suffix}(gates[2 * {size} + k] + {reached});",
-        "}",
-        f"for (int64_t k = 0; k < {size}; ++k) state[k] = (1 - gates[k]) * next[k] + gates[k] * state[k];",
-    ]
+    def __init__(self, kernel: Kernel) -> None:
+        (step,) = kernel.group.steps
+        self.kernel, self.op, self.attrs = kernel, step.op, step.binding.attrs
+        x, weight, recurrence, bias = step.operands[:4]
+        initial = step.operands[4 : 4 + _STATES[step.op]]
+        lengths = step.operands[4 + len(initial) :]
+        self.num_steps, self.batch, self.inputs = shape_of(x)
+        self.hidden, self.ways = shape_of(recurrence)[2], int(str(shape_of(step.binding.results[1])[0]))
+        self.dtype, lanes = dtype_of(x), kernel.unit.lanes(dtype_of(x))
+        self.is_linear = step.op == "nn.gru" and flag_of(step.binding, "linear_before_reset")
+        gates = _GATES[step.op]
+        sizes = [self.hidden * 2, self.hidden] if step.op == "nn.gru" else [self.hidden * gates]
+        self.parts = gate_parts(kernel, self.dtype, sizes)
+        self.width, self.padded = self.hidden * gates, total(part.padded for part in self.parts)
+        self.x, self.bias = kernel.source(x), kernel.source(bias, "bias")
+        self.ends = kernel.source(lengths[0], "lengths") if lengths else None
+        self.starts = [kernel.source(value, f"initial{number}") for number, value in enumerate(initial)]
+        targets = [kernel.target(value) if value in kernel.stored else None for value in step.binding.results]
+        self.every, *self.lasts = targets
+        self.first = Variable(FIRST_ITEM)
+        # Few lines take many steps at a time. The call may tell that there are none.
+        self.tile_rows = kernel.unit.panel_rows(kernel.unit.panel_vectors)
+        most = dim_max(1, _STEP_TILES // dim_max(self.batch, 1)) * self.tile_rows
+        if isinstance(most, int) and isinstance(self.num_steps, int):
+            most = max(1, min(most, self.num_steps))
+        self.most: Expression = Size(most) if isinstance(most, int) else Variable("most_steps")
+        self.set_up: list[Statement] = [] if isinstance(self.most, Size) else [Let(self.most, Size(most))]
+        self.regions: list[tuple[Buffer, Dim]] = []
+        lines = self.batch * self.ways
+        self.gates = self._region("gates", lines * most * self.padded)
+        self.state_pitch = ceildiv(self.hidden, lanes) * lanes
+        self.states = [self._region(name, lines * self.state_pitch) for name in ("hidden", "cell")[: len(initial)]]
+        self.inner = self._region("inner", lines * self.parts[-1].padded) if step.op == "nn.gru" else self.gates
+        self.weights = self._panels(weight, "weight", self.inputs)
+        self.matrices = self._panels(recurrence, "recurrence", self.hidden)
 
+    def write(self) -> None:
+        """Writes it."""
+        end, lines = Variable(END_ITEM), self.batch * self.ways
+        product_ps = self.padded * (self.inputs + self.hidden) * (multiply_add_ps(self.kernel.unit, self.dtype))
+        line_ps = self.num_steps * (product_ps + self.width * _GATE_PS)
+        run = Dispatch(self.first, end, self._lines(end), lines, 1, lines * line_ps)
+        scratch = self.kernel.scratch_memory(total(size for _, size in self.regions), self.dtype)
+        place: Dim = 0
+        regions: list[Statement] = []
+        for region, size in self.regions:
+            regions.append(Alias(region, scratch, Size(place)))
+            place = place + size
+        self.kernel.finish_block((*self._length_check(), *regions, *self.set_up, run))
 
-_UPDATES: dict[str, Callable[[str, Step, str], list[str]]] = {"nn.rnn": _rnn, "nn.gru": _gru, "nn.lstm": _lstm}
+    def _region(self, name: str, size: Dim) -> Buffer:
+        """Return a new part of scratch memory."""
+        region = Buffer(name, self.dtype, MemoryAccess.WRITE)
+        self.regions.append((region, size))
+        return region
+
+    def _panels(self, value: Value, role: str, depth: Dim) -> Buffer:
+        """Return the panels of matrices."""
+        kernel = self.kernel
+        if isinstance(value, Constant):
+            array = kernel.scope.constants.array(value, kernel.scope.where)
+            return kernel.source(kernel.scope.constants.derive(pack(array, self.parts)), role)
+        target = self._region("panels", self.padded * depth * self.ways)
+        source = kernel.source(value, role)
+        self.set_up += pack_panels(kernel, self.parts, source, self.ways, depth, target)
+        return target
+
+    def _length_check(self) -> Block:
+        """Return the statements that fail where a length does not fit the steps; the first that does not is named."""
+        if self.ends is None:
+            return ()
+        place = f"function `{self.kernel.scope.symbol}`, op `{self.op}`"
+        message = f"{place}: a length does not fit the steps; got {{}}, expected 0 to {{}}"
+        k, length, most = Variable("k"), Variable("length"), Size(self.num_steps)
+        is_outside = Binary("||", length.compare("<", 0), length.compare(">", most))
+        fail = If(is_outside, (Fail("IndexError", message, (length, most)),))
+        return (For(k, Size(0), Size(self.batch), (Let(length, Cast(self.ends[k], INDEX)), fail)),)
+
+    def _lines(self, end: Variable) -> Block:
+        """Return the statements that do the lines from ``first`` to ``end``: for each direction those of a batch."""
+        way, item, stop = Variable("way"), Variable("item"), Variable("stop")
+        if self.batch == 1:
+            return (For(way, self.first, end, self._chunk(way, Size(0), Size(1))),)
+        count = Variable("count")
+        before = way * self.batch
+        chunk = (Let(count, index_min(stop - item, self.tile_rows * _LINE_TILES)), *self._chunk(way, item, count))
+        body = (
+            Let(stop, index_min(end - before, self.batch)),
+            For(item, index_max(self.first - before, 0), stop, chunk, step=self.tile_rows * _LINE_TILES),
+        )
+        return (For(way, Size(0), Size(self.ways), body),)
+
+    def _limit(self, item: Expression) -> Expression:
+        """Return the number of steps of a sequence."""
+        return Size(self.num_steps) if self.ends is None else Cast(self.ends[item], INDEX)
+
+    def _has(self, item: Expression, time: Expression) -> Expression:
+        """Return whether a sequence has a step."""
+        return time.compare("<", self._limit(item))
+
+    def _by_way(self, way: Expression, onward: Expression, backward: Expression) -> Expression:
+        """Return one of two indices by the direction."""
+        direction = self.attrs["direction"]
+        if direction == "bidirectional":
+            return Select(way.compare("==", 0), onward, backward)
+        return onward if direction == "forward" else backward
+
+    def _turn(self, way: Expression, item: Expression, time: Expression) -> Expression:
+        """Return the place of the input that a sequence takes at a time."""
+        return self._by_way(way, time, self._limit(item) - 1 - time)
+
+    def _row(self, row: Expression, pitch: Expression | Dim) -> Expression:
+        """Return the offset of a line's row in a region."""
+        return (self.first + row) * pitch
+
+    def _chunk(self, way: Expression, item: Expression, count: Expression) -> Block:
+        """Return the statements that do some lines of one direction side by side."""
+        line, most = way * self.batch + item, Variable("most")
+        block: list[Statement] = []
+        for state, start in zip(self.states, self.starts, strict=True):
+            block.append(self._move_states(state, start, line, count, is_start=True))
+        if self.ends is None:
+            block.append(Let(most, Size(self.num_steps)))
+        else:
+            longest = _each(count, lambda row: (Assign(most, index_max(self._limit(item + row), most)),))
+            block += [Declare(most, Size(0)), longest]
+        begin, slot, number = Variable("begin"), Variable("slot"), Variable("number")
+        step = self._step(way, item, count, slot, begin + slot)
+        steps = For(slot, Size(0), index_min(self.most, most - begin), step)
+        body = (Let(begin, number * self.most), *self._project(way, item, count, begin), steps)
+        block.append(For(number, Size(0), (most + (self.most - 1)) // self.most, body))
+        if self.ends is not None and self.every is not None:
+            block.append(_each(count, lambda row: (self._clear_rest(way, item + row),)))
+        for state, last in zip(self.states, self.lasts, strict=True):
+            if last is not None:
+                block.append(self._move_states(state, last, line, count, is_start=False))
+        return tuple(block)
+
+    def _move_states(self, state: Buffer, other: Buffer, line: Expression, count: Expression, *, is_start: bool) -> For:
+        """Return the loop that fetches the states of lines, or hands them over."""
+
+        def move(row: Variable) -> Block:
+            mine, there = self._row(row, self.state_pitch), (line + row) * self.hidden
+            if is_start:
+                return (Copy(state, mine, other, there, Size(self.hidden)),)
+            return (Copy(other, there, state, mine, Size(self.hidden)),)
+
+        return _each(count, move)
+
+    def _output_place(self, way: Expression, item: Expression, turn: Expression) -> Expression:
+        """Return the offset of a hidden state among those of all steps."""
+        return ((turn * self.ways + way) * self.batch + item) * self.hidden
+
+    def _clear_rest(self, way: Expression, item: Expression) -> For:
+        """Return the loop that clears what is behind the end of a sequence."""
+        assert self.every is not None
+        turn = Variable("turn")
+        clear = Clear(self.every, self._output_place(way, item, turn), Size(self.hidden))
+        return For(turn, self._limit(item), Size(self.num_steps), (clear,))
+
+    def _gate_rows(self, slot: Expression) -> Rows:
+        """Return the gates of the lines at a step."""
+        pitch = self.most * self.padded
+        return Rows(self.gates, self._row(Size(0), pitch) + slot * self.padded, pitch)
+
+    def _project(self, way: Expression, item: Expression, count: Expression, begin: Variable) -> Block:
+        """Return the product of the input at some steps."""
+        counts: tuple[int, ...] = ()
+        if self.ends is None and isinstance(self.most, Size) and isinstance(self.num_steps, int):
+            most = int(str(self.most.dim))
+            counts = (most, self.num_steps % most)
+        step = Size(self.batch * self.inputs)
+        row = Variable("row")
+        place = (self._turn(way, item + row, begin) * self.batch + item + row) * self.inputs
+        left = Rows(self.x, place, self._by_way(way, step, step * -1))
+        steps = index_min(self.most, self._limit(item + row) - begin)
+        first = self._gate_rows(Size(0))
+        sums = Rows(self.gates, first.first + row * first.step, Size(self.padded))
+
+        def around(call: Statement) -> Block:
+            inside = call if self.ends is None else If(self._has(item + row, begin), (call,))
+            return (For(row, Size(0), count, (inside,)),)
+
+        block: Block = ()
+        for part in self.parts:
+            product = Product(self.kernel, part, self.weights, way * (self.padded * self.inputs), self.inputs)
+            block += product.of_rows(left, steps, sums.at(part.place), adds=False, counts=counts, around=around)
+        return block
+
+    def _product(self, way: Expression, part: GatePart, left: Rows, count: Expression, sums: Rows) -> Block:
+        """Return the product of states, added to sums."""
+        product = Product(self.kernel, part, self.matrices, way * (self.padded * self.hidden), self.hidden)
+        if self.batch == 1:
+            return product.of_row(left, sums)
+        rows = product.of_rows(left, count, sums, adds=True)
+        return rows if isinstance(self.batch, int) else (If(count.compare("==", 1), product.of_row(left, sums), rows),)
+
+    def _step(self, way: Expression, item: Expression, count: Expression, slot: Variable, time: Expression) -> Block:
+        """Return the statements of a step of all lines that have it."""
+        block: list[Statement] = []
+        if self.ends is not None and self.batch != 1:
+            running = Variable("running")
+            last = _each(count, lambda row: (If(self._has(item + row, time), (Assign(running, row + 1),)),))
+            block += [Declare(running, Size(0)), last]
+            count = running
+
+        def cells(update: Callable[[Cell], Block]) -> For:
+            def of_line(row: Variable) -> Block:
+                updated = update(self._cell(way, item + row, row, slot, time))
+                return updated if self.ends is None else (If(self._has(item + row, time), updated),)
+
+            return _each(count, of_line)
+
+        hidden = Rows(self.states[0], self._row(Size(0), self.state_pitch), Size(self.state_pitch))
+        gates = self._gate_rows(slot)
+        block += self._product(way, self.parts[0], hidden, count, gates)
+        if self.op == "nn.lstm":
+            return (*block, cells(lstm_update))
+        if self.op == "nn.rnn":
+            return (*block, cells(partial(rnn_update, activation=str(self.attrs["activation"]))))
+        part = self.parts[1]
+        inner = Rows(self.inner, self._row(Size(0), part.padded), Size(part.padded))
+        if self.is_linear:
+            bias, size = way * (2 * self.width) + (self.width + 2 * self.hidden), Size(self.hidden)
+            start = _each(count, lambda row: (Copy(self.inner, self._row(row, part.padded), self.bias, bias, size),))
+            return (*block, start, *self._product(way, part, hidden, count, inner), cells(gru_update))
+        closed = self._product(way, part, inner, count, gates.at(part.place))
+        return (*block, cells(gru_opening), *closed, cells(gru_closing))
+
+    def _cell(self, way: Expression, item: Expression, row: Expression, slot: Expression, time: Expression) -> Cell:
+        """Return the memory of a line at a step."""
+        rows = self._gate_rows(slot)
+        line = rows.first + row * rows.step
+        columns = [self.parts[0].place + self.hidden * gate for gate in range(_GATES[self.op])]
+        if self.op == "nn.gru":
+            columns[2] = self.parts[1].place
+        biases = [way * (2 * self.width) + self.hidden * gate for gate in range(_GATES[self.op])]
+        states = [(state, self._row(row, self.state_pitch)) for state in self.states]
+        copies = []
+        if self.every is not None:
+            copies = [(self.every, self._output_place(way, item, self._turn(way, item, time)))]
+        return Cell(
+            self.hidden,
+            [(self.gates, line + column) for column in columns],
+            [((self.bias, place), (self.bias, place + self.width)) for place in biases],
+            states,
+            (self.inner, self._row(row, self.parts[-1].padded)),
+            copies,
+        )
 
 
 def _write(kernel: Kernel) -> None:
-    """Writes the kernel: a line is a sequence in one direction, its states and the sums of its gates in scratch."""
-    (step,) = kernel.group.steps
-    names = (
-        "worker mine line way item time turn steps state gates reset next matrix inner shift enter leave keep new row"
-    )
-    reserve_locals(kernel, *names.split(), *(f"last{index}" for index in range(2)))
-    x, weight, recurrence, bias = step.operands[:4]
-    initial = step.operands[4 : 4 + _STATES[step.op]]
-    lengths = step.operands[4 + len(initial) :]
-    num_steps, batch, inputs = shape_of(x)
-    hidden, ways = shape_of(recurrence)[2], shape_of(step.binding.results[1])[0]
-    width = hidden * _GATES[step.op]
-    num_states = len(initial)
-    ctype, dtype, size = kernel.ctype(x), dtype_of(x), c_dim(hidden)
-    source = kernel.input(x)
-    roles = zip((weight, recurrence, bias), ("weight", "recurrence", "bias"), strict=True)
-    weights, matrices, biases = (kernel.input(value, role) for value, role in roles)
-    checks: list[str] = []
-    steps = c_dim(num_steps)
-    if lengths:
-        ends = kernel.input(lengths[0], "lengths")
-        checks = range_check(kernel, step.op, "a length does not fit the steps", ends, lengths[0], "0", steps)
-        steps = f"(int64_t){ends}[item]"
-    backwards = {"forward": "0", "reverse": "1", "bidirectional": "way"}[str(step.binding.attrs["direction"])]
-    gated = f"2 * {size}" if step.op == "nn.gru" else c_dim(width)
-    lines = [
-        f"const int64_t way = line / {c_dim(batch)}, item = line % {c_dim(batch)};",
-        f"const {ctype} *const matrix = {matrices} + way * {c_dim(width * hidden)};",
-        f"const {ctype} *const shift = {biases} + way * {c_dim(2 * width)} + {c_dim(width)};",
-        f"{ctype} *const state = mine, *const gates = state + {c_dim(hidden * num_states)};",
-    ]
-    if step.op == "nn.gru":
-        spare = f"*const next = gates + {c_dim(width)}"
-        if not flag_of(step.binding, "linear_before_reset"):
-            spare += f", *const reset = next + {size}"
-        lines.append(f"{ctype} {spare};")
-    for number, value in enumerate(initial):
-        start = f"{kernel.input(value, f'initial{number}')} + line * {size}"
-        lines.append(f"memcpy(state + {c_dim(hidden * number)}, {start}, (size_t){size} * sizeof(*state));")
-    every = step.binding.results[0]
-    to = f"(({{turn}}) * {c_dim(ways)} + way) * {c_dim(batch * hidden)} + item * {size}"
-    lines += [
-        f"const int64_t steps = {steps};",
-        "for (int64_t time = 0; time < steps; ++time) {",
-        f"  const int64_t turn = {backwards} ? steps - 1 - time : time;",
-        f"  const {ctype} *const from = {source} + (turn * {c_dim(batch)} + item) * {c_dim(inputs)};",
-        f"  for (int64_t row = 0; row < {c_dim(width)}; ++row) {{",
-        (
-            f"    gates[row] = {{name}}_dot({weights} + (way * {c_dim(width)} + row) * {c_dim(inputs)}, from, "
-            f"{c_dim(inputs)}) + {biases}[way * {c_dim(2 * width)} + row];"
-        ),
-        "  }",
-        (
-            f"  for (int64_t row = 0; row < {gated}; ++row) gates[row] += "
-            f"{{name}}_dot(matrix + row * {size}, state, {size});"
-        ),
-        *(f"  {line}" for line in _UPDATES[step.op](c_suffix(dtype), step, size)),
-    ]
-    if every in kernel.stored:
-        place = f"{kernel.output(every)} + {to.format(turn='turn')}"
-        lines.append(f"  memcpy({place}, state, (size_t){size} * sizeof(*state));")
-    lines.append("}")
-    if lengths and every in kernel.stored:
-        place = f"{kernel.output(every)} + {to.format(turn='turn')}"
-        lines.append(f"for (int64_t turn = steps; turn < {c_dim(num_steps)}; ++turn) memset({place}, 0, ")
-        lines[-1] += f"(size_t){size} * sizeof(*state));"
-    for number, last in enumerate(step.binding.results[1:]):
-        if last in kernel.stored:
-            come = f"state + {c_dim(hidden * number)}"
-            lines.append(f"memcpy({kernel.output(last)} + line * {size}, {come}, (size_t){size} * sizeof(*state));")
-    lines = [line.replace("const T ", f"const {ctype} ") for line in lines]
-    line_ps = num_steps * width * (inputs + hidden) * _PRODUCT_PS
-    scratch = width + hidden * (num_states + 2)
-    loop = line_loop(kernel, lines, batch * ways, line_ps, scratch=scratch, dtype=dtype)
-    kernel.finish([*checks, loop], dot_function(ctype))
+    """Writes the kernel."""
+    _Recurrence(kernel).write()
 
 
 def _require(scope: FunctionScope, step: Step) -> None:

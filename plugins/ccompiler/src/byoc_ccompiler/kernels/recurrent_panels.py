@@ -1,0 +1,267 @@
+"""The matrices of recurrent layers in panels of register tiles, and products of rows with them.
+
+The columns of a product are the gates of all hidden units, in one part or two: those of a part are computed at once. A
+part is cut into panels, as :mod:`byoc_ccompiler.kernels.blocks` has them; zeros fill the last one up to a vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from byoc_core.authoring.c import (
+    Address,
+    Alias,
+    Assign,
+    Block,
+    Broadcast,
+    Buffer,
+    Call,
+    Callee,
+    CType,
+    Declare,
+    Evaluate,
+    Expression,
+    For,
+    Function,
+    If,
+    Let,
+    Literal,
+    Load,
+    LoopKind,
+    MemoryAccess,
+    Size,
+    Statement,
+    Store,
+    Variable,
+    index_min,
+)
+from byoc_core.authoring.csource import c_suffix
+from byoc_core.dims import Dim, ceildiv, total
+from byoc_core.runtime.module import NDArray
+
+from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.blocks import block_function, pack_function
+from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK
+
+__all__ = ["GatePart", "Product", "Rows", "gate_parts", "pack", "pack_panels"]
+
+_PACKED_PS = 100
+"""Estimated picoseconds to move one element into a panel."""
+
+_PANELS_AT_ONCE = (4, 2, 1)
+"""Panels that meet one row at a time: a single panel has too few sums to keep the multipliers busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatePart:
+    """Columns that are computed at once.
+
+    Attributes:
+        first: the first column, as a row of the matrices.
+        size: how many columns there are.
+        place: how many columns the parts before take, filled up.
+        lanes: elements of a vector.
+        vectors: vectors in a row of a panel.
+        tail: those of the last panel, where it has fewer; else 0.
+    """
+
+    first: Dim
+    size: Dim
+    place: Dim
+    lanes: int
+    vectors: int
+    tail: int
+
+    @property
+    def width(self) -> int:
+        """Columns of a whole panel."""
+        return self.vectors * self.lanes
+
+    @property
+    def num_whole(self) -> Dim:
+        """The number of whole panels."""
+        return ceildiv(self.size - self.tail * self.lanes, self.width) if self.size != 0 else 0
+
+    @property
+    def padded(self) -> Dim:
+        """How many columns its panels have."""
+        return self.num_whole * self.width + self.tail * self.lanes
+
+
+def gate_parts(kernel: Kernel, dtype: str, sizes: Sequence[Dim]) -> tuple[GatePart, ...]:
+    """Return the parts of so many columns each."""
+    lanes, parts = kernel.unit.lanes(dtype), []
+    first: Dim = 0
+    place: Dim = 0
+    for size in sizes:
+        vectors, tail = kernel.unit.panel_vectors, 0
+        if isinstance(size, int):
+            all_vectors = -(-size // lanes)
+            vectors = max(1, min(vectors, all_vectors))
+            tail = all_vectors % vectors
+        parts.append(GatePart(first, size, place, lanes, vectors, tail))
+        first, place = first + size, place + parts[-1].padded
+    return tuple(parts)
+
+
+def pack(matrices: NDArray, parts: Sequence[GatePart]) -> NDArray:
+    """Return matrices ``(directions, columns, depth)``, whose sizes are known, in panels."""
+    panels = []
+    for matrix in matrices:
+        for part in parts:
+            first, size = int(str(part.first)), int(str(part.size))
+            steps = np.zeros((matrix.shape[1], int(str(part.padded))), matrix.dtype)
+            steps[:, :size] = matrix[first : first + size].T
+            panels += [steps[:, n : n + part.width].reshape(-1) for n in range(0, steps.shape[1], part.width)]
+    return np.concatenate(panels) if panels else np.zeros(0, matrices.dtype)
+
+
+def pack_panels(
+    kernel: Kernel, parts: Sequence[GatePart], matrices: Buffer, ways: int, depth: Dim, target: Buffer
+) -> Block:
+    """Return the statements that rearrange matrices ``(directions, columns, depth)`` into panels."""
+    columns, padded = (total(getattr(part, name) for part in parts) for name in ("size", "padded"))
+    return tuple(_pack_part(kernel, part, matrices, target, ways, depth, columns, padded) for part in parts)
+
+
+def _pack_part(
+    kernel: Kernel, part: GatePart, matrices: Buffer, target: Buffer, ways: int, depth: Dim, columns: Dim, padded: Dim
+) -> For:
+    item, num_panels = Variable("item"), part.num_whole + int(part.tail > 0)
+    way, n = item // num_panels, item % num_panels * part.width
+    source = Address(matrices, (way * columns + part.first + n) * depth)
+    place = Address(target, (way * padded + part.place + n) * depth)
+
+    def call(vectors: int) -> Statement:
+        callee = Callee(pack_function(kernel, target.dtype, vectors * part.lanes), writes=(5,))
+        count = index_min(Size(part.size) - n, vectors * part.lanes)
+        return Evaluate(Call(callee, (source, Size(1), Size(depth), Size(depth), count, place)))
+
+    body: Block = (call(part.vectors),)
+    if part.tail:
+        body = (If(n.compare("<", part.num_whole * part.width), body, (call(part.tail),)),)
+    round_ps = depth * (part.width * _PACKED_PS)
+    return For(item, Size(0), Size(num_panels * ways), body, kind=LoopKind.PARALLEL, round_ps=round_ps)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows in memory.
+
+    Attributes:
+        buffer: the memory.
+        first: the offset of the first row.
+        step: elements from row to row.
+    """
+
+    buffer: Buffer
+    first: Expression
+    step: Expression
+
+    def at(self, place: Dim) -> Rows:
+        """Return the rows from a place on."""
+        return Rows(self.buffer, self.first + place, self.step)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product of rows with the panels of a part.
+
+    Attributes:
+        kernel: the kernel that it stands in.
+        part: the part.
+        panels: the panels of all parts.
+        first: the offset of the first panel of all parts.
+        depth: the length of the sums.
+    """
+
+    kernel: Kernel
+    part: GatePart
+    panels: Buffer
+    first: Expression
+    depth: Dim
+
+    def of_rows(
+        self,
+        left: Rows,
+        count: Expression,
+        sums: Rows,
+        *,
+        adds: bool,
+        counts: Collection[int] = (),
+        around: Callable[[Statement], Block] = lambda call: (call,),
+    ) -> Block:
+        """Return the statements that multiply some rows.
+
+        Args:
+            left: the rows.
+            count: how many rows there are.
+            sums: rows of the part's sums.
+            adds: whether the sums are added to what is there.
+            counts: the numbers of rows that there may be; none: any number.
+            around: returns statements around the product of rows with one panel.
+        """
+        block: list[Statement] = []
+        for vectors, start, stop in self._runs():
+            panel = Variable("panel")
+            at = panel * self.part.width
+            name = block_function(self.kernel, sums.buffer.dtype, vectors, counts, strided=False)
+            steps = Address(self.panels, self.first + (at + self.part.place) * self.depth)
+            rows = (Address(left.buffer, left.first), left.step, steps, Size(self.depth), count)
+            place = (Address(sums.buffer, sums.first + at), sums.step, Literal(int(adds), CType("int32")))
+            call = Evaluate(Call(Callee(name, writes=(5,)), (*rows, *place, steps, Size(0))))
+            block.append(For(panel, Size(start), Size(stop), around(call)))
+        return tuple(block)
+
+    def of_row(self, left: Rows, sums: Rows) -> Block:
+        """Return the statements that multiply one row, and add the sums to what is there."""
+        block: list[Statement] = []
+        for vectors, start, stop in self._runs():
+            at = start * self.part.width
+            callee = self.kernel.shared_function(_row_function(sums.buffer.dtype, vectors, self.part.lanes))
+            steps = Address(self.panels, self.first + (self.part.place + at) * self.depth)
+            row, place = Address(left.buffer, left.first), Address(sums.buffer, sums.first + at)
+            block.append(Evaluate(Call(callee, (row, steps, Size(self.depth), Size(stop - start), place))))
+        return tuple(block)
+
+    def _runs(self) -> list[tuple[int, Dim, Dim]]:
+        """Return the vectors of the panels, and the numbers of the first panel and the one behind the last."""
+        whole, tail = self.part.num_whole, self.part.tail
+        runs = [(self.part.vectors, 0, whole), *([(tail, whole, whole + 1)] if tail else [])]
+        return [run for run in runs if run[1] != run[2]]
+
+
+def _row_function(dtype: str, vectors: int, lanes: int) -> Function:
+    """Return a function that adds the product of one row and panels to sums that lie side by side."""
+    row, panels = Buffer("row", dtype), Buffer("panels", dtype)
+    sums = Buffer("sums", dtype, MemoryAccess.WRITE)
+    depth, count = Variable("depth"), Variable("count")
+    begin, end = Variable("begin"), Variable("end")
+    done: Expression = Size(0)
+    block: list[Statement] = [Let(end, index_min(begin + DEPTH_CHUNK, depth))]
+    for at_once in _PANELS_AT_ONCE:
+        group, width = Variable("group"), vectors * lanes
+        stop = count // at_once * at_once if at_once > 1 else count
+        k, scale = Variable("k"), Variable("scale", CType(dtype))
+        places = [(panel, vector * lanes) for panel in range(at_once) for vector in range(vectors)]
+        type_ = CType(dtype, lanes)
+        values = [Variable("sum", type_) for _ in places]
+        streams = [Buffer("panel", dtype) for _ in range(at_once)]
+        steps = (
+            Assign(value, value + Broadcast(scale, lanes) * Load(streams[panel], k * width + n, lanes))
+            for value, (panel, n) in zip(values, places, strict=True)
+        )
+        outs = [(group + panel) * width + n for panel, n in places]
+        body: Block = (
+            *(Alias(stream, panels, (group + panel) * width * depth) for panel, stream in enumerate(streams)),
+            *(Declare(value, Broadcast(Literal(0, CType(dtype)), lanes)) for value in values),
+            For(k, begin, end, (Let(scale, row[k]), *steps)),
+            *(Store(sums, out, Load(sums, out, lanes) + value) for out, value in zip(outs, values, strict=True)),
+        )
+        block.append(For(group, done, stop, body, step=at_once))
+        done = stop
+    loop = For(begin, Size(0), depth, tuple(block), step=DEPTH_CHUNK)
+    parameters = (row, panels, depth, count, sums)
+    return Function(f"row_{c_suffix(dtype)}_{vectors * lanes}", parameters, (loop,), is_contracted=True)
