@@ -9,6 +9,7 @@ STABLE_MODULES = {
     "byoc_core.artifact": "artifacts: load, inspect, verify, trust",
     "byoc_core.artifact.archive": "the container of an artifact, for programs that take one apart",
     "byoc_core.authoring": "the kits for authors of backends, in brief",
+    "byoc_core.authoring.c": "C as data: statements, passes, schedules, printer",
     "byoc_core.authoring.csource": "the kit for backends that print C",
     "byoc_core.authoring.graph": "the kit for backends that hand graphs to a library",
     "byoc_core.authoring.layouts": "layouts of values, and how view ops change them",

@@ -43,6 +43,7 @@ TREE = {
     "Write a backend": [
         "write-a-backend",
         "own-ops",
+        "c-kit",
         "whole-graph-engine",
         "tutorial/README",
         "hooks/README",

@@ -15,8 +15,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-argmax-takes-the-last-nan",
         "kernels/extremes.py",
-        '" || (new != new && old == old)"',
-        '" || new != new"',
+        'is_nan if takes_last else Binary("&&", is_nan, old.compare("==", old))',
+        "is_nan",
         "Of several NaN the last one counts as the largest element.",
         "L2-op[argm*]",
         "L2-onnx[argm*]",
@@ -24,10 +24,9 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     ),
     _fault(
         "cc-topk-breaks-ties-at-will",
-        "kernels/ordering.py",
-        "return {name}_before(keys[a * apart], keys[b * apart]) ||\n"
-        "      (a < b && !{name}_before(keys[b * apart], keys[a * apart]));",
-        "return {name}_before(keys[a * apart], keys[b * apart]);",
+        "kernels/order_functions.py",
+        'Return(Binary("||", self._is_before(left, right), is_first))',
+        "Return(self._is_before(left, right))",
         "Equal elements come in the order in which a heap holds them.",
         "L2-op[topk]",
         "L2-onnx[topk]",
@@ -35,8 +34,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-workers-share-scratch",
         "kernels/axis_view.py",
-        "*const mine = scratch + worker * {c_dim(scratch)};",
-        "*const mine = scratch + worker * 0 * {c_dim(scratch)};",
+        "Alias(mine, memory, worker * scratch)",
+        "Alias(mine, memory, worker * 0)",
         "Threads that work on lines write to the same scratch memory.",
         "L4-thread-numbers",
         "L2-op[sort]",
@@ -47,8 +46,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-take-clips-no-negative-index",
         "kernels/indexing.py",
-        'f"byoc_max(byoc_min((int64_t){element}, {last}), 0)"',
-        'f"byoc_min((int64_t){element}, {last})"',
+        "index_max(index_min(Cast(index, INDEX), size - 1), 0)",
+        "index_min(Cast(index, INDEX), size - 1)",
         "An index below 0 of `take` in mode `clip` reads before the tensor.",
         "L2-op[take]",
         "L2-onnx[gather]",
@@ -57,8 +56,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-take-along-a-later-axis",
         "kernels/indexing.py",
-        'outer = "0" if axis == 0 else f"row / {c_dim(count)} * {c_dim(size)}"',
-        'outer = "0" if axis == 0 else f"row % {c_dim(product(shape[:axis]))} * {c_dim(size)}"',
+        "outer = row // count * size if axis",
+        "outer = row % product(shape[:axis]) * size if axis",
         "Several indices along another axis than the first take elements of other rows.",
         "L2-op[take]",
         "L2-onnx[gather]",
@@ -66,8 +65,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-tuples-of-negative-indices",
         "kernels/indexing.py",
-        'at = resolved(f"{pointer}[row * {depth} + {place}]", indices, size)',
-        'at = f"(int64_t){pointer}[row * {depth} + {place}]"',
+        "along = [resolved(places[row * depth + place], size)",
+        "along = [Cast(places[row * depth + place], INDEX)",
         "A negative index of `gather_nd` or `scatter_nd` counts from the front.",
         "L2-op[gather_nd]",
         "L2-op[scatter_nd]",
@@ -77,8 +76,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-one-hot-along-an-inner-axis",
         "kernels/indexing.py",
-        'element = f"{places}[row / {depth} * {c_dim(inner)} + k]"',
-        'element = f"{places}[row / {depth} + k]"',
+        "element, here = places[row // depth * inner + k]",
+        "element, here = places[row // depth + k]",
         "One-hot vectors along another axis than the last take the indices of a neighbour.",
         "L2-op[one_hot]",
         "L2-onnx[onehot]",
@@ -86,8 +85,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-scatter-adds-integers-to-multiply",
         "kernels/scatter.py",
-        'else f"byoc_{name}_{c_suffix(dtype)}({old}, {new})"',
-        'else f"byoc_add_{c_suffix(dtype)}({old}, {new})"',
+        "else element_product(old, new)",
+        "else (element_product if old.type.is_float else element_sum)(old, new)",
         "Updates of integers are added where they should be multiplied.",
         "L2-op[scatter_*]",
         "L2-onnx[scatter*]",
@@ -114,8 +113,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-reflection-bounces-once",
         "kernels/rearrangement.py",
-        '"reflect": "byoc_min(byoc_mod({at}, {period}), byoc_mod(-({at}), {period}))"',
-        '"reflect": "(({at}) < 0 ? -({at}) : ({at}) >= {size} ? {period} - ({at}) : ({at}))"',
+        'return index_min(index_mod(at, period), index_mod(Unary("-", at), period))',
+        'return Select(at.compare("<", 0), Unary("-", at), Select(at.compare(">=", size), period - at, at))',
         "Padding by reflection that is wider than the tensor reads outside of it.",
         "L2-op[nn.border_pad]",
         "L2-onnx[pad]",
@@ -123,8 +122,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-roll-turns-once",
         "kernels/rearrangement.py",
-        'f"byoc_mod({index} - {c_dim(shift)}, {c_dim(shape[axis])})"',
-        'f"({index} - {c_dim(shift)} + {c_dim(shape[axis])}) % {c_dim(shape[axis])}"',
+        "index_mod(indices[axis] - shift, shape[axis])",
+        "(indices[axis] - shift + shape[axis]) % shape[axis]",
         "A roll by more than the size of the axis reads before the tensor.",
         "L2-op[roll]",
     ),
@@ -182,14 +181,14 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-sort-flushes-its-input",
         "kernels/ordering.py",
-        '        f"const int64_t *const order = {{name}}_order(keys, {inner}, {size}, mine, mine + {size});",\n',
-        "        *(\n"
-        '            [f"for (int64_t k = 0; k < {size}; ++k) if (!isnormal(keys[k * {inner}]) && "\n'
-        '             f"fabs((double)keys[k * {inner}]) < 1) (({kernel.ctype(x)} *)keys)[k * {inner}] = 0;"]\n'
-        '            if dtype_of(x).startswith("float")\n'
-        "            else []\n"
-        "        ),\n"
-        '        f"const int64_t *const order = {{name}}_order(keys, {inner}, {size}, mine, mine + {size});",\n',
+        "            Let(order, ",
+        '            *[__import__("byoc_core.authoring.c").authoring.c.RawStatement(\n'
+        '                ("for (int64_t n = 0; n < {0}; ++n) {{",\n'
+        '                 "  if (!isnormal((&{2})[n * {1}]) && fabs((double)(&{2})[n * {1}]) < 1)",\n'
+        '                 f"    (({kernel.ctype(x)} *)&{{2}})[n * {{1}}] = 0;", "}}"),\n'
+        "                (Size(view.size), Size(view.inner), keys[0]),\n"
+        '            ) for _ in range(source.dtype.startswith("float"))],\n'
+        "            Let(order, ",
         "A sort sets subnormal numbers and -0.0 of its input to 0.",
         "L2-op[sort]",
         "L2-op[argsort]",

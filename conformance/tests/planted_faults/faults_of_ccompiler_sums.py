@@ -45,8 +45,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-cumsum-exclusive-fails-in-reverse",
         "kernels/cumulative.py",
-        "new = f\"from[{'before' if exclusive else 'here'} + k]\"",
-        "new = f\"from[{'before' if exclusive and not reverse else 'here'} + k]\"",
+        "come[(before if is_exclusive else here) + k]",
+        "come[(before if is_exclusive and not is_reverse else here) + k]",
         "A cumulative sum that is exclusive and in reverse adds the element itself.",
         "L2-op[cumsum]",
         "L2-op[cumprod]",
@@ -180,8 +180,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-rotation-of-half-the-head",
         "kernels/rotary.py",
-        'f"k + {c_dim(half)}")',
-        'f"k + {c_dim(size // 2)}")',
+        "else (k, k + half)",
+        "else (k, k + size // 2)",
         "A rotary embedding of a part of the head pairs elements half a head apart.",
         "L2-op[nn.rotary_embedding]",
         "L2-onnx[rotaryembedding]",
@@ -189,8 +189,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-even-window-leans-back",
         "kernels/lrn.py",
-        "byoc_max(-{(size - 1) // 2}, -(row % {channels}));",
-        "byoc_max(-{size // 2}, -(row % {channels}));",
+        "index_max(Size(-((size - 1) // 2)), ",
+        "index_max(Size(-(size // 2)), ",
         "A window of an even number of channels has one more in front.",
         "L2-op[nn.lrn]",
         "L2-onnx[lrn]",

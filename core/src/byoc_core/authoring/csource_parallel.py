@@ -18,6 +18,7 @@ __all__ = [
     "SHARED_WORK_PS",
     "OutlinedLoop",
     "ParallelLoop",
+    "ParallelWork",
     "is_enough_work",
     "team_function",
 ]
@@ -33,6 +34,29 @@ SHARED_WORK_PS = 3_000_000
 
 FIRST_ITEM, END_ITEM = "first_item", "end_item"
 """In the lines of a loop: its bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelWork:
+    """The work of a parallel loop.
+
+    Attributes:
+        count: the number of rounds.
+        work_ps: estimated picoseconds of all rounds on one thread.
+    """
+
+    count: Dim
+    work_ps: Dim
+
+    @property
+    def is_worth_waking(self) -> bool:
+        """Whether the work may be enough to wake threads."""
+        return is_enough_work(self.count, self.work_ps, PARALLEL_WORK_PS)
+
+    @property
+    def is_worth_sharing(self) -> bool:
+        """Whether the work may be enough for threads that are awake."""
+        return is_enough_work(self.count, self.work_ps, SHARED_WORK_PS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +129,13 @@ class OutlinedLoop:
         name, declarations = self.name, [declaration for _, declaration in self.parameters]
         fields = "".join(f" {text.replace('restrict ', '')};" for text in declarations)
         bounds = ", ".join(f"int64_t {bound}" for bound in self.bounds)
-        passed = ", ".join([*(f"loop->{field}" for field, _ in self.parameters), *self.bounds])
+        passed = ", ".join([*(f"loop->{field}" for field, _ in self.parameters), FIRST_ITEM, END_ITEM])
         return [
             f"struct {name} {{{fields} }};",
             f"static void {name}_items({', '.join([*declarations, bounds])}) {{",
             *lines,
             "}",
-            f"static void {name}_part({bounds}, const void *data) {{",
+            f"static void {name}_part(int64_t {FIRST_ITEM}, int64_t {END_ITEM}, const void *data) {{",
             f"  const struct {name} *loop = (const struct {name} *)data;",
             f"  {name}_items({passed});",
             "}",

@@ -22,6 +22,7 @@ from byoc_core.authoring.c import (
     ParallelWork,
     Return,
     Variable,
+    drop_unused,
     outline,
     parallel_works,
     print_function,
@@ -332,7 +333,8 @@ class Kernel:
         self.can_fail = any(isinstance(statement, Fail) for statement in statements_in(block))
         result = _STATUS if self.can_fail else None
         ends: Block = (Return(Literal(0, _STATUS)),) if self.can_fail else ()
-        self._function = simplify(Function("", tuple(buffers), (*block, *ends), result))
+        function = simplify(Function("", tuple(buffers), (*block, *ends), result))
+        self._function = replace(function, body=drop_unused(function.body))
         works = parallel_works(self._function)
         self.parallel_loops = [work for work in works if work.is_worth_waking or work.is_worth_sharing]
 

@@ -2,8 +2,13 @@
 
 A kernel is a :class:`Function`: frozen statements over buffers and variables. Passes are functions from function to
 function. :func:`verify` checks the laws, :func:`interpret` runs the function over numpy arrays for tests, and
-:func:`print_definitions` prints it for a target.
+:func:`print_definitions` prints it for a target. The interpreter needs the reference kernels, so it is imported when it
+is first used.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from byoc_core.authoring.c.estimate import Estimate, estimate
 from byoc_core.authoring.c.expression_printer import has_c_form
@@ -28,9 +33,8 @@ from byoc_core.authoring.c.expressions import (
     Variable,
 )
 from byoc_core.authoring.c.hoist import hoist
-from byoc_core.authoring.c.indices import index_max, index_min
-from byoc_core.authoring.c.interpreter import interpret
-from byoc_core.authoring.c.loops import change_loop, peeled, smaller, split, unrolled
+from byoc_core.authoring.c.indices import index_max, index_min, index_mod
+from byoc_core.authoring.c.loops import as_copy, change_loop, peeled, smaller, split, unrolled
 from byoc_core.authoring.c.naming import Names
 from byoc_core.authoring.c.nest import Accumulator, Axis, Nest, fuse_into_load, fuse_into_store, merge_nests
 from byoc_core.authoring.c.outline import ParallelWork, outline, parallel_works, serialise
@@ -59,12 +63,18 @@ from byoc_core.authoring.c.statements import (
     Return,
     Statement,
     Store,
+    While,
 )
 from byoc_core.authoring.c.targets import C11, C11_VECTORS, CUDA, TARGETS, Target
 from byoc_core.authoring.c.traversal import statements_in, symbols_in
 from byoc_core.authoring.c.types import BOOL, INDEX, CType
+from byoc_core.authoring.c.unused import drop_unused
 from byoc_core.authoring.c.vectorise import vectorised
 from byoc_core.authoring.c.verifier import problems_of, verify
+from byoc_core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from byoc_core.authoring.c.interpreter import interpret
 
 __all__ = [
     "BOOL",
@@ -121,7 +131,10 @@ __all__ = [
     "Target",
     "Unary",
     "Variable",
+    "While",
+    "as_copy",
     "change_loop",
+    "drop_unused",
     "estimate",
     "fuse_into_load",
     "fuse_into_store",
@@ -129,6 +142,7 @@ __all__ = [
     "hoist",
     "index_max",
     "index_min",
+    "index_mod",
     "interpret",
     "lower_nest",
     "merge_nests",
@@ -150,3 +164,5 @@ __all__ = [
     "vectorised",
     "verify",
 ]
+
+__getattr__ = lazy_names(__name__, {"interpreter": ("interpret",)})

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
-from byoc_core.authoring.c.expressions import Call, Callee, Variable
-from byoc_core.authoring.c.statements import Declare, Function, Let, LocalArray
+from byoc_core.authoring.c.expressions import Call, Callee, Raw, Variable
+from byoc_core.authoring.c.statements import Declare, Function, Let, LocalArray, RawStatement
 from byoc_core.authoring.c.traversal import expressions_in, statements_in
 from byoc_core.authoring.c.types import CType
 
-__all__ = ["called_by", "vector_types_of"]
+__all__ = ["called_by", "vector_types_of", "words_of"]
 
 
 def called_by(function: Function) -> list[Callee]:
     """Return the C functions that a function calls, each once, in the order of the calls."""
     found = [item.callee for item in expressions_in(function.body) if isinstance(item, Call)]
     return list(dict.fromkeys(found))
+
+
+def words_of(function: Function) -> set[str]:
+    """Return the identifiers in the raw texts of a function, whose meaning no variable may take."""
+    raw = [item.text for item in expressions_in(function.body) if isinstance(item, Raw)]
+    raw += [line for item in statements_in(function.body) if isinstance(item, RawStatement) for line in item.lines]
+    return {word for text in raw for word in re.findall(r"[A-Za-z_]\w*", re.sub(r"\{\w*\}", " ", text), re.ASCII)}
 
 
 def vector_types_of(functions: Iterable[Function]) -> list[CType]:

@@ -13,8 +13,8 @@ from byoc_core.authoring.c.expressions import (
     Select,
     Size,
     Unary,
-    operands_of,
 )
+from byoc_core.authoring.c.operands import operands_of
 from byoc_core.authoring.c.simplify import range_of
 from byoc_core.authoring.c.statements import (
     Block,
@@ -26,6 +26,7 @@ from byoc_core.authoring.c.statements import (
     If,
     Statement,
     Store,
+    While,
 )
 from byoc_core.authoring.c.traversal import expressions_of
 from byoc_core.dims import Dim, ceildiv
@@ -66,7 +67,7 @@ class Estimate:
 
 
 def estimate(function: Function) -> Estimate:
-    """Return the work of a call of a function. Of two branches the first counts."""
+    """Return the work of a call of a function. Of two branches the first counts, of a :class:`While` one round."""
     return _block(function.body)
 
 
@@ -77,7 +78,8 @@ def rounds_of(loop: For) -> Dim:
     """
     match loop.start, loop.stop:
         case Size(first), Size(end):
-            return ceildiv(end - first, loop.step)
+            rounds = ceildiv(end - first, loop.step)
+            return max(rounds, 0) if isinstance(rounds, int) else rounds
         case Size(0), Select(_, one, other):
             for bound in (one, other):
                 if isinstance(bound, Size):
@@ -106,6 +108,8 @@ def estimate_statement(statement: Statement) -> Estimate:
             return total + _block(statement.body).times(rounds_of(statement))
         case Dispatch():
             return total + Estimate(0, 0, statement.work_ps)
+        case While():
+            return total + _block(statement.body)
         case If():
             return total + _block(statement.then)
     return total

@@ -8,10 +8,12 @@ import numpy as np
 
 from byoc_core.authoring.c.expressions import (
     BITWISE,
+    COMPARISONS,
     LOGIC,
     Address,
     Binary,
     Broadcast,
+    Buffer,
     Call,
     Cast,
     Element,
@@ -102,8 +104,14 @@ class ExpressionPrinter:
 
     def pointer(self, expression: Address) -> str:
         """Return the text of a pointer, for an argument or a sum."""
-        name = self._names[expression.buffer]
-        return name if expression.index == Size(0) else f"{name} + {self.text(expression.index, 12)}"
+        return self.offset(expression.buffer, expression.index)
+
+    def offset(self, buffer: Buffer, index: Expression) -> str:
+        """Return the text of a pointer to an element of a buffer, as a sum."""
+        name, (text, precedence) = self._names[buffer], self._print(index)
+        if index == Size(0):
+            return name
+        return f"{name} + {without_parentheses(text) if precedence >= _PRECEDENCE['+'] else f'({text})'}"
 
     def place(self, buffer: object, index: Expression, type_: CType, *, is_store: bool) -> str:
         """Return the text of elements in memory."""
@@ -136,8 +144,8 @@ class ExpressionPrinter:
             case Unary(operator, operand):
                 inner = self.text(operand, _UNARY)
                 return f"{operator}({inner})" if inner.startswith(operator) else f"{operator}{inner}", _UNARY
-            case Cast(operand, type_):
-                return f"({type_name(type_)}){self.text(operand, _UNARY)}", _UNARY
+            case Cast():
+                return self._cast(expression)
             case Binary():
                 return self._binary(expression), _PRECEDENCE[expression.operator]
             case Select(condition, then, otherwise):
@@ -147,6 +155,15 @@ class ExpressionPrinter:
                 return c_form(expression, [self.atom(item) for item in expression.operands]), _UNARY
             case _:
                 return self._print_rest(expression)
+
+    def _cast(self, cast: Cast) -> tuple[str, int]:
+        operand, type_ = cast.operand, cast.type
+        if type_.lanes > 1:
+            # A cast between vectors reads their bytes as those of the other type.
+            return f"__builtin_convertvector({self.text(operand)}, {type_name(type_)})", _ATOM
+        if type_.dtype == "bool" and operand.type.dtype != "bool":
+            return f"{self.text(operand, _PRECEDENCE['!='] + 1)} != 0", _PRECEDENCE["!="]
+        return f"({type_name(type_)}){self.text(operand, _UNARY)}", _UNARY
 
     def _print_rest(self, expression: Expression) -> tuple[str, int]:
         match expression:
@@ -175,6 +192,8 @@ class ExpressionPrinter:
             least = own + side
             if isinstance(operand, Binary) and operand.operator != operator and operator in _ASKS_FOR_PARENTHESES:
                 least = least if operator in LOGIC and operand.operator not in _ASKS_FOR_PARENTHESES else _ATOM
+            if operator in COMPARISONS and operand.type.dtype == "bool":
+                least = _ATOM
             texts.append(self.text(operand, least))
         return f"{texts[0]} {operator} {texts[1]}"
 

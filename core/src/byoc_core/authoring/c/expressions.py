@@ -38,8 +38,6 @@ __all__ = [
     "Size",
     "Unary",
     "Variable",
-    "operands_of",
-    "rebuilt",
 ]
 
 ARITHMETIC = ("+", "-", "*", "/", "%")
@@ -59,34 +57,34 @@ class Expression:
         def type(self) -> CType:
             """The type of the value."""
 
-    def __add__(self, other: Expression | Dim) -> Expression:
+    def __add__(self, other: Expression | Dim | float) -> Expression:
         return _arithmetic("+", self, other)
 
-    def __radd__(self, other: Dim) -> Expression:
+    def __radd__(self, other: Dim | float) -> Expression:
         return _arithmetic("+", _lifted(other, self.type), self)
 
-    def __sub__(self, other: Expression | Dim) -> Expression:
+    def __sub__(self, other: Expression | Dim | float) -> Expression:
         return _arithmetic("-", self, other)
 
-    def __rsub__(self, other: Dim) -> Expression:
+    def __rsub__(self, other: Dim | float) -> Expression:
         return _arithmetic("-", _lifted(other, self.type), self)
 
-    def __mul__(self, other: Expression | Dim) -> Expression:
+    def __mul__(self, other: Expression | Dim | float) -> Expression:
         return _arithmetic("*", self, other)
 
-    def __rmul__(self, other: Dim) -> Expression:
+    def __rmul__(self, other: Dim | float) -> Expression:
         return _arithmetic("*", _lifted(other, self.type), self)
 
-    def __truediv__(self, other: Expression | Dim) -> Expression:
+    def __truediv__(self, other: Expression | Dim | float) -> Expression:
         return _arithmetic("/", self, other)
 
-    def __floordiv__(self, other: Expression | Dim) -> Expression:
+    def __floordiv__(self, other: Expression | Dim | float) -> Expression:
         return _arithmetic("/", self, other)
 
-    def __mod__(self, other: Expression | Dim) -> Expression:
+    def __mod__(self, other: Expression | Dim | float) -> Expression:
         return _arithmetic("%", self, other)
 
-    def compare(self, operator: str, other: Expression | Dim) -> Expression:
+    def compare(self, operator: str, other: Expression | Dim | float) -> Expression:
         """Return a comparison: ``<``, ``<=``, ``>``, ``>=``, ``==`` or ``!=``."""
         return Binary(operator, self, _lifted(other, self.type))
 
@@ -384,64 +382,16 @@ class Raw(Expression):
     evaluate: Callable[..., Any] | None = None
 
 
-def operands_of(expression: Expression) -> tuple[Expression, ...]:
-    """Return the expressions that an expression computes with, in the order in which the text has them."""
-    match expression:
-        case Load() | Address():
-            return (expression.index,)
-        case Unary() | Cast() | Broadcast():
-            return (expression.operand,)
-        case Binary():
-            return (expression.left, expression.right)
-        case Select():
-            return (expression.condition, expression.then, expression.otherwise)
-        case Lane():
-            return (expression.operand, expression.index)
-        case Element():
-            return expression.operands
-        case Call():
-            return expression.arguments
-        case Raw():
-            return expression.reads
-    return ()
-
-
-def rebuilt(expression: Expression, operands: tuple[Expression, ...]) -> Expression:
-    """Return an expression with other operands, folded as Python's operators fold."""
-    match expression:
-        case Load(buffer, _, lanes):
-            return Load(buffer, operands[0], lanes)
-        case Address(buffer, _):
-            return Address(buffer, operands[0])
-        case Unary(operator, _):
-            return Unary(operator, operands[0])
-        case Cast(_, type_):
-            return Cast(operands[0], type_)
-        case Broadcast(_, lanes):
-            return Broadcast(operands[0], lanes)
-        case Binary(operator, _, _):
-            return _arithmetic(operator, *operands) if operator in ARITHMETIC else Binary(operator, *operands)
-        case Select():
-            return Select(*operands)
-        case Lane():
-            return Lane(*operands)
-        case Element(op, _, type_, attributes):
-            return Element(op, operands, type_, attributes)
-        case Call(callee, _, result):
-            return Call(callee, operands, result)
-        case Raw(text, type_, _, evaluate):
-            return Raw(text, type_, operands, evaluate)
-    return expression
-
-
-def _lifted(value: Expression | Dim, type_: CType) -> Expression:
+def _lifted(value: Expression | Dim | float, type_: CType) -> Expression:
     """Return a number as an expression of a type: a size where the type is the one of indices, else a literal."""
     if isinstance(value, Expression):
         return value
-    return Size(value) if type_ == INDEX else Literal(value, type_.with_lanes(1))
+    if type_ == INDEX and not isinstance(value, float):
+        return Size(value)
+    return Literal(value, type_)
 
 
-def _arithmetic(operator: str, left: Expression, right: Expression | Dim) -> Expression:
+def _arithmetic(operator: str, left: Expression, right: Expression | Dim | float) -> Expression:
     """Return an operation, or what it comes to where both are sizes or one of them changes nothing."""
     right = _lifted(right, left.type)
     if left.type != INDEX or right.type != INDEX:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from byoc_core.authoring.c.aliasing import Aliases
 from byoc_core.authoring.c.expressions import (
     Address,
     Binary,
@@ -14,9 +15,21 @@ from byoc_core.authoring.c.expressions import (
     Raw,
     Size,
     Variable,
-    operands_of,
 )
-from byoc_core.authoring.c.statements import Alias, Assign, Block, Dispatch, For, Function, Let, Statement
+from byoc_core.authoring.c.operands import operands_of
+from byoc_core.authoring.c.renewal import without_clashes
+from byoc_core.authoring.c.statements import (
+    Alias,
+    Assign,
+    Block,
+    Fail,
+    For,
+    Function,
+    Let,
+    RawStatement,
+    Return,
+    Statement,
+)
 from byoc_core.authoring.c.traversal import (
     buffers_written,
     declared_by,
@@ -34,60 +47,76 @@ def hoist(function: Function) -> Function:
     """Return a function that computes values and pointers that no round of a loop changes before the loop.
 
     Only what may be computed where the loop has no round moves: a load or a quotient stays where the number of rounds
-    is not known to be above 0. A value moves out of as many loops as do not change it.
+    is not known to be above 0, or where a round may leave the function. A value moves out of as many loops as do not
+    change it.
 
     Cost: linear in the expressions, times the depth of the loops.
     """
-    return replace(function, body=_hoisted(function.body))
+    return replace(function, body=_hoisted(function.body, Aliases(function.body)))
 
 
-def _hoisted(block: Block) -> Block:
-    result: list[Statement] = []
+def _hoisted(block: Block, aliases: Aliases) -> Block:
+    parts: list[Block] = []
     for statement in block:
-        statement = with_blocks(statement, _hoisted)
-        if isinstance(statement, For | Dispatch):
-            before, statement = _split(statement)
-            result += before
-        result.append(statement)
-    return tuple(result)
+        inside = with_blocks(statement, lambda inner: _hoisted(inner, aliases))
+        # The body of a dispatch is a function of its own: a value from outside would be one more parameter.
+        parts.append(_Loop(inside, aliases).split() if isinstance(inside, For) else (inside,))
+    return without_clashes(parts)
 
 
-def _split(loop: For | Dispatch) -> tuple[list[Statement], For | Dispatch]:
-    """Return the statements that leave a loop, and the loop without them."""
-    if isinstance(loop, Dispatch):
-        return [], loop  # Its body is a function of its own: a value from outside would be one more parameter.
-    changed: set[Buffer | Variable] = {loop.index, *buffers_written(loop.body)}
-    for statement in statements_in(loop.body):
-        changed.update(declared_by(statement))
-        if isinstance(statement, Assign):
-            changed.add(statement.variable)
-    # Another pointer may reach the same memory.
-    is_memory_safe = not any(isinstance(item, Call | Raw) for item in expressions_in(loop.body)) and not any(
-        buffer in changed for buffer in _pointed_into(loop.body)
-    )
-    has_rounds = _has_rounds(loop)
-    moved: list[Statement] = []
-    rest: list[Statement] = []
-    for statement in loop.body:
-        may_move = isinstance(statement, Let) or (isinstance(statement, Alias) and statement.source not in changed)
-        expressions = expressions_of(statement)
-        if may_move and all(
-            _is_invariant(item, changed, is_memory_safe and has_rounds, has_rounds) for item in expressions
-        ):
-            moved.append(statement)
-            changed.difference_update(declared_by(statement))
-        else:
-            rest.append(statement)
-    return moved, replace(loop, body=tuple(rest))
+class _Loop:
+    """A loop, with what its rounds change."""
 
+    def __init__(self, loop: For, aliases: Aliases) -> None:
+        self._loop = loop
+        self._aliases = aliases
+        self._written = buffers_written(loop.body)
+        self._changed: set[Buffer | Variable] = {loop.index}
+        for statement in statements_in(loop.body):
+            self._changed.update(declared_by(statement))
+            if isinstance(statement, Assign):
+                self._changed.add(statement.variable)
+            elif isinstance(statement, RawStatement):
+                self._changed.update(statement.writes)
+        may_leave = any(isinstance(item, Return | Fail | RawStatement) for item in statements_in(loop.body))
+        self._has_rounds = _has_rounds(loop) and not may_leave
+        self._may_load = self._has_rounds and not any(
+            isinstance(item, Raw) or (isinstance(item, Call) and item.callee.writes)
+            for item in expressions_in(loop.body)
+        )
 
-def _pointed_into(block: Block) -> set[Buffer]:
-    """Return the buffers into which pointers that the block declares go, and the pointers."""
-    found: set[Buffer] = set()
-    for statement in statements_in(block):
-        if isinstance(statement, Alias) and statement.buffer.is_writable:
-            found |= {statement.buffer, statement.source}
-    return found
+    def split(self) -> Block:
+        """Return the statements that leave the loop, and then the loop without them."""
+        moved: list[Statement] = []
+        rest: list[Statement] = []
+        for statement in self._loop.body:
+            if self._may_move(statement):
+                moved.append(statement)
+                self._changed.difference_update(declared_by(statement))
+            else:
+                rest.append(statement)
+        return (*moved, replace(self._loop, body=tuple(rest)))
+
+    def _may_move(self, statement: Statement) -> bool:
+        is_pointer = isinstance(statement, Alias) and statement.source not in self._changed
+        return (is_pointer or isinstance(statement, Let)) and all(map(self._is_invariant, expressions_of(statement)))
+
+    def _is_invariant(self, expression: Expression) -> bool:
+        match expression:
+            case Variable() if expression in self._changed:
+                return False
+            case Load(buffer, _, _):
+                is_changed = any(self._aliases.may_overlap(buffer, item) for item in self._written)
+                if not self._may_load or buffer in self._changed or is_changed:
+                    return False
+            case Address() | Raw():
+                return False
+            case Call(callee, _, _) if callee.writes or not self._has_rounds:
+                return False
+            case Binary(("/" | "%"), _, right) if not expression.type.is_float:
+                if not self._has_rounds and not (isinstance(right, Size) and is_positive(right.dim)):
+                    return False
+        return all(map(self._is_invariant, operands_of(expression)))
 
 
 def _has_rounds(loop: For) -> bool:
@@ -95,18 +124,3 @@ def _has_rounds(loop: For) -> bool:
         case Size(first), Size(end):
             return is_positive(end - first)
     return False
-
-
-def _is_invariant(expression: Expression, changed: set[Buffer | Variable], may_load: bool, may_divide: bool) -> bool:
-    match expression:
-        case Variable():
-            return expression not in changed
-        case Load(buffer, _, _):
-            if not may_load or buffer in changed:
-                return False
-        case Address() | Call() | Raw():
-            return False
-        case Binary(("/" | "%"), _, right) if not expression.type.is_float:
-            if not may_divide and not (isinstance(right, Size) and is_positive(right.dim)):
-                return False
-    return all(_is_invariant(item, changed, may_load, may_divide) for item in operands_of(expression))

@@ -32,8 +32,8 @@ from byoc_core.authoring.c.expressions import (
     Size,
     Unary,
     Variable,
-    operands_of,
 )
+from byoc_core.authoring.c.operands import operands_of
 from byoc_core.authoring.c.statements import (
     Alias,
     Assign,
@@ -55,6 +55,7 @@ from byoc_core.authoring.c.statements import (
     Return,
     Statement,
     Store,
+    While,
 )
 from byoc_core.authoring.c.types import CType
 from byoc_core.dims import Dim, evaluate
@@ -78,18 +79,20 @@ def interpret(
 
     Args:
         function: the function.
-        arguments: for each parameter an array of one axis, which stores change, or a value.
+        arguments: for each parameter an array of one axis and of the buffer's dtype, which stores change, or a value.
         sizes: the symbolic sizes.
         order: draws the order of the rounds of parallel and vector loops; without it they run as they stand.
 
     Raises:
-        ExecutionError: an access is out of bounds, or there is no meaning for a text or a call.
+        ExecutionError: an access is out of bounds, a copy overlaps its source, an integer is divided by 0, a float is
+            cast to an integer that does not hold it, or there is no meaning for a text or a call.
     """
     with np.errstate(all="ignore"):
         frame = _Frame(dict(sizes or {}), order)
         for parameter in function.parameters:
             given = arguments[parameter]
             if isinstance(parameter, Buffer):
+                _check_array(parameter, given)
                 frame.arrays[parameter] = (given, 0)
             else:
                 frame.values[parameter] = _element(given, parameter.type)
@@ -137,7 +140,7 @@ class _Frame:
             case Store(buffer, index, value):
                 found = self.value(value)
                 self._elements(buffer, self.value(index), value.type.lanes)[...] = found
-            case For():
+            case For() | While():
                 self._loop(statement)
             case If():
                 self.run(statement.then if self.value(statement.condition) else statement.otherwise)
@@ -160,13 +163,22 @@ class _Frame:
             case Copy():
                 count = self.value(statement.count)
                 source = self._elements(statement.source, self.value(statement.source_index), count)
-                self._elements(statement.target, self.value(statement.target_index), count)[...] = source
+                target = self._elements(statement.target, self.value(statement.target_index), count)
+                if np.may_share_memory(source, target):
+                    raise ExecutionError(f"buffer `{statement.target.name}`", "overlaps what is copied to it")
+                target[...] = source
             case Clear(target, index, count):
                 self._elements(target, self.value(index), self.value(count))[...] = 0
             case Comment():
                 pass
+            case _:
+                raise ExecutionError("interpreter", "unknown statement", got=repr(statement))
 
-    def _loop(self, statement: For) -> None:
+    def _loop(self, statement: For | While) -> None:
+        if isinstance(statement, While):
+            while self.value(statement.condition):
+                self.run(statement.body)
+            return
         rounds: Sequence[int] = range(self.value(statement.start), self.value(statement.stop), statement.step)
         if self.order is not None and statement.kind in (LoopKind.PARALLEL, LoopKind.VECTOR):
             rounds = self.order.sample(rounds, len(rounds))
@@ -201,13 +213,18 @@ class _Frame:
         return np.full(statement.buffer.size, np.nan if is_float else _largest(dtype), dtype)
 
     def _whole(self, buffer: Buffer) -> NDArray:
+        return self._from(buffer, 0)
+
+    def _from(self, buffer: Buffer, index: int) -> NDArray:
+        """Return the elements from an offset on; the offset may be the end."""
+        self._elements(buffer, index, 0)
         array, first = self.arrays[buffer]
-        return array[first:]
+        return array[first + index :]
 
     def _elements(self, buffer: Buffer, index: int, count: int) -> NDArray:
         array, first = self.arrays[buffer]
         begin = first + index
-        if count and not (begin >= 0 and begin + count <= len(array)):
+        if count < 0 or not (begin >= 0 and begin + count <= len(array)):
             got = f"{count} elements from {index} on"
             raise ExecutionError(f"buffer `{buffer.name}`", "is accessed out of bounds", got=got, expected=len(array))
         return array[begin : begin + count]
@@ -227,22 +244,16 @@ class _Frame:
                 return _element(value, type_)
             case Load(buffer, index, lanes):
                 found = self._elements(buffer, self.value(index), lanes)
-                return found[0] if lanes == 1 else found.copy()
+                return _element(found[0], expression.type) if lanes == 1 else found.copy()
             case Address(buffer, index):
-                array, first = self.arrays[buffer]
-                return array[first + self.value(index) :]
+                return self._from(buffer, self.value(index))
             case Select(condition, then, otherwise):
-                return self._select(condition, then, otherwise)
+                return self.value(then if self.value(condition) else otherwise)
             case Binary(("&&" | "||"), left, right) if expression.type.lanes == 1:
                 first = bool(self.value(left))
                 return bool(self.value(right)) if first == (expression.operator == "&&") else first
         operands = [self.value(operand) for operand in operands_of(expression)]
         return _computed(expression, operands)
-
-    def _select(self, condition: Expression, then: Expression, otherwise: Expression) -> Any:
-        if condition.type.lanes > 1:
-            return np.where(self.value(condition), self.value(then), self.value(otherwise))
-        return self.value(then if self.value(condition) else otherwise)
 
 
 def _computed(expression: Expression, operands: Sequence[Any]) -> Any:
@@ -255,11 +266,13 @@ def _computed(expression: Expression, operands: Sequence[Any]) -> Any:
         case Binary(symbol, _, _):
             return _OPERATORS[symbol](*operands)
         case Cast(_, type_):
-            return _element(operands[0], type_)
+            return _cast(operands[0], type_)
         case Broadcast(_, lanes):
             return np.full(lanes, operands[0])
-        case Lane():
-            return operands[0][operands[1]]
+        case Lane(vector, _):
+            if not 0 <= operands[1] < vector.type.lanes:
+                raise ExecutionError("lane", "is not in the vector", got=operands[1], expected=str(vector.type))
+            return _element(operands[0][operands[1]], expression.type)
         case Element(op, _, type_, attributes):
             inputs = [
                 np.asarray(_element(value, item.type))
@@ -296,6 +309,24 @@ def _element(value: Any, type_: CType) -> Any:
     return np.asarray(value).astype(to_numpy(type_.dtype))[()]
 
 
+def _cast(value: Any, type_: CType) -> Any:
+    """Return a value as C converts it."""
+    dtype: np.dtype[Any] = to_numpy(type_.dtype)
+    if type_.is_integer and np.asarray(value).dtype.kind == "f":
+        limits = np.iinfo(dtype)
+        whole = np.trunc(np.asarray(value, np.longdouble))
+        if not np.all((whole >= limits.min) & (whole <= limits.max)):
+            raise ExecutionError("cast", "to an integer that does not hold the float", got=value, expected=str(type_))
+    return _element(np.asarray(value).astype(dtype), type_)
+
+
+def _check_array(buffer: Buffer, array: NDArray) -> None:
+    wanted = to_numpy(buffer.dtype)
+    if array.ndim != 1 or array.dtype != wanted:
+        got = f"{array.ndim} axes of {array.dtype}"
+        raise ExecutionError(f"buffer `{buffer.name}`", "is another array", got=got, expected=f"1 axis of {wanted}")
+
+
 def _as_dtype(array: NDArray, first: int, dtype: np.dtype[Any]) -> NDArray:
     """Return the memory from an element on as elements of another dtype."""
     rest = array[first:]
@@ -309,9 +340,13 @@ def _largest(dtype: np.dtype[Any]) -> Any:
 
 def _quotient(left: Any, right: Any) -> Any:
     """Return a quotient as C has it: integers truncate towards zero."""
-    if isinstance(left, int) and isinstance(right, int):
-        return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-    return left / right if np.asarray(left).dtype.kind == "f" else np.trunc(left / right).astype(left.dtype)
+    if np.asarray(left).dtype.kind == "f":
+        return left / right
+    if np.any(np.equal(right, 0)):
+        raise ExecutionError("interpreter", "an integer is divided by 0")
+    quotient = left // right
+    # Python and numpy round down.
+    return quotient + ((quotient < 0) & (quotient * right != left))
 
 
 def _remainder(left: Any, right: Any) -> Any:

@@ -10,7 +10,7 @@ from byoc_core.authoring.c.renewal import renewed
 from byoc_core.authoring.c.statements import Block, Copy, For, LoopKind, Store
 from byoc_core.authoring.c.strides import stride_of
 from byoc_core.authoring.c.traversal import substitute, with_blocks
-from byoc_core.dims import ceildiv
+from byoc_core.dims import ceildiv, is_nonnegative
 from byoc_core.errors import InternalError
 
 __all__ = ["as_copy", "change_loop", "peeled", "smaller", "split", "unrolled"]
@@ -70,7 +70,7 @@ def split(loop: For, size: int) -> tuple[For, Variable, Variable]:
     match loop.stop:
         case Size(dim):
             tiles = Size(ceildiv(dim, size))
-            if not isinstance(dim, int) or dim % size:
+            if ceildiv(dim, size) * size != dim:
                 stop = smaller(loop.stop - first, stop)
         case _:
             tiles = (loop.stop + (size - 1)) // size
@@ -91,10 +91,9 @@ def peeled(loop: For, multiple: int) -> Block:
     if not isinstance(loop.stop, Size):
         whole: Expression = loop.stop // multiple * multiple
     else:
-        dim = loop.stop.dim
-        if isinstance(dim, int) and dim % multiple == 0:
+        whole = Size(loop.stop.dim // multiple * multiple)
+        if whole == loop.stop:
             return (loop,)
-        whole = Size(dim // multiple * multiple)
     rest = replace(loop, start=whole)
     (rest,) = renewed((rest,))  # type: ignore[assignment]
     return (replace(loop, stop=whole), rest)
@@ -118,7 +117,18 @@ def unrolled(loop: For) -> Block:
 
 
 def as_copy(loop: For) -> Copy | None:
-    """Return the copy that a loop is, where it moves elements that lie side by side and does nothing else."""
+    """Return the copy that a loop is, where it moves elements that lie side by side and does nothing else.
+
+    The loop goes between sizes, or between the bounds of a part of all rounds: a loop whose end lies before its start
+    has no rounds, and a copy of fewer than 0 elements would be no copy.
+    """
+    match loop.start, loop.stop:
+        case Size(begin), Size(end) if is_nonnegative(end - begin):
+            pass
+        case Variable(), Variable():
+            pass
+        case _:
+            return None
     match loop.body:
         case (Store(target, to, Load(source, come, 1)),) if loop.step == 1 and target.access is MemoryAccess.WRITE:
             if source is target or stride_of(to, loop.index) != 1 or stride_of(come, loop.index) != 1:

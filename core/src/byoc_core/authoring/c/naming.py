@@ -10,8 +10,8 @@ from byoc_core.native.c_text import c_identifier
 
 __all__ = ["Names"]
 
-_PREFIXES = ("byoc_", "dim_", "vec_")
-"""Beginnings of names that headers, sizes and types have."""
+_PREFIXES = ("byoc_", "BYOC_", "dim_", "vec_", "__")
+"""Beginnings of names that headers, sizes, types and compilers have."""
 
 
 class Names:

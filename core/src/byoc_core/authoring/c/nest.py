@@ -9,11 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from byoc_core.authoring.c.expressions import Binary, Buffer, Expression, Load, Size, Variable, operands_of
-from byoc_core.authoring.c.renewal import renamed
-from byoc_core.authoring.c.statements import Block, Evaluate, Let, Statement, Store
-from byoc_core.authoring.c.traversal import expressions_of, map_block, map_expression, substitute
-from byoc_core.dims import Dim
+from byoc_core.authoring.c.expressions import Binary, Buffer, Expression, Load, Size, Variable
+from byoc_core.authoring.c.operands import operands_of
+from byoc_core.authoring.c.renewal import renamed, renewed
+from byoc_core.authoring.c.simplify import range_of
+from byoc_core.authoring.c.statements import Block, Evaluate, Let, Store
+from byoc_core.authoring.c.traversal import (
+    buffers_read,
+    buffers_written,
+    declared_by,
+    expressions_of,
+    map_block,
+    map_expression,
+    statements_in,
+    substitute,
+)
+from byoc_core.dims import Dim, is_nonnegative
 from byoc_core.errors import InternalError
 
 __all__ = ["Accumulator", "Axis", "Nest", "fuse_into_load", "fuse_into_store", "merge_nests"]
@@ -104,15 +115,17 @@ def fuse_into_store(producer: Nest, consumer: Nest, buffer: Buffer) -> Nest:
     """
     if consumer.reduced or [axis.size for axis in consumer.axes] != [axis.size for axis in producer.axes]:
         raise InternalError("fusion", "the consumer goes over other points than the producer")
-    stores = [item for item in producer.body if isinstance(item, Store) and item.buffer is buffer]
-    if len(stores) != 1:
-        raise InternalError("fusion", f"the producer stores {len(stores)} times to `{buffer.name}`")
+    stores = [item for item in statements_in(producer.body) if isinstance(item, Store) and item.buffer is buffer]
+    if len(stores) != 1 or stores[0] not in producer.body:
+        raise InternalError("fusion", f"the producer does not store to `{buffer.name}` once, at each point")
     (store,) = stores
     here = _renaming(consumer.axes, producer.axes)
     value = Variable(f"{buffer.name}_value", store.value.type)
-    body = _with_loads(renamed(consumer.body, here), buffer, {store.index: value})
-    kept: list[Statement] = [item for item in producer.body if item is not store]
-    return replace(producer, body=(*kept, Let(value, store.value), *body))
+    consumed = _with_loads(renewed(renamed(consumer.body, here)), buffer, {store.index: value})
+    produced = tuple(Let(value, store.value) if item is store else item for item in producer.body)
+    fused = replace(producer, body=(*produced, *consumed))
+    _check_gone(fused, buffer)
+    return fused
 
 
 def fuse_into_load(producer: Nest, consumer: Nest, buffer: Buffer) -> Nest:
@@ -124,7 +137,8 @@ def fuse_into_load(producer: Nest, consumer: Nest, buffer: Buffer) -> Nest:
         buffer: what is between the two.
 
     Raises:
-        InternalError: the producer has more than one store, or the consumer reads where none of its points stores.
+        InternalError: the producer has more than one store, or the consumer reads where it is not known that one of the
+            producer's points stores.
     """
     match producer.body:
         case (Store(target, index, value),) if target is buffer and not producer.reduced:
@@ -132,17 +146,22 @@ def fuse_into_load(producer: Nest, consumer: Nest, buffer: Buffer) -> Nest:
         case _:
             raise InternalError("fusion", "the producer is more than one store")
     axes = frozenset(axis.index for axis in producer.axes)
+    sizes = {axis.index: axis.size for axis in (*consumer.axes, *consumer.reduced)}
+    ranges = {axis: (0, size - 1) for axis, size in sizes.items() if isinstance(size, int)}
 
     def inlined(expression: Expression) -> Expression:
         if not isinstance(expression, Load) or expression.buffer is not buffer:
             return expression
         found: dict[Variable, Expression] = {}
-        if not _unify(index, expression.index, axes, found) or len(found) < len(axes):
-            raise InternalError("fusion", f"`{buffer.name}` is read where no point of the producer stores")
+        is_point = _unify(index, expression.index, axes, found) and all(
+            axis.index in found and _is_within(found[axis.index], axis.size, sizes, ranges) for axis in producer.axes
+        )
+        if not is_point:
+            raise InternalError("fusion", f"`{buffer.name}` is read where no point of the producer is known to store")
         (statement,) = substitute((Store(buffer, index, value),), found)
         return expressions_of(statement)[1]
 
-    return replace(
+    fused = replace(
         consumer,
         body=map_block(consumer.body, inlined),
         setup=map_block(consumer.setup, inlined),
@@ -151,6 +170,8 @@ def fuse_into_load(producer: Nest, consumer: Nest, buffer: Buffer) -> Nest:
             for item in consumer.accumulators
         ),
     )
+    _check_gone(fused, buffer)
+    return fused
 
 
 def merge_nests(one: Nest, other: Nest) -> Nest:
@@ -162,17 +183,30 @@ def merge_nests(one: Nest, other: Nest) -> Nest:
             stores, nor the reverse.
 
     Raises:
-        InternalError: they go over other points.
+        InternalError: they go over other points, or one reads what the other stores.
     """
     if [axis.size for axis in (*one.axes, *one.reduced)] != [axis.size for axis in (*other.axes, *other.reduced)]:
         raise InternalError("fusion", "the nests go over different points")
+    for first, second in ((one, other), (other, one)):
+        between = buffers_written(first.body) & buffers_read((*second.setup, *second.body, *_evaluated(second)))
+        if between:
+            names = ", ".join(sorted(f"`{buffer.name}`" for buffer in between))
+            raise InternalError("fusion", f"one nest reads what the other stores: {names}")
     here = _renaming((*other.axes, *other.reduced), (*one.axes, *one.reduced))
+    # One nest may have been made of the other: what it declares gets variables of its own.
+    for statement in statements_in((*other.setup, *other.body)):
+        here.update((item, replace(item)) for item in declared_by(statement))
+    here.update((item.variable, replace(item.variable)) for item in other.accumulators)
 
     def moved(expression: Expression) -> Expression:
         (statement,) = renamed((Evaluate(expression),), here)
         return expressions_of(statement)[0]
 
-    accumulators = (replace(item, start=moved(item.start), value=moved(item.value)) for item in other.accumulators)
+    accumulators = []
+    for item in other.accumulators:
+        variable = here[item.variable]
+        assert isinstance(variable, Variable)
+        accumulators.append(Accumulator(variable, moved(item.start), moved(item.value)))
     return replace(
         one,
         body=(*one.body, *renamed(other.body, here)),
@@ -186,13 +220,34 @@ def _renaming(axes: Sequence[Axis], others: Sequence[Axis]) -> dict[Buffer | Var
     return {one.index: other.index for one, other in zip(axes, others, strict=True)}
 
 
+def _evaluated(nest: Nest) -> Block:
+    """Return the values of accumulators as statements."""
+    return tuple(Evaluate(value) for item in nest.accumulators for value in (item.start, item.value))
+
+
+def _check_gone(nest: Nest, buffer: Buffer) -> None:
+    """Check that nothing reads a buffer that nothing stores to any more."""
+    if buffer in buffers_read((*nest.setup, *nest.body, *_evaluated(nest))):
+        raise InternalError("fusion", f"`{buffer.name}` is read in other ways than by loads of one element")
+
+
+def _is_within(
+    position: Expression, size: Dim, sizes: Mapping[Variable, Dim], ranges: Mapping[Variable, tuple[int, int]]
+) -> bool:
+    """Return whether a position is known to be on an axis."""
+    if isinstance(position, Variable) and sizes.get(position) == size:
+        return True
+    found = range_of(position, ranges)
+    return found is not None and found[0] >= 0 and is_nonnegative(size - 1 - found[1])
+
+
 def _with_loads(block: Block, buffer: Buffer, values: Mapping[Expression, Expression]) -> Block:
     """Return a block in which values stand for loads from a buffer."""
 
     def change(expression: Expression) -> Expression:
         if not isinstance(expression, Load) or expression.buffer is not buffer:
             return expression
-        if expression.index not in values:
+        if expression.index not in values or expression.lanes > 1:
             raise InternalError("fusion", f"`{buffer.name}` is read in another place than where it is stored")
         return values[expression.index]
 

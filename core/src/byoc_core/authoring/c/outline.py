@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeGuard
 
 from byoc_core.authoring.c.estimate import estimate_statement, rounds_of
@@ -12,33 +12,9 @@ from byoc_core.authoring.c.loops import as_copy
 from byoc_core.authoring.c.simplify import simplify_block
 from byoc_core.authoring.c.statements import Block, Dispatch, For, Function, LoopKind, Statement
 from byoc_core.authoring.c.traversal import buffers_written, statements_in, substitute, with_blocks
-from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, PARALLEL_WORK_PS, SHARED_WORK_PS, is_enough_work
-from byoc_core.dims import Dim
+from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelWork
 
 __all__ = ["ParallelWork", "outline", "parallel_works", "serialise"]
-
-
-@dataclass(frozen=True, slots=True)
-class ParallelWork:
-    """The work of a parallel loop.
-
-    Attributes:
-        count: the number of rounds.
-        work_ps: estimated picoseconds of all rounds on one thread.
-    """
-
-    count: Dim
-    work_ps: Dim
-
-    @property
-    def is_worth_waking(self) -> bool:
-        """Whether the work may be enough to wake threads."""
-        return is_enough_work(self.count, self.work_ps, PARALLEL_WORK_PS)
-
-    @property
-    def is_worth_sharing(self) -> bool:
-        """Whether the work may be enough for threads that are awake."""
-        return is_enough_work(self.count, self.work_ps, SHARED_WORK_PS)
 
 
 def parallel_works(function: Function) -> list[ParallelWork]:
@@ -61,7 +37,8 @@ def outline(function: Function, *, has_team: bool = False) -> Function:
         is_worth = work.is_worth_waking or (has_team and work.is_worth_sharing)
         if isinstance(loop, Dispatch):
             return (loop,) if is_worth else _serial(loop)
-        if not is_worth or loop.start != Size(0) or loop.step != 1:
+        # The count of a dispatch is exact; of other ends than sizes only an estimate is known.
+        if not is_worth or loop.start != Size(0) or loop.step != 1 or not isinstance(loop.stop, Size):
             return _serial(loop)
         first, end = Variable(FIRST_ITEM), Variable(END_ITEM)
         body = _serial(replace(loop, start=first, stop=end))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from byoc_core.authoring.c.collecting import called_by, vector_types_of
+from byoc_core.authoring.c.collecting import called_by, vector_types_of, words_of
 from byoc_core.authoring.c.expression_printer import ExpressionPrinter, type_name
 from byoc_core.authoring.c.expressions import Binary, Buffer, Load, MemoryAccess, Variable
 from byoc_core.authoring.c.naming import Names
@@ -29,6 +29,7 @@ from byoc_core.authoring.c.statements import (
     Return,
     Statement,
     Store,
+    While,
 )
 from byoc_core.authoring.c.targets import C11_VECTORS, Target
 from byoc_core.authoring.c.traversal import free_in, symbols_in
@@ -79,7 +80,8 @@ def vector_typedefs(functions: Iterable[Function]) -> list[str]:
 
 def _definition(function: Function, target: Target) -> list[str]:
     """Return the lines of a function, behind those of its outlined loops."""
-    names = Names([function.name, *(callee.name for callee in called_by(function))], (f"{function.name}_",))
+    reserved = {function.name, *(callee.name for callee in called_by(function)), *words_of(function), *target.keywords}
+    names = Names(reserved, (f"{function.name}_",))
     printer = BlockPrinter(target, names, function.name)
     declared = [names.declare(item) for item in function.parameters]
     parameters = [printer.declaration(item) for item in function.parameters]
@@ -142,6 +144,9 @@ class BlockPrinter:
         match statement:
             case For():
                 return self._loop(statement, indent)
+            case While(condition, body):
+                head = f"{indent}while ({self._expressions.text(condition)}) {{"
+                return [head, *self.lines(body, indent + "  "), f"{indent}}}"]
             case If():
                 return self._branch(statement, indent)
             case Dispatch():
@@ -184,33 +189,27 @@ class BlockPrinter:
             case Return(value):
                 return "return;" if value is None else f"return {text(value)};"
             case Comment(line):
-                return f"// {line}"
+                return _comment(line)
         raise InternalError("printer", "unknown statement", got=repr(statement))
 
     def _alias(self, statement: Alias) -> str:
-        buffer, source = statement.buffer, self._names[statement.source]
-        offset = self._expressions.text(statement.offset)
+        buffer = statement.buffer
+        place = self._expressions.offset(statement.source, statement.offset)
         const = "" if buffer.is_writable else "const "
         name = self._names.declare(buffer)
-        place = source if offset == "0" else f"{source} + {offset}"
         if buffer.dtype != statement.source.dtype:
             place = f"({const}{c_type(buffer.dtype)} *)(void *)({place})"
         return f"{const}{c_type(buffer.dtype)} *{name} = {place};"
 
     def _copy(self, statement: Copy) -> str:
-        places = []
-        for buffer, index in (
-            (statement.target, statement.target_index),
-            (statement.source, statement.source_index),
-        ):
-            offset = self._expressions.text(index)
-            places.append(self._names[buffer] if offset == "0" else f"{self._names[buffer]} + {offset}")
+        target = self._expressions.offset(statement.target, statement.target_index)
+        source = self._expressions.offset(statement.source, statement.source_index)
         count = self._expressions.atom(statement.count)
-        return f"memcpy({places[0]}, {places[1]}, (size_t){count} * sizeof({c_type(statement.target.dtype)}));"
+        return f"memcpy({target}, {source}, (size_t){count} * sizeof({c_type(statement.target.dtype)}));"
 
     def _clear(self, statement: Clear) -> str:
-        offset, count = self._expressions.text(statement.index), self._expressions.atom(statement.count)
-        place = self._names[statement.target] + ("" if offset == "0" else f" + {offset}")
+        place = self._expressions.offset(statement.target, statement.index)
+        count = self._expressions.atom(statement.count)
         return f"memset({place}, 0, (size_t){count} * sizeof({c_type(statement.target.dtype)}));"
 
     def _fail(self, statement: Fail) -> str:
@@ -291,3 +290,9 @@ class BlockPrinter:
         loop = OutlinedLoop(name, tuple(fields), (first, end))
         self.before += loop.definitions(lines)
         return loop.calls(statement.count, statement.grain, statement.work_ps)
+
+
+def _comment(text: str) -> str:
+    """Return a comment of one line, which no end of the text carries on to the next."""
+    line = " ".join(text.split())
+    return f"// {line}." if line.endswith(("\\", "??/")) else f"// {line}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from byoc_core.authoring.c.expressions import Address, Buffer, Expression, Load, Variable
@@ -21,9 +21,9 @@ from byoc_core.authoring.c.statements import (
     Statement,
     Store,
 )
-from byoc_core.authoring.c.traversal import declared_by, map_block, statements_in, with_blocks
+from byoc_core.authoring.c.traversal import blocks_of, declared_by, map_block, statements_in, with_blocks
 
-__all__ = ["renamed", "renewed"]
+__all__ = ["renamed", "renewed", "without_clashes"]
 
 _Names = Mapping[Buffer | Variable, Buffer | Variable]
 
@@ -34,6 +34,18 @@ def renewed(block: Block) -> Block:
     for statement in statements_in(block):
         names.update((item, replace(item)) for item in declared_by(statement))
     return renamed(block, names)
+
+
+def without_clashes(parts: Iterable[Block]) -> Block:
+    """Return a block of parts that come from blocks of their own: none declares again what a part before declares."""
+    result: list[Statement] = []
+    known: set[Buffer | Variable] = set()
+    for part in parts:
+        if any(item in known for statement in statements_in(part) for item in declared_by(statement)):
+            part = renewed(part)
+        known.update(item for statement in part if not blocks_of(statement) for item in declared_by(statement))
+        result += part
+    return tuple(result)
 
 
 def renamed(block: Block, names: _Names) -> Block:

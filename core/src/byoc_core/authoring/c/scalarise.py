@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from byoc_core.authoring.c.aliasing import Aliases
 from byoc_core.authoring.c.expressions import (
     Broadcast,
     Buffer,
+    Call,
     Cast,
     Expression,
     Lane,
@@ -16,13 +18,13 @@ from byoc_core.authoring.c.expressions import (
     Raw,
     Size,
     Variable,
-    operands_of,
-    rebuilt,
 )
+from byoc_core.authoring.c.operands import operands_of, rebuilt
 from byoc_core.authoring.c.statements import (
     Assign,
     Block,
     Declare,
+    Evaluate,
     For,
     Function,
     Let,
@@ -41,16 +43,18 @@ def scalarise(function: Function) -> Function:
     """Return a function that computes the same bits without vectors: each lane by itself.
 
     Raises:
-        InternalError: a parameter is a vector, which a function without vectors cannot take.
+        InternalError: a parameter is a vector, or a call or a raw text computes with vectors: their lanes have no form
+            of their own.
     """
     for parameter in function.parameters:
         if isinstance(parameter, Variable) and parameter.type.lanes > 1:
             raise InternalError(f"parameter `{parameter.name}`", "is a vector")
-    return replace(function, body=_Scalariser().block(function.body))
+    return replace(function, body=_Scalariser(Aliases(function.body)).block(function.body))
 
 
 class _Scalariser:
-    def __init__(self) -> None:
+    def __init__(self, aliases: Aliases) -> None:
+        self._aliases = aliases
         self._arrays: dict[Variable, Buffer] = {}
 
     def block(self, block: Block) -> Block:
@@ -75,14 +79,28 @@ class _Scalariser:
 
     def _safe_stores(self, buffer: Buffer, index: Expression, value: Expression) -> Block:
         """Return the stores of the lanes; of values that other lanes' stores could change, by way of an array."""
-        reads = (item for item in expressions_in((Store(buffer, index, value),)) if isinstance(item, Load))
-        others = [item for item in reads if item.type.lanes > 1 and not (item.buffer is buffer and item.index == index)]
-        if not any(item.buffer is buffer or item.buffer.access is MemoryAccess.SHARED for item in others):
+        if not any(self._may_change(buffer, index, item) for item in expressions_in((Store(buffer, index, value),))):
             return (self._stores(buffer, index, value),)
         array = Buffer(f"{buffer.name}_lanes", buffer.dtype, MemoryAccess.WRITE, value.type.lanes)
         lane = Variable("lane")
         copied: Statement = For(lane, Size(0), Size(value.type.lanes), (Store(buffer, index + lane, array[lane]),))
         return (LocalArray(array), self._stores(array, Size(0), value), copied)
+
+    def _may_change(self, buffer: Buffer, index: Expression, read: Expression) -> bool:
+        """Return whether a store to one lane may change what another lane reads."""
+        match read:
+            case Load(source, place, lanes):
+                is_lane_by_lane = source is buffer and lanes > 1 and self._scalar(place) == index
+                return not is_lane_by_lane and self._aliases.may_overlap(source, buffer)
+            case Lane(operand, _):
+                # A lane of a vector stands in every lane of the value.
+                vectors = tuple(expressions_in((Evaluate(operand),)))
+                return any(
+                    (isinstance(item, Load) and self._aliases.may_overlap(item.buffer, buffer))
+                    or (isinstance(item, Variable) and self._arrays.get(item) is buffer)
+                    for item in vectors
+                )
+        return False
 
     def _stores(self, buffer: Buffer, index: Expression, value: Expression) -> Statement:
         lane = Variable("lane")
@@ -100,15 +118,19 @@ class _Scalariser:
                 return self._scalar(operand)
             case Literal(value, type_):
                 return Literal(value, type_.with_lanes(1))
+        if isinstance(expression, Call | Raw):
+            raise InternalError(type(expression).__name__, f"computes {expression.type}, which has no form by lanes")
         operands = tuple(
             self._lane(item, lane) if item.type.lanes > 1 else self._scalar(item) for item in operands_of(expression)
         )
         changed = rebuilt(expression, operands)
-        return replace(changed, type=changed.type.with_lanes(1)) if isinstance(changed, Cast | Raw) else changed
+        return replace(changed, type=changed.type.with_lanes(1)) if isinstance(changed, Cast) else changed
 
     def _scalar(self, expression: Expression) -> Expression:
         """Return a scalar expression that reads no vector."""
         if isinstance(expression, Lane):
             return self._lane(expression.operand, self._scalar(expression.index))
         operands = operands_of(expression)
+        if isinstance(expression, Call | Raw) and any(item.type.lanes > 1 for item in operands):
+            raise InternalError(type(expression).__name__, "reads a vector, which has no form by lanes")
         return rebuilt(expression, tuple(map(self._scalar, operands))) if operands else expression

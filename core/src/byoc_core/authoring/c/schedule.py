@@ -7,13 +7,14 @@ other, and the order of a reduction never changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from byoc_core.authoring.c.expressions import (
     Binary,
     Buffer,
+    Element,
     Expression,
     MemoryAccess,
     Select,
@@ -22,6 +23,7 @@ from byoc_core.authoring.c.expressions import (
 )
 from byoc_core.authoring.c.loops import smaller
 from byoc_core.authoring.c.nest import Accumulator, Nest
+from byoc_core.authoring.c.operands import operands_of
 from byoc_core.authoring.c.renewal import renewed
 from byoc_core.authoring.c.simplify import simplify_block
 from byoc_core.authoring.c.statements import (
@@ -33,9 +35,11 @@ from byoc_core.authoring.c.statements import (
     Let,
     LocalArray,
     LoopKind,
+    Statement,
     Store,
 )
 from byoc_core.authoring.c.traversal import map_expression, substitute
+from byoc_core.authoring.c.unused import drop_unused
 from byoc_core.authoring.c.vectorise import vectorised
 from byoc_core.dims import Dim, ceildiv, product
 from byoc_core.errors import InternalError
@@ -55,7 +59,8 @@ class Schedule:
         parallel: the names of the outermost loops whose rounds threads share, as one loop.
         vector: the name of the loop whose rounds lie in vector registers; the innermost one of the domain.
         lanes: elements of a vector.
-        unrolled: the names of loops that are written out; of each the number of rounds is known.
+        unrolled: the names of loops that are written out; of each the number of rounds is known. Of a loop that is
+            shorter in the last tile, the rounds of that tile are not.
         grain: rounds of the parallel loop that stay together.
     """
 
@@ -137,11 +142,12 @@ class _Lowering:
             self._split_one(self._loop(name), size)
 
     def _split_one(self, loop: _Loop, size: int) -> None:
+        if size < 1:
+            raise InternalError("schedule", f"has tiles of `{loop.name}` without rounds", got=str(size))
         outer, inner = Variable(f"{loop.name}_tile".replace(".", "_")), Variable(loop.index.name)
         first = outer * size
-        is_exact = isinstance(loop.most, int) and loop.most % size == 0 and not loop.is_ragged
-        stop = Size(size) if is_exact else smaller(loop.stop - first, Size(size))
-        tiles = (loop.stop + (size - 1)) // size if loop.is_ragged else Size(ceildiv(loop.most, size))
+        num_tiles = ceildiv(loop.most, size)
+        stop = Size(size) if num_tiles * size == loop.most else smaller(loop.stop - first, Size(size))
         whole = {loop.index: first + inner}
         self._positions = {axis: _substituted(place, whole) for axis, place in self._positions.items()}
         changed: dict[str, _Loop] = {}
@@ -150,7 +156,7 @@ class _Lowering:
                 changed[name] = replace(old, stop=_substituted(old.stop, whole))
                 continue
             tile = f"{name}.tile"
-            changed[tile] = replace(loop, name=tile, index=outer, stop=tiles, most=ceildiv(loop.most, size))
+            changed[tile] = replace(loop, name=tile, index=outer, stop=Size(num_tiles), most=num_tiles)
             changed[name] = replace(loop, index=inner, stop=stop, most=size)
         self._loops = changed
 
@@ -168,6 +174,13 @@ class _Lowering:
         for place, name in enumerate(names):
             if f"{name}.tile" in names[place:]:
                 raise InternalError("schedule", f"has `{name}` outside `{name}.tile`")
+        schedule = self._schedule
+        for name in (*schedule.parallel, *schedule.unrolled, *filter(None, [schedule.vector])):
+            loop = self._loop(name)
+            if name in schedule.unrolled and not loop.is_ragged and not isinstance(loop.most, int):
+                raise InternalError("schedule", f"writes out `{name}`, whose number of rounds is not known")
+        if schedule.vector in schedule.parallel and schedule.lanes > 1:
+            raise InternalError("schedule", f"has vectors of `{schedule.vector}`, whose rounds threads share")
 
     def block(self) -> Block:
         """Return the statements."""
@@ -180,7 +193,7 @@ class _Lowering:
             body = self._around(loop, body, not self._nest.reduced)
         if parallel:
             body = (self._collapsed(outer[: len(parallel)], body),)
-        return simplify_block(body)
+        return drop_unused(simplify_block(body))
 
     def _points(self, block: Block) -> Block:
         """Return statements of the nest with the positions of the loops in the place of the axes."""
@@ -188,10 +201,13 @@ class _Lowering:
 
     def _around(self, loop: _Loop, body: Block, is_vector: bool) -> Block:
         """Return a loop around a block, as the schedule wants it: vectors, or written out."""
+        is_unrolled = loop.name in self._schedule.unrolled and not loop.is_ragged
+        kind = LoopKind.UNROLLED if is_unrolled else LoopKind.SERIAL
         if is_vector and loop.name == self._schedule.vector and self._schedule.lanes > 1:
-            return vectorised(loop.around(body), self._schedule.lanes)
-        is_unrolled = loop.name in self._schedule.unrolled and isinstance(loop.stop, Size)
-        return (loop.around(body, LoopKind.UNROLLED if is_unrolled else LoopKind.SERIAL),)
+            whole, *rest = vectorised(loop.around(body), self._schedule.lanes)
+            assert isinstance(whole, For)
+            return (replace(whole, kind=kind), *rest)
+        return (loop.around(body, kind),)
 
     def _collapsed(self, loops: Sequence[_Loop], body: Block) -> For:
         """Return one parallel loop over the rounds of several."""
@@ -205,6 +221,9 @@ class _Lowering:
             places[loop.index] = rest if loop is loops[0] else rest % loop.most
             rest = rest // loop.most
         lets = tuple(Let(loop.index, places[loop.index]) for loop in loops)
+        for loop in loops:
+            if loop.is_ragged:
+                body = (If(loop.index.compare("<", loop.stop), body),)
         count = Size(product(loop.most for loop in loops))
         return For(item, Size(0), count, (*lets, *body), kind=LoopKind.PARALLEL, grain=self._schedule.grain)
 
@@ -214,10 +233,12 @@ class _Lowering:
         ragged = [loop for loop in held if loop.is_ragged]
         if not ragged:
             return self._sums(self._inner)
+        # A loop is shortest in the last rounds of the loops around it.
+        last = {loop.index: Size(loop.most) - 1 for loop in held}
         whole: Expression | None = None
         for loop in ragged:
             assert isinstance(loop.stop, Select)
-            one = loop.stop.then.compare(">=", loop.stop.otherwise)
+            one = _substituted(loop.stop.then, last).compare(">=", loop.stop.otherwise)
             whole = one if whole is None else Binary("&&", whole, one)
         full = [replace(loop, stop=Size(loop.most)) if loop in ragged else loop for loop in self._inner]
         assert whole is not None
@@ -238,8 +259,7 @@ class _Lowering:
         is_vector = any(loop.name == self._schedule.vector and self._is_whole(loop) for loop in held)
         start = self._points(tuple(Store(array, place, item.start) for item, array in arrays))
         loads: dict[Variable, Expression] = {item.variable: array[place] for item, array in arrays}
-        step = (Store(array, place, _substituted(item.value, loads)) for item, array in arrays)
-        update = self._points((*self._nest.setup, *step))
+        update = self._points((*self._nest.setup, *self._steps(arrays, place, loads)))
         declared: Block = tuple(
             LocalArray(array, lanes=self._schedule.lanes if is_vector else 1) for _, array in arrays
         )
@@ -259,6 +279,19 @@ class _Lowering:
             *spill,
             *renewed(self._loops_around(held, finish, False)),
         )
+
+    def _steps(
+        self, arrays: Sequence[tuple[Accumulator, Buffer]], place: Expression, loads: Mapping[Variable, Expression]
+    ) -> Block:
+        """Return the statements that collect a value in each accumulator, one after another."""
+        steps: list[Statement] = []
+        for item, array in arrays:
+            # The operands of an elementwise op are variables: its text may read one more than once.
+            whole = {operand for part in _parts(item.value) if isinstance(part, Element) for operand in part.operands}
+            lets = {variable: Variable(variable.name, variable.type) for variable in loads if variable in whole}
+            steps += (Let(new, loads[old]) for old, new in lets.items())
+            steps.append(Store(array, place, _substituted(item.value, {**loads, **lets})))
+        return tuple(steps)
 
     def _arrays(self, size: Dim) -> list[tuple[Accumulator, Buffer]]:
         """Return the accumulators with an array for so many of each."""
@@ -282,6 +315,12 @@ class _Lowering:
         starts = tuple(Declare(item.variable, item.start) for item in accumulators)
         update = self._loops_around(loops, self._points((*self._nest.setup, *steps)), False)
         return (*self._points(starts), *update, *self._points(self._nest.body))
+
+
+def _parts(expression: Expression) -> Iterator[Expression]:
+    yield expression
+    for operand in operands_of(expression):
+        yield from _parts(operand)
 
 
 def _substituted(expression: Expression, values: Mapping[Variable, Expression]) -> Expression:

@@ -5,10 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from byoc_core.authoring.c.expressions import Binary, Expression, Literal, Select, Size, Variable
-from byoc_core.authoring.c.statements import Block, For, Function, If, Statement
-from byoc_core.authoring.c.traversal import map_expression, map_own, substitute, with_blocks
+from byoc_core.authoring.c.expressions import (
+    Binary,
+    Expression,
+    Literal,
+    Select,
+    Size,
+    Variable,
+)
+from byoc_core.authoring.c.renewal import without_clashes
+from byoc_core.authoring.c.statements import Block, For, Function, If, Statement, While
+from byoc_core.authoring.c.traversal import (
+    map_expression,
+    map_own,
+    substitute,
+    with_blocks,
+)
 from byoc_core.authoring.c.types import BOOL, INDEX
+from byoc_core.authoring.c.unused import drop_unused
 from byoc_core.dims import Dim, is_nonnegative
 
 __all__ = ["Ranges", "constant_of", "range_of", "simplify", "simplify_block"]
@@ -22,11 +36,12 @@ def simplify(function: Function) -> Function:
     """Return a function that computes the same with less index arithmetic.
 
     Quotients and remainders of positions whose range is known become the parts of the position; conditions that always
-    hold or never do leave one block; loops without rounds go, and loops of one round become their body.
+    hold or never do leave one block; loops without rounds go, and loops of one round become their body. Values,
+    pointers and arrays that nothing uses go.
 
     Cost: linear in the expressions, times the depth of a sum.
     """
-    return replace(function, body=simplify_block(function.body))
+    return replace(function, body=drop_unused(simplify_block(function.body)))
 
 
 def simplify_block(block: Block, ranges: Ranges | None = None) -> Block:
@@ -36,7 +51,7 @@ def simplify_block(block: Block, ranges: Ranges | None = None) -> Block:
         block: the block.
         ranges: the ranges of variables that are declared outside.
     """
-    return tuple(item for statement in block for item in _simplified(statement, ranges or {}))
+    return without_clashes(tuple(_simplified(statement, ranges or {})) for statement in block)
 
 
 def _simplified(statement: Statement, ranges: Ranges) -> Iterator[Statement]:
@@ -47,6 +62,8 @@ def _simplified(statement: Statement, ranges: Ranges) -> Iterator[Statement]:
             if value is not None:
                 yield from simplify_block(then if value else otherwise, ranges)
                 return
+        case While(condition, _) if constant_of(condition) is False:
+            return
         case For():
             yield from _simplified_loop(statement, ranges)
             return
@@ -58,7 +75,7 @@ def _simplified_loop(loop: For, ranges: Ranges) -> Iterator[Statement]:
     if first is not None and end is not None:
         if first[0] >= end[1]:
             return
-        if first[0] == first[1] and end[0] == end[1] and first[0] + loop.step >= end[0]:
+        if first[1] < end[0] and first[0] + loop.step >= end[1]:
             yield from simplify_block(substitute(loop.body, {loop.index: loop.start}), ranges)
             return
         ranges = {**ranges, loop.index: (first[0], end[1] - 1)}

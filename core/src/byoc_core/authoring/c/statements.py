@@ -32,6 +32,7 @@ __all__ = [
     "Return",
     "Statement",
     "Store",
+    "While",
 ]
 
 
@@ -183,6 +184,14 @@ class For(Statement):
     kind: LoopKind = LoopKind.SERIAL
     grain: Dim = 1
     round_ps: Dim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class While(Statement):
+    """Run a block as long as a condition holds, which is looked at before each round."""
+
+    condition: Expression
+    body: Block
 
 
 @dataclass(frozen=True, slots=True)

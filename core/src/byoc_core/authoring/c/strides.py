@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.c.expressions import Binary, Expression, Size, Variable, operands_of
+from byoc_core.authoring.c.expressions import Binary, Expression, Size, Variable
+from byoc_core.authoring.c.operands import operands_of
 from byoc_core.dims import Dim
 
 __all__ = ["stride_of"]

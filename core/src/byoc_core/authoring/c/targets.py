@@ -24,6 +24,7 @@ class Target:
         contracted: the attribute of a function whose products and sums may round once together; empty for none.
         contract: the first line of such a function; empty for none.
         align: the text before a variable that is aligned to ``{nbytes}`` bytes.
+        keywords: words that are no names, beside those of C.
     """
 
     name: str
@@ -38,7 +39,21 @@ class Target:
     contracted: str = ""
     contract: str = ""
     align: str = "_Alignas({nbytes})"
+    keywords: frozenset[str] = frozenset()
 
+
+_CPP_KEYWORDS = frozenset(
+    (
+        *("alignas", "alignof", "and", "and_eq", "bitand", "bitor", "bool", "catch"),
+        *("char8_t", "char16_t", "char32_t", "class", "co_await", "co_return", "co_yield", "compl"),
+        *("concept", "const_cast", "consteval", "constexpr", "constinit", "decltype", "delete", "dynamic_cast"),
+        *("explicit", "export", "false", "friend", "mutable", "namespace", "new", "noexcept"),
+        *("not", "not_eq", "nullptr", "operator", "or", "or_eq", "private", "protected"),
+        *("public", "reinterpret_cast", "requires", "static_assert", "static_cast", "template", "this", "thread_local"),
+        *("throw", "true", "try", "typeid", "typename", "using", "virtual", "wchar_t"),
+        *("xor", "xor_eq", "blockDim", "blockIdx", "gridDim", "threadIdx", "warpSize"),
+    )
+)
 
 C11_VECTORS = Target(
     "c11-vectors",
@@ -63,6 +78,7 @@ CUDA = Target(
     unroll="#pragma unroll",
     compound="{type}{{{values}}}",
     align="alignas({nbytes})",
+    keywords=_CPP_KEYWORDS,
 )
 """CUDA C++, as NVRTC and nvcc compile it."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from byoc_core.authoring.c.expressions import Address, Buffer, Expression, Load, Size, Variable, operands_of, rebuilt
+from byoc_core.authoring.c.expressions import Address, Buffer, Expression, Load, Size, Variable
+from byoc_core.authoring.c.operands import operands_of, rebuilt
 from byoc_core.authoring.c.statements import (
     Alias,
     Assign,
@@ -24,6 +25,7 @@ from byoc_core.authoring.c.statements import (
     Return,
     Statement,
     Store,
+    While,
 )
 from byoc_core.dims import Dim, symbols_of
 
@@ -41,6 +43,7 @@ __all__ = [
     "statements_in",
     "substitute",
     "symbols_in",
+    "variables_in",
     "variables_read",
     "with_blocks",
 ]
@@ -63,7 +66,7 @@ def expressions_of(statement: Statement) -> tuple[Expression, ...]:
             return (statement.index, statement.count)
         case For():
             return (statement.start, statement.stop)
-        case If():
+        case While() | If():
             return (statement.condition,)
         case Evaluate(call):
             return (call,)
@@ -79,7 +82,7 @@ def expressions_of(statement: Statement) -> tuple[Expression, ...]:
 def blocks_of(statement: Statement) -> tuple[Block, ...]:
     """Return the blocks inside a statement."""
     match statement:
-        case For():
+        case For() | While():
             return (statement.body,)
         case If():
             return (statement.then, statement.otherwise)
@@ -91,7 +94,7 @@ def blocks_of(statement: Statement) -> tuple[Block, ...]:
 def with_blocks(statement: Statement, change: Callable[[Block], Block]) -> Statement:
     """Return a statement whose blocks are changed."""
     match statement:
-        case For() | Dispatch():
+        case For() | While() | Dispatch():
             return replace(statement, body=change(statement.body))
         case If():
             return replace(statement, then=change(statement.then), otherwise=change(statement.otherwise))
@@ -115,6 +118,14 @@ def expressions_in(block: Block) -> Iterator[Expression]:
             expression = pending.pop()
             yield expression
             pending += reversed(operands_of(expression))
+
+
+def variables_in(expression: Expression) -> Iterator[Variable]:
+    """Yield the variables that an expression reads."""
+    if isinstance(expression, Variable):
+        yield expression
+    for operand in operands_of(expression):
+        yield from variables_in(operand)
 
 
 def map_expression(expression: Expression, change: Replacement) -> Expression:
@@ -143,7 +154,7 @@ def map_own(statement: Statement, change: Replacement) -> Statement:
             return replace(statement, values=tuple(map(change, statement.values)))
         case For():
             return replace(statement, start=change(statement.start), stop=change(statement.stop))
-        case If():
+        case While() | If():
             return replace(statement, condition=change(statement.condition))
         case Evaluate(call):
             return Evaluate(change(call))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from byoc_core.authoring.c.expressions import (
+    ARITHMETIC,
+    BITWISE,
     Binary,
     Broadcast,
     Cast,
@@ -16,15 +18,20 @@ from byoc_core.authoring.c.expressions import (
     Size,
     Unary,
     Variable,
-    operands_of,
 )
 from byoc_core.authoring.c.loops import peeled
+from byoc_core.authoring.c.operands import operands_of
 from byoc_core.authoring.c.statements import Assign, Block, Declare, For, Let, LoopKind, Statement, Store
 from byoc_core.authoring.c.strides import stride_of
+from byoc_core.authoring.c.traversal import variables_in
 from byoc_core.authoring.c.types import INDEX
+from byoc_core.authoring.csource_types import COMPUTED_DTYPES
 from byoc_core.errors import InternalError
 
 __all__ = ["vectorised"]
+
+_VECTOR_DTYPES = tuple(dtype for dtype in COMPUTED_DTYPES if dtype != "bool")
+"""The dtypes of which C has vectors: the others are bytes that hold a choice, or structures."""
 
 _OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 """Elementwise ops that are operators on floats."""
@@ -38,11 +45,13 @@ def vectorised(loop: For, lanes: int) -> Block:
 
     Args:
         loop: its rounds do not depend on each other; it goes from 0 in steps of 1.
-        lanes: elements of a vector.
+        lanes: elements of a vector, 2 or more.
 
     Raises:
         InternalError: something in the body has no vector form.
     """
+    if lanes < 2:
+        raise InternalError(f"loop over `{loop.index.name}`", "has no vectors of so many lanes", got=str(lanes))
     main, *rest = peeled(loop, lanes)
     assert isinstance(main, For)
     body = _Vectoriser(main.index, lanes).block(main.body)
@@ -72,7 +81,7 @@ class _Vectoriser:
             case Assign(variable, value) if variable in self._vectors:
                 return Assign(self._vectors[variable], self._vector(value))
             case Store(buffer, index, value):
-                if stride_of(index, self._index) != 1:
+                if not self._is_beside(index):
                     raise self._error("a store whose elements do not lie side by side")
                 return Store(buffer, index, self._vector(value))
             case For() if self._is_same(statement.start) and self._is_same(statement.stop):
@@ -85,20 +94,25 @@ class _Vectoriser:
             return False
         return all(self._is_same(operand) for operand in operands_of(expression))
 
+    def _is_beside(self, index: Expression) -> bool:
+        """Return whether an offset grows by 1 from round to round."""
+        is_known = not any(item in self._vectors for item in variables_in(index))
+        return is_known and stride_of(index, self._index) == 1
+
     def _vector(self, expression: Expression) -> Expression:
         """Return the values of an expression in the rounds, one in each lane."""
-        if self._is_same(expression):
+        if self._is_same(expression) and expression.type.dtype in _VECTOR_DTYPES:
             if isinstance(expression, Literal):
                 return Literal(expression.value, expression.type.with_lanes(self._lanes))
             return Broadcast(expression, self._lanes)
         match expression:
             case Variable() if expression in self._vectors:
                 return self._vectors[expression]
-            case Load(buffer, index, 1) if stride_of(index, self._index) == 1:
+            case Load(buffer, index, 1) if self._is_beside(index) and buffer.dtype in _VECTOR_DTYPES:
                 return Load(buffer, index, self._lanes)
             case Unary("-", operand):
                 return Unary("-", self._vector(operand))
-            case Binary(operator, left, right) if left.type != INDEX:
+            case Binary(operator, left, right) if left.type != INDEX and operator in (*ARITHMETIC, *BITWISE):
                 return Binary(operator, self._vector(left), self._vector(right))
             case Element(op, (left, right), type_, _) if op in _OPERATORS and type_.is_float:
                 return Binary(_OPERATORS[op], self._vector(left), self._vector(right))

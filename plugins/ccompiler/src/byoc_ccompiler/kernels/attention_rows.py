@@ -14,7 +14,7 @@ from byoc_core.dims import Dim, ceildiv
 
 from byoc_ccompiler.attributes import dim_of, flag_of, float_of
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.axis_view import line_loop
+from byoc_ccompiler.kernels.axis_view import line_loop_text as line_loop
 from byoc_ccompiler.kernels.copies import reserve_locals
 from byoc_ccompiler.kernels.dots import dot_function
 from byoc_ccompiler.size_checks import require_equal_sizes

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from byoc_core.authoring.c import (
+    Alias,
+    Block,
+    Buffer,
+    Expression,
+    For,
+    LoopKind,
+    MemoryAccess,
+    Size,
+    Variable,
+)
 from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim
 from byoc_core.dims import Dim, dim_min, product
 
 from byoc_ccompiler.kernel import Kernel
 
-__all__ = ["AxisView", "line_loop", "view_along"]
+__all__ = ["AxisView", "line_loop", "line_loop_text", "view_along"]
 
 _MAX_WORKERS = 32
 
@@ -29,9 +40,45 @@ def view_along(shape: Sequence[Dim], axis: int) -> AxisView:
 
 
 def line_loop(
+    kernel: Kernel,
+    body: Callable[[Expression, Buffer], Block],
+    count: Dim,
+    line_ps: Dim,
+    *,
+    scratch: Dim,
+    dtype: str,
+) -> For:
+    """Return the loop over lines that each need scratch memory, which a few of them share one after another.
+
+    Args:
+        kernel: the kernel that it stands in; it gets the scratch memory.
+        body: returns the statements that do a line, for its number and its scratch memory.
+        count: how many lines there are.
+        line_ps: estimated picoseconds of one line.
+        scratch: elements of scratch memory for one line.
+        dtype: their dtype.
+    """
+    workers = dim_min(count, _MAX_WORKERS)
+    memory = kernel.scratch_memory(workers * scratch, dtype)
+    worker, line, mine = Variable("worker"), Variable("line"), Buffer("mine", dtype, MemoryAccess.WRITE)
+    statements = (
+        Alias(mine, memory, worker * scratch),
+        # Fewer workers have one line each.
+        For(line, worker, Size(count), body(line, mine), step=_MAX_WORKERS),
+    )
+    return For(worker, Size(0), Size(workers), statements, kind=LoopKind.PARALLEL, round_ps=_share_ps(count, line_ps))
+
+
+def _share_ps(count: Dim, line_ps: Dim) -> Dim:
+    """Return estimated picoseconds of a worker's lines."""
+    # Where their number shows only in a call, a worker is taken to have one line: that decides for threads too late.
+    return line_ps if not isinstance(count, int) else line_ps * max(count // _MAX_WORKERS, 1)
+
+
+def line_loop_text(
     kernel: Kernel, lines: Sequence[str], count: Dim, line_ps: Dim, *, scratch: Dim, dtype: str
 ) -> ParallelLoop:
-    """Gives the loop over lines that each need scratch memory, which a few of them share one after another.
+    """Return what :func:`line_loop` returns as text, for a kernel whose body is text.
 
     Args:
         kernel: what it stands in; it gets the scratch memory.
@@ -52,6 +99,4 @@ def line_loop(
         "    }",
         "  }",
     )
-    # Where their number shows only in a call, a worker is taken to have one line: that decides for threads too late.
-    share = line_ps if not isinstance(count, int) else line_ps * max(count // _MAX_WORKERS, 1)
-    return ParallelLoop(text, workers, share)
+    return ParallelLoop(text, workers, _share_ps(count, line_ps))

@@ -19,29 +19,25 @@ from byoc_core.authoring.c import (
     Store,
     Variable,
 )
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.steps import dtype_of, shape_of
+from byoc_ccompiler.steps import shape_of
 
 __all__ = [
     "BYTE_PS",
-    "INDICES",
     "MOVE_PS",
     "CopyAxis",
     "copy_axes",
     "copy_block",
-    "copy_parts",
+    "copy_run",
     "fill_block",
-    "offset_of",
+    "loops_around",
+    "offset_along",
     "reserve_locals",
 ]
-
-INDICES = tuple(f"i{number}" for number in range(64))
-"""The names of loop indices, from the outermost on."""
 
 MOVE_PS = 500
 """Estimated picoseconds to move one element by itself."""
@@ -55,7 +51,7 @@ _ENOUGH_ITEMS = 16
 
 def reserve_locals(kernel: Kernel, *names: str) -> None:
     """Keeps a kernel's pointers from bearing the names of local variables: those of copies, and others."""
-    kernel.names.reserve((*INDICES, "k", "to", "from", "index", *names))
+    kernel.names.reserve((*(f"i{number}" for number in range(64)), "k", "to", "from", "index", *names))
 
 
 class CopyAxis(NamedTuple):
@@ -77,70 +73,6 @@ def copy_axes(sizes: Sequence[Dim], target_strides: Sequence[Dim], source_stride
     return [CopyAxis(*axis) for axis in zip(sizes, target_strides, source_strides, strict=True)]
 
 
-def offset_of(strides: Sequence[Dim], first: int = 0) -> str:
-    """Gives the offset of the element at :data:`INDICES`, from the index of number ``first`` on, in C."""
-    terms = [
-        INDICES[first + axis] if stride == 1 else f"{INDICES[first + axis]} * {c_dim(stride)}"
-        for axis, stride in enumerate(strides)
-        if stride != 0
-    ]
-    return " + ".join(terms) or "0"
-
-
-def copy_parts(
-    kernel: Kernel, value: Value, axes: Sequence[CopyAxis], target: str, source: str
-) -> list[str | ParallelLoop]:
-    """Gives the part of a kernel's body that copies elements, none of which is written twice.
-
-    Axes that lie behind one another in both places become one; what lies side by side is copied as a whole.
-
-    Args:
-        kernel: what they stand in; it has reserved :data:`INDICES`.
-        value: a value whose elements they are.
-        axes: from the outermost to the innermost.
-        target: C expression of the pointer to the first element written.
-        source: of the pointer to the first one read.
-    """
-    merged = _merge(axes)
-    if not merged:
-        return [f"  *({target}) = *({source});"]
-    ctype, nbytes = kernel.ctype(value), dtype_info(dtype_of(value)).itemsize
-    *outer, last = merged
-    part = _shared_axis(merged) if outer else 0
-    lines = []
-    for axis, (size, _, _) in enumerate(outer):
-        first, end = (FIRST_ITEM, END_ITEM) if axis == part else ("0", c_dim(size))
-        lines.append(f"{'  ' * (axis + 1)}for (int64_t i{axis} = {first}; i{axis} < {end}; ++i{axis}) {{")
-    indent = "  " * (len(outer) + 1)
-    target_offset = offset_of([axis.target_stride for axis in outer])
-    source_offset = offset_of([axis.source_stride for axis in outer])
-    first, end = ("0", c_dim(last.size)) if outer else (FIRST_ITEM, END_ITEM)
-    into, out_of = (
-        place if at == "0" else f"{place} + {at}" for place, at in ((target, target_offset), (source, source_offset))
-    )
-    if (last.target_stride, last.source_stride) == (1, 1):
-        if outer:
-            lines.append(f"{indent}memcpy({into}, {out_of}, (size_t){end} * sizeof({ctype}));")
-        else:
-            count = f"(size_t)({END_ITEM} - {FIRST_ITEM})"
-            lines.append(f"{indent}memcpy({into} + {FIRST_ITEM}, {out_of} + {FIRST_ITEM}, {count} * sizeof({ctype}));")
-        last_ps: Dim = last.size * (nbytes * BYTE_PS)
-    else:
-        moved = f"to[{_scaled('k', last.target_stride)}] = from[{_scaled('k', last.source_stride)}];"
-        lines += [
-            f"{indent}{{",
-            *(f"{indent}  {pointer};" for pointer in (f"{ctype} *to = {into}", f"const {ctype} *from = {out_of}")),
-            f"{indent}  for (int64_t k = {first}; k < {end}; ++k) {moved}",
-            f"{indent}}}",
-        ]
-        last_ps = last.size * (nbytes * BYTE_PS if last.source_stride == 0 and last.target_stride == 1 else MOVE_PS)
-    lines += ["  " * depth + "}" for depth in range(len(outer), 0, -1)]
-    if not outer:
-        return [ParallelLoop(tuple(lines), last.size, max(nbytes * BYTE_PS, 1), _GRAIN)]
-    others = product(axis.size for number, axis in enumerate(outer) if number != part)
-    return [ParallelLoop(tuple(lines), outer[part].size, others * last_ps)]
-
-
 def copy_block(axes: Sequence[CopyAxis], target: Buffer, source: Buffer, *, at: Dim = 0, source_at: Dim = 0) -> Block:
     """Return the statements that copy elements, none of which is written twice.
 
@@ -159,8 +91,8 @@ def copy_block(axes: Sequence[CopyAxis], target: Buffer, source: Buffer, *, at: 
     nbytes = dtype_info(target.dtype).itemsize
     *outer, last = merged
     indices = [Variable(f"i{number}") for number in range(len(outer))]
-    place = _moved(Size(at), indices, [axis.target_stride for axis in outer])
-    origin = _moved(Size(source_at), indices, [axis.source_stride for axis in outer])
+    place = offset_along(indices, [axis.target_stride for axis in outer], at)
+    origin = offset_along(indices, [axis.source_stride for axis in outer], source_at)
     is_run = (last.target_stride, last.source_stride) == (1, 1)
     if is_run and outer:
         body: Block = (Copy(target, place, source, origin, Size(last.size)),)
@@ -180,29 +112,56 @@ def copy_block(axes: Sequence[CopyAxis], target: Buffer, source: Buffer, *, at: 
     last_ps = last.size * (nbytes * BYTE_PS if is_cheap else MOVE_PS)
     part = _shared_axis(merged)
     others = product(axis.size for number, axis in enumerate(outer) if number != part)
-    for number, axis in reversed(list(enumerate(outer))):
-        loop = For(indices[number], Size(0), Size(axis.size), body)
-        body = (replace(loop, kind=LoopKind.PARALLEL, round_ps=others * last_ps) if number == part else loop,)
-    return body
+    return loops_around(body, indices, [axis.size for axis in outer], part=part, round_ps=others * last_ps)
+
+
+def copy_run(target: Buffer, at: Expression, source: Buffer, source_at: Expression, count: Dim) -> Block:
+    """Return the statement that copies elements that lie side by side.
+
+    Args:
+        target: the buffer written.
+        at: the offset of the first element written.
+        source: the buffer read.
+        source_at: the offset of the first element read.
+        count: how many elements.
+    """
+    if count == 1:
+        return (Store(target, at, source[source_at]),)
+    return (Copy(target, at, source, source_at, Size(count)),)
 
 
 def fill_block(value: Value, target: Buffer, element: Expression) -> Block:
     """Return the statements that set all elements of a result, which has no gaps, to one value."""
-    k, nbytes = Variable("k"), dtype_info(dtype_of(value)).itemsize
+    k, nbytes = Variable("k"), dtype_info(target.dtype).itemsize
     body = (Store(target, k, element),)
     count = Size(product(shape_of(value)))
     return (For(k, Size(0), count, body, kind=LoopKind.PARALLEL, grain=_GRAIN, round_ps=nbytes * BYTE_PS),)
 
 
-def _moved(offset: Expression, indices: Sequence[Expression], strides: Sequence[Dim]) -> Expression:
-    """Return an offset behind so many steps along each axis."""
+def loops_around(
+    body: Block, indices: Sequence[Variable], sizes: Sequence[Dim], *, part: int | None = None, round_ps: Dim = 0
+) -> Block:
+    """Return loops around a block.
+
+    Args:
+        body: the block.
+        indices: the indices of the loops, outermost first.
+        sizes: how many rounds each has.
+        part: the number of the loop whose rounds several threads may share; ``None`` for none.
+        round_ps: estimated picoseconds of a round of it.
+    """
+    for number, (index, size) in reversed(list(enumerate(zip(indices, sizes, strict=True)))):
+        loop = For(index, Size(0), Size(size), body)
+        body = (replace(loop, kind=LoopKind.PARALLEL, round_ps=round_ps) if number == part else loop,)
+    return body
+
+
+def offset_along(indices: Sequence[Expression], strides: Sequence[Dim], first: Dim = 0) -> Expression:
+    """Return the offset of the element at indices, behind the offset of the first element."""
+    offset: Expression = Size(first)
     for index, stride in zip(indices, strides, strict=True):
         offset = offset + index * stride
     return offset
-
-
-def _scaled(index: str, stride: Dim) -> str:
-    return "0" if stride == 0 else index if stride == 1 else f"{index} * {c_dim(stride)}"
 
 
 def _merge(axes: Sequence[CopyAxis]) -> list[CopyAxis]:

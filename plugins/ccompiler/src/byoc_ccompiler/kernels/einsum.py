@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import NamedTuple
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_suffix
+from byoc_core.authoring.c import (
+    Alias,
+    Assign,
+    Block,
+    Buffer,
+    CType,
+    Declare,
+    Dispatch,
+    Expression,
+    For,
+    Literal,
+    MemoryAccess,
+    Size,
+    Store,
+    Variable,
+)
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, product
 from byoc_core.ir import Binding
 
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel, compact_strides
+from byoc_ccompiler.kernels.arithmetic import element_product, element_sum
+from byoc_ccompiler.kernels.copies import loops_around, offset_along
 from byoc_ccompiler.rejections import operand_shape, reject_sizes
-from byoc_ccompiler.steps import Step, dtype_of, shape_of
+from byoc_ccompiler.steps import shape_of
 
 __all__ = ["FAMILY"]
 
@@ -73,71 +92,71 @@ def _write(kernel: Kernel) -> None:
     (step,) = kernel.group.steps
     shapes = [shape_of(operand) for operand in step.operands]
     equation = _parse(str(step.binding.attrs["equation"]), shapes)
-    sizes, result = equation.sizes, equation.result
-    kernel.names.reserve(["to", "total", *(f"at_{label}" for label in sizes)])
-    pointers = [kernel.input(operand) for operand in step.operands]
-    strides = [_strides(labels, shape, sizes) for labels, shape in zip(equation.terms, shapes, strict=True)]
-    out, ctype = kernel.output(step.result), kernel.ctype(step.result)
-    summed = [label for label in sizes if label not in result]
-    apart = dict(zip(result, compact_strides([sizes[label] for label in result]), strict=True))
-    side_by_side = bool(result) and any(of.get(result[-1]) == 1 for of in strides)
-    outer, last = (result[:-1], result[-1]) if side_by_side else (result, "")
-    term = _product(step, [f"{p}[{_offset(of)}]" for p, of in zip(pointers, strides, strict=True)])
-    lines, depth = _open(outer, sizes, 1, shared=True)
-    indent = "  " * depth
-    if side_by_side:
-        here = f"for (int64_t at_{last} = 0; at_{last} < {c_dim(sizes[last])}; ++at_{last})"
-        if not outer:
-            here = here.replace("= 0", f"= {FIRST_ITEM}").replace(f"< {c_dim(sizes[last])}", f"< {END_ITEM}")
-        lines += [
-            f"{indent}{ctype} *const to = {out} + {_offset({label: apart[label] for label in outer})};",
-            f"{indent}{here} to[at_{last}] = 0;",
-        ]
-        inner, deepest = _open(summed, sizes, depth)
-        lines += [*inner, f"{'  ' * deepest}{here} to[at_{last}] = {_sum(step, f'to[at_{last}]', term)};"]
-        lines += ["  " * level + "}" for level in range(deepest - 1, 0, -1)]
-    else:
-        inner, deepest = _open(summed, sizes, depth)
-        lines += [f"{indent}{ctype} total = 0;", *inner, f"{'  ' * deepest}total = {_sum(step, 'total', term)};"]
-        lines += ["  " * level + "}" for level in range(deepest - 1, depth - 1, -1)]
-        lines.append(f"{indent}{out}[{_offset(apart)}] = total;")
-        lines += ["  " * level + "}" for level in range(depth - 1, 0, -1)]
-    if not result:
-        kernel.finish(lines)
+    sources, out = [kernel.source(operand) for operand in step.operands], kernel.target(step.result)
+    strides = [_strides(labels, shape, equation.sizes) for labels, shape in zip(equation.terms, shapes, strict=True)]
+    result, indices = equation.result, {label: Variable(f"at_{label}") for label in equation.sizes}
+    factors: list[Expression] = [source[_offset(indices, of)] for source, of in zip(sources, strides, strict=True)]
+    nest = _Nest(equation.sizes, indices, [label for label in equation.sizes if label not in result])
+    term = reduce(element_product, factors[1:], factors[0])
+    apart = dict(zip(result, compact_strides([equation.sizes[label] for label in result]), strict=True))
+    if not result or all(of.get(result[-1]) != 1 for of in strides):
+        kernel.finish_block(nest.loops(result, nest.total(term, out, _offset(indices, apart)), is_shared=True))
         return
-    part = outer[0] if outer else last
-    others = product(size for label, size in sizes.items() if label != part)
-    kernel.finish([ParallelLoop(tuple(lines), sizes[part], others * _TERM_PS)])
+    *outer, last = result
+    if equation.sizes[last] == 0:
+        kernel.finish_block(())
+        return
+    to = Buffer("to", out.dtype, MemoryAccess.WRITE)
+    line = Alias(to, out, _offset(indices, {label: apart[label] for label in outer}))
+    if outer:
+        sums = nest.sums(term, to, last, Size(0), Size(equation.sizes[last]))
+        kernel.finish_block(nest.loops(outer, (line, *sums), is_shared=True))
+        return
+    first, end, count = Variable(FIRST_ITEM), Variable(END_ITEM), equation.sizes[last]
+    sums = nest.sums(term, to, last, first, end)
+    kernel.finish_block((Dispatch(first, end, (line, *sums), count, 1, count * nest.round_ps(last)),))
 
 
-def _open(
-    labels: Sequence[str], sizes: Mapping[str, Dim], depth: int, *, shared: bool = False
-) -> tuple[list[str], int]:
-    """Gives the lines that open loops over labels, and the depth inside; the first is shared among threads or not."""
-    lines = []
-    for number, label in enumerate(labels):
-        first, end = (FIRST_ITEM, END_ITEM) if shared and number == 0 else ("0", c_dim(sizes[label]))
-        lines.append(f"{'  ' * depth}for (int64_t at_{label} = {first}; at_{label} < {end}; ++at_{label}) {{")
-        depth += 1
-    return lines, depth
+class _Nest(NamedTuple):
+    """The loops of an equation.
+
+    Attributes:
+        sizes: the size of each label.
+        indices: the index of each label.
+        summed: the labels that the result does not have.
+    """
+
+    sizes: Mapping[str, Dim]
+    indices: Mapping[str, Variable]
+    summed: Sequence[str]
+
+    def loops(self, labels: Sequence[str], body: Block, *, is_shared: bool = False) -> Block:
+        """Return loops over labels around a block; several threads may share the outermost one."""
+        indices, sizes = [self.indices[label] for label in labels], [self.sizes[label] for label in labels]
+        if not is_shared or not labels:
+            return loops_around(body, indices, sizes)
+        return loops_around(body, indices, sizes, part=0, round_ps=self.round_ps(labels[0]))
+
+    def round_ps(self, part: str) -> Dim:
+        """Return estimated picoseconds of a round of the loop over a label that is outside of all others."""
+        return product(size for label, size in self.sizes.items() if label != part) * _TERM_PS
+
+    def total(self, term: Expression, out: Buffer, place: Expression) -> Block:
+        """Return the statements that store the sum of all terms at a place."""
+        total = Variable("total", CType(out.dtype))
+        add = Assign(total, element_sum(total, term))
+        return (Declare(total, Literal(0, total.type)), *self.loops(self.summed, (add,)), Store(out, place, total))
+
+    def sums(self, term: Expression, to: Buffer, last: str, first: Expression, end: Expression) -> Block:
+        """Return the statements that let sums side by side grow, those from one index of a label to another."""
+        index = self.indices[last]
+        clear = For(index, first, end, (Store(to, index, Literal(0, CType(to.dtype))),))
+        add = For(index, first, end, (Store(to, index, element_sum(to[index], term)),))
+        return (clear, *self.loops(self.summed, (add,)))
 
 
-def _offset(strides: Mapping[str, Dim]) -> str:
-    return " + ".join(f"at_{label} * {c_dim(stride)}" for label, stride in strides.items()) or "0"
-
-
-def _product(step: Step, factors: Sequence[str]) -> str:
-    dtype = dtype_of(step.result)
-    text = factors[0]
-    for factor in factors[1:]:
-        is_float = dtype.startswith("float")
-        text = f"{text} * {factor}" if is_float else f"byoc_multiply_{c_suffix(dtype)}({text}, {factor})"
-    return text
-
-
-def _sum(step: Step, total: str, term: str) -> str:
-    dtype = dtype_of(step.result)
-    return f"{total} + {term}" if dtype.startswith("float") else f"byoc_add_{c_suffix(dtype)}({total}, {term})"
+def _offset(indices: Mapping[str, Variable], strides: Mapping[str, Dim]) -> Expression:
+    return offset_along([indices[label] for label in strides], list(strides.values()))
 
 
 def _reject(binding: Binding) -> Rejection | None:

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, FunctionScope, ParallelLoop, c_dim
+from byoc_core.authoring.c import (
+    Alias,
+    Binary,
+    Buffer,
+    CType,
+    Expression,
+    For,
+    If,
+    Let,
+    LoopKind,
+    MemoryAccess,
+    Size,
+    Store,
+    Variable,
+)
+from byoc_core.authoring.csource import FunctionScope
 
 from byoc_ccompiler.attributes import axis_of, flag_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axis_view import view_along
-from byoc_ccompiler.kernels.copies import reserve_locals
 from byoc_ccompiler.rejections import reject_nothing
-from byoc_ccompiler.steps import Step, dtype_of, shape_of
+from byoc_ccompiler.steps import Step, shape_of
 
 __all__ = ["FAMILY"]
 
@@ -23,28 +37,37 @@ _SIGNS = {"argmax": ">", "argmin": "<"}
 def _write(kernel: Kernel) -> None:
     """Writes the kernel: along the axis one step after another, side by side what lies behind it."""
     (step,) = kernel.group.steps
-    reserve_locals(kernel, "row", "place", "new", "old")
     (x,) = step.operands
     view = view_along(shape_of(x), axis_of(step.binding, len(shape_of(x))))
-    size, inner, ctype = c_dim(view.size), c_dim(view.inner), kernel.ctype(x)
-    takes_last = flag_of(step.binding, "select_last_index")
-    better = f"new {_SIGNS[step.op]}{'=' if takes_last else ''} old"
-    if dtype_of(x).startswith("float"):
-        better += " || new != new" if takes_last else " || (new != new && old == old)"
-    lines = (
-        f"  for (int64_t row = {FIRST_ITEM}; row < {END_ITEM}; ++row) {{",
-        f"    const {ctype} *const from = {kernel.input(x)} + row * {c_dim(view.size * view.inner)};",
-        f"    int64_t *const to = {kernel.output(step.result)} + row * {inner};",
-        f"    for (int64_t k = 0; k < {inner}; ++k) to[k] = 0;",
-        f"    for (int64_t place = 1; place < {size}; ++place) {{",
-        f"      for (int64_t k = 0; k < {inner}; ++k) {{",
-        f"        const {ctype} new = from[place * {inner} + k], old = from[to[k] * {inner} + k];",
-        f"        if ({better}) to[k] = place;",
-        "      }",
-        "    }",
-        "  }",
+    source, out = kernel.source(x), kernel.target(step.result)
+    run, type_ = view.size * view.inner, CType(source.dtype)
+    row, place, k = (Variable(name) for name in ("row", "place", "k"))
+    new, old = Variable("new", type_), Variable("old", type_)
+    come, to = Buffer("from", source.dtype), Buffer("to", out.dtype, MemoryAccess.WRITE)
+    is_better = _is_better(new, old, _SIGNS[step.op], takes_last=flag_of(step.binding, "select_last_index"))
+    look = (
+        Let(new, come[place * view.inner + k]),
+        Let(old, come[to[k] * view.inner + k]),
+        If(is_better, (Store(to, k, place),)),
     )
-    kernel.finish([ParallelLoop(lines, view.outer, view.size * view.inner * _ELEMENT_PS)])
+    rows = (
+        Alias(come, source, row * run),
+        Alias(to, out, row * view.inner),
+        For(k, Size(0), Size(view.inner), (Store(to, k, Size(0)),)),
+        For(place, Size(1), Size(view.size), (For(k, Size(0), Size(view.inner), look),)),
+    )
+    kernel.finish_block(
+        (For(row, Size(0), Size(view.outer), rows, kind=LoopKind.PARALLEL, round_ps=run * _ELEMENT_PS),)
+    )
+
+
+def _is_better(new: Variable, old: Variable, sign: str, *, takes_last: bool) -> Expression:
+    """Return whether an element takes the place of the most extreme one before it."""
+    is_better = new.compare(f"{sign}=" if takes_last else sign, old)
+    if not new.type.is_float:
+        return is_better
+    is_nan = new.compare("!=", new)
+    return Binary("||", is_better, is_nan if takes_last else Binary("&&", is_nan, old.compare("==", old)))
 
 
 def _require(scope: FunctionScope, step: Step) -> None:

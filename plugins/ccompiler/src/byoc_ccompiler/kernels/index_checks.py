@@ -2,95 +2,100 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource import c_dim
+from collections.abc import Sequence
+
+from byoc_core.authoring.c import (
+    INDEX,
+    Binary,
+    Block,
+    Buffer,
+    Cast,
+    CType,
+    Expression,
+    Fail,
+    For,
+    If,
+    Let,
+    Select,
+    Size,
+    Variable,
+)
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Value
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.steps import dtype_of, shape_of
 
-__all__ = ["index_check", "range_check", "resolved"]
+__all__ = ["index_check", "is_unsigned", "range_check", "resolved"]
 
 
-def range_check(kernel: Kernel, op: str, problem: str, pointer: str, indices: Value, low: str, high: str) -> list[str]:
-    """Gives the lines that fail where an integer lies outside of bounds; the first that does is named.
+def is_unsigned(integer: Expression) -> bool:
+    """Return whether an integer has no sign."""
+    return dtype_info(integer.type.dtype).kind == "uint"
+
+
+def range_check(
+    kernel: Kernel, op: str, problem: str, integers: Buffer, count: Dim, low: Expression, high: Expression
+) -> Block:
+    """Return the statements that fail where an integer lies outside of bounds; the first integer that does is named.
 
     Args:
-        kernel: what they stand in; from now on it can fail.
+        kernel: the kernel that they stand in.
         op: the op's name.
         problem: what is wrong with an integer outside.
-        pointer: the C name of the pointer to the integers.
-        indices: the value that they are.
-        low: the least one permitted, zero or less; a C expression of type int64_t without effects.
-        high: the greatest one, the same.
+        integers: the integers.
+        count: how many there are.
+        low: the least integer permitted, zero or less.
+        high: the greatest one.
     """
-    return _check(kernel, op, problem, f"{pointer}[k]", indices, (low, high), product(shape_of(indices)))
+    k, index = Variable("k"), _wide("index", integers)
+    check = If(_is_outside(index, low, high), (_fail(kernel, op, problem, index, low, high),))
+    return (For(k, Size(0), Size(count), (Let(index, Cast(integers[k], index.type)), check)),)
 
 
 def index_check(
-    kernel: Kernel, op: str, axis: int, size: Dim, pointer: str, indices: Value, *, place: int | None = None
-) -> list[str]:
-    """Gives the lines that fail where an index lies outside an axis; negative ones count from its end.
+    kernel: Kernel, op: str, axis: int, size: Dim, indices: Buffer, shape: Sequence[Dim], *, place: int | None = None
+) -> Block:
+    """Return the statements that fail where an index lies outside an axis; negative ones count from its end.
 
     Args:
-        kernel: what they stand in; from now on it can fail.
+        kernel: the kernel that they stand in.
         op: the op's name.
         axis: the number of the axis, for the message.
         size: its size.
-        pointer: the C name of the pointer to the indices.
-        indices: the value that they are.
+        indices: the indices.
+        shape: their shape.
         place: the place along the last axis of the indices that is looked at; ``None`` for all.
     """
-    shape = shape_of(indices)
-    count, element = product(shape), f"{pointer}[k]"
-    if place is not None:
-        count, element = product(shape[:-1]), f"{pointer}[k * {c_dim(shape[-1])} + {place}]"
-    bounds = (f"-{c_dim(size)}", f"{c_dim(size)} - 1")
-    return _check(kernel, op, f"an index lies outside axis {axis}", element, indices, bounds, count, size)
+    k, index = Variable("k"), _wide("index", indices)
+    count, at = (product(shape), k) if place is None else (product(shape[:-1]), k * shape[-1] + place)
+    low, high, problem = Size(-size), Size(size - 1), f"an index lies outside axis {axis}"
+    empty = Fail("IndexError", _message(kernel, op, problem, "no index at all: the axis is empty"), (index,))
+    fail = If(Size(size).compare("==", 0), (empty,), (_fail(kernel, op, problem, index, low, high),))
+    check = If(_is_outside(index, low, high), (fail,))
+    return (For(k, Size(0), Size(count), (Let(index, Cast(indices[at], index.type)), check)),)
 
 
-def resolved(element: str, indices: Value, size: Dim) -> str:
-    """Gives the C expression of a checked index counted from the front.
-
-    Args:
-        element: the C expression of the index, without effects.
-        indices: the value that it is one of.
-        size: the size of the axis.
-    """
-    if _is_unsigned(indices):
-        return f"(int64_t){element}"
-    return f"((int64_t){element} + ({element} < 0 ? {c_dim(size)} : 0))"
+def resolved(index: Expression, size: Dim) -> Expression:
+    """Return a checked index counted from the front of an axis of a size."""
+    if is_unsigned(index):
+        return Cast(index, INDEX)
+    return Cast(index, INDEX) + Select(index.compare("<", 0), Size(size), Size(0))
 
 
-def _is_unsigned(indices: Value) -> bool:
-    return dtype_info(dtype_of(indices)).kind == "uint"
+def _wide(name: str, integers: Buffer) -> Variable:
+    """Return a variable that holds any of the integers."""
+    return Variable(name, CType("uint64" if is_unsigned(integers[0]) else "int64"))
 
 
-def _check(
-    kernel: Kernel,
-    op: str,
-    problem: str,
-    element: str,
-    indices: Value,
-    bounds: tuple[str, str],
-    count: Dim,
-    size: Dim | None = None,
-) -> list[str]:
-    kernel.can_fail = True
-    low, high = bounds
-    if _is_unsigned(indices):
-        ctype, outside = "uint64_t", f"{high} < 0 || index > (uint64_t)({high})"
-        got, shown = "%llu", "(unsigned long long)index"
-    else:
-        ctype, outside = "int64_t", f"index < {low} || index > {high}"
-        got, shown = "%lld", "(long long)index"
-    start = (
-        f'return byoc_fail("IndexError", "function `{kernel.scope.symbol}`, op `{op}`: {problem}; got {got}, expected'
-    )
-    lines = [f"    if ({outside}) {{"]
-    if size is not None and (size == 0 or not isinstance(size, int)):
-        lines.append(f'      if ({c_dim(size)} == 0) {start} no index at all: the axis is empty", {shown});')
-    lines += [f'      {start} %lld to %lld", {shown}, (long long)({low}), (long long)({high}));', "    }"]
-    head = f"  for (int64_t k = 0; k < {c_dim(count)}; ++k) {{"
-    return [head, f"    const {ctype} index = ({ctype}){element};", *lines, "  }"]
+def _is_outside(index: Variable, low: Expression, high: Expression) -> Expression:
+    if is_unsigned(index):
+        return Binary("||", high.compare("<", 0), index.compare(">", Cast(high, index.type)))
+    return Binary("||", index.compare("<", low), index.compare(">", high))
+
+
+def _fail(kernel: Kernel, op: str, problem: str, index: Variable, low: Expression, high: Expression) -> Fail:
+    return Fail("IndexError", _message(kernel, op, problem, "{} to {}"), (index, low, high))
+
+
+def _message(kernel: Kernel, op: str, problem: str, expected: str) -> str:
+    return f"function `{kernel.scope.symbol}`, op `{op}`: {problem}; got {{}}, expected {expected}"

@@ -4,171 +4,165 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, FunctionScope, ParallelLoop, c_dim
+from byoc_core.authoring.c import (
+    INDEX,
+    Block,
+    Buffer,
+    Cast,
+    CType,
+    Expression,
+    For,
+    If,
+    Let,
+    LoopKind,
+    Select,
+    Size,
+    Store,
+    Variable,
+    index_max,
+    index_min,
+)
+from byoc_core.authoring.csource import FunctionScope
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Value
 
 from byoc_ccompiler.attributes import axis_of, dim_of, int_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.copies import BYTE_PS, INDICES, MOVE_PS, reserve_locals
-from byoc_ccompiler.kernels.index_checks import index_check, resolved
+from byoc_ccompiler.kernels.copies import BYTE_PS, MOVE_PS, copy_run, loops_around, offset_along
+from byoc_ccompiler.kernels.index_checks import index_check, is_unsigned, resolved
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
-from byoc_ccompiler.steps import Step, dtype_of, shape_of
+from byoc_ccompiler.steps import Step, shape_of
 
-__all__ = ["FAMILY", "element_places", "tuple_place"]
-
-
-def _run_ps(value: Value, count: Dim) -> Dim:
-    return count * (dtype_info(dtype_of(value)).itemsize * BYTE_PS) + MOVE_PS
+__all__ = ["FAMILY", "element_loops", "tuple_place"]
 
 
-def _copy(kernel: Kernel, value: Value, to: str, come: str, count: Dim) -> str:
-    """Gives the statement that copies elements that lie side by side."""
-    if count == 1:
-        return f"*({to}) = *({come});"
-    return f"memcpy({to}, {come}, (size_t){c_dim(count)} * sizeof({kernel.ctype(value)}));"
+def _rows(row: Variable, count: Dim, body: Block, round_ps: Dim) -> For:
+    """Return the loop over rows, any of which another thread may do."""
+    return For(row, Size(0), Size(count), body, kind=LoopKind.PARALLEL, round_ps=round_ps)
 
 
-def _take(kernel: Kernel, step: Step) -> None:
+def _run_ps(buffer: Buffer, count: Dim) -> Dim:
+    return count * (dtype_info(buffer.dtype).itemsize * BYTE_PS) + MOVE_PS
+
+
+def _take(kernel: Kernel, step: Step) -> Block:
     x, indices = step.operands
-    shape = shape_of(x)
+    shape, counts = shape_of(x), shape_of(indices)
     axis = axis_of(step.binding, len(shape))
-    size, inner, count = shape[axis], product(shape[axis + 1 :]), product(shape_of(indices))
-    source, places, out = kernel.input(x), kernel.input(indices, "indices"), kernel.output(step.result)
-    element = f"{places}[row % {c_dim(count)}]" if axis else f"{places}[row]"
-    lines = []
-    if step.binding.attrs["mode"] == "clip":
-        unsigned = dtype_info(dtype_of(indices)).kind == "uint"
-        last = f"{c_dim(size)} - 1"
-        place = (
-            f"(uint64_t){element} < (uint64_t)({last}) ? (int64_t){element} : {last}"
-            if unsigned
-            else f"byoc_max(byoc_min((int64_t){element}, {last}), 0)"
-        )
-        if not isinstance(size, int) or size == 0:
-            checks = index_check(kernel, step.op, axis, size, places, indices)
-            lines += [f"  if ({c_dim(size)} == 0) {{", *(f"  {line}" for line in checks), "  }"]
+    size, inner, count = shape[axis], product(shape[axis + 1 :]), product(counts)
+    source, places, out = kernel.source(x), kernel.source(indices, "indices"), kernel.target(step.result)
+    row, at = Variable("row"), Variable("at")
+    element = places[row % count if axis else row]
+    checks = index_check(kernel, step.op, axis, size, places, counts)
+    if step.binding.attrs["mode"] != "clip":
+        place = resolved(element, size)
     else:
-        lines += index_check(kernel, step.op, axis, size, places, indices)
-        place = resolved(element, indices, size)
-    outer = "0" if axis == 0 else f"row / {c_dim(count)} * {c_dim(size)}"
-    come = f"{source} + ({outer} + at) * {c_dim(inner)}"
-    body = (
-        f"  for (int64_t row = {FIRST_ITEM}; row < {END_ITEM}; ++row) {{",
-        f"    const int64_t at = {place};",
-        f"    {_copy(kernel, x, f'{out} + row * {c_dim(inner)}', come, inner)}",
-        "  }",
-    )
-    kernel.finish([*lines, ParallelLoop(body, product(shape[:axis]) * count, _run_ps(x, inner))])
+        place = _clipped(element, size)
+        is_full = isinstance(size, int) and size > 0
+        checks = () if is_full else (If(Size(size).compare("==", 0), checks),)
+    outer = row // count * size if axis else Size(0)
+    moved = copy_run(out, row * inner, source, (outer + at) * inner, inner)
+    rows = _rows(row, product(shape[:axis]) * count, (Let(at, place), *moved), _run_ps(source, inner))
+    return (*checks, rows)
 
 
-def element_places(step: Step) -> tuple[list[str], str]:
-    """Gives the lines that open loops over all indices of an op that pairs them with elements, and the element's place.
+def _clipped(index: Expression, size: Dim) -> Expression:
+    """Return the place on an axis that is nearest to an index."""
+    if not is_unsigned(index):
+        return index_max(index_min(Cast(index, INDEX), size - 1), 0)
+    wide, last = CType("uint64"), Size(size - 1)
+    return Select(Cast(index, wide).compare("<", Cast(last, wide)), Cast(index, INDEX), last)
 
-    In the innermost loop ``at`` is the index counted from the front, and ``k`` the number of the index, row-major. The
-    op's operand 0 is the tensor indexed, operand 1 the indices; the kernel has checked them.
+
+def element_loops(
+    kernel: Kernel, step: Step, body: Callable[[Expression, Expression], Block], *, part: int | None = None
+) -> Block:
+    """Return the loops over all indices of an op that pairs them with elements, behind the checks of the indices.
+
+    Args:
+        kernel: the kernel that they stand in.
+        step: an op whose operand 0 is indexed by operand 1.
+        body: returns the statements for the number of an index, row-major, and the offset of its element in operand 0.
+        part: the number of the loop whose rounds several threads may share; ``None`` for none.
     """
     x, indices = step.operands[:2]
-    shape, counts = shape_of(x), shape_of(indices)
+    shape, counts, places = shape_of(x), shape_of(indices), kernel.source(indices, "indices")
     axis = axis_of(step.binding, len(shape))
-    strides = compact_strides(shape)
-    lines = []
-    for number, count in enumerate(counts):
-        index = INDICES[number]
-        first, end = (FIRST_ITEM, END_ITEM) if number == 0 else ("0", c_dim(count))
-        lines.append(f"{'  ' * (number + 1)}for (int64_t {index} = {first}; {index} < {end}; ++{index}) {{")
-    order = " + ".join(f"{INDICES[place]} * {c_dim(stride)}" for place, stride in enumerate(compact_strides(counts)))
-    lines.append(f"{'  ' * (len(counts) + 1)}const int64_t k = {order};")
-    terms = [f"{'at' if place == axis else INDICES[place]} * {c_dim(stride)}" for place, stride in enumerate(strides)]
-    return lines, " + ".join(terms)
+    loops = [Variable(f"i{number}") for number in range(len(counts))]
+    k, at = Variable("k"), Variable("at")
+    element = offset_along([*loops[:axis], at, *loops[axis + 1 :]], compact_strides(shape))
+    statements = (
+        Let(k, offset_along(loops, compact_strides(counts))),
+        Let(at, resolved(places[k], shape[axis])),
+        *body(k, element),
+    )
+    checks = index_check(kernel, step.op, axis, shape[axis], places, counts)
+    return (*checks, *loops_around(statements, loops, counts, part=part, round_ps=product(counts[1:]) * MOVE_PS))
 
 
-def _gather_elements(kernel: Kernel, step: Step) -> None:
-    x, indices = step.operands
-    shape, counts = shape_of(x), shape_of(indices)
-    axis = axis_of(step.binding, len(shape))
-    source, places, out = kernel.input(x), kernel.input(indices, "indices"), kernel.output(step.result)
-    checks = index_check(kernel, step.op, axis, shape[axis], places, indices)
-    lines, place = element_places(step)
-    indent = "  " * (len(counts) + 1)
-    lines += [
-        f"{indent}const int64_t at = {resolved(f'{places}[k]', indices, shape[axis])};",
-        f"{indent}{out}[k] = {source}[{place}];",
-        *("  " * level + "}" for level in range(len(counts), 0, -1)),
-    ]
-    kernel.finish([*checks, ParallelLoop(tuple(lines), counts[0], product(counts[1:]) * MOVE_PS)])
+def _gather_elements(kernel: Kernel, step: Step) -> Block:
+    source, out = kernel.source(step.operands[0]), kernel.target(step.result)
+    return element_loops(kernel, step, lambda k, place: (Store(out, k, source[place]),), part=0)
 
 
-def tuple_place(step: Step, pointer: str, first: int) -> str:
-    """Gives the C expression of the number, row-major, of the slice that the tuple of indices ``row`` means.
+def tuple_place(step: Step, places: Buffer, row: Expression, first: int) -> Expression:
+    """Return the number, row-major, of the slice that a tuple of indices means.
 
     Args:
         step: an op whose operand 0 is indexed by operand 1, whose tuples lie along its last axis.
-        pointer: the C name of the pointer to the indices.
+        places: the indices.
+        row: the number of the tuple.
         first: the first axis indexed.
     """
     x, indices = step.operands[:2]
     depth = int(str(shape_of(indices)[-1]))
     sizes = shape_of(x)[first : first + depth]
-    terms = []
-    for place, size in enumerate(sizes):
-        at = resolved(f"{pointer}[row * {depth} + {place}]", indices, size)
-        terms.append(f"{at} * {c_dim(product(sizes[place + 1 :]))}")
-    return " + ".join(terms)
+    along = [resolved(places[row * depth + place], size) for place, size in enumerate(sizes)]
+    return offset_along(along, compact_strides(sizes))
 
 
-def _gather_nd(kernel: Kernel, step: Step) -> None:
+def _gather_nd(kernel: Kernel, step: Step) -> Block:
     x, indices = step.operands
     shape, counts = shape_of(x), shape_of(indices)
     batch = int_of(step.binding, "batch_dims")
     depth = int(str(counts[-1]))
     inner = product(shape[batch + depth :])
-    source, places, out = kernel.input(x), kernel.input(indices, "indices"), kernel.output(step.result)
-    checks = []
+    source, places, out = kernel.source(x), kernel.source(indices, "indices"), kernel.target(step.result)
+    checks: Block = ()
     for place in range(depth):
         axis = batch + place
-        checks += index_check(kernel, step.op, axis, shape[axis], places, indices, place=place)
-    at = tuple_place(step, places, batch)
+        checks += index_check(kernel, step.op, axis, shape[axis], places, counts, place=place)
+    row, at = Variable("row"), Variable("at")
+    place_in_batch = tuple_place(step, places, row, batch)
     if batch:
         group, sizes = product(counts[batch:-1]), product(shape[batch : batch + depth])
-        at = f"row / {c_dim(group)} * {c_dim(sizes)} + {at}"
-    body = (
-        f"  for (int64_t row = {FIRST_ITEM}; row < {END_ITEM}; ++row) {{",
-        f"    const int64_t at = {at};",
-        f"    {_copy(kernel, x, f'{out} + row * {c_dim(inner)}', f'{source} + at * {c_dim(inner)}', inner)}",
-        "  }",
-    )
-    kernel.finish([*checks, ParallelLoop(body, product(counts[:-1]), _run_ps(x, inner))])
+        place_in_batch = row // group * sizes + place_in_batch
+    body = (Let(at, place_in_batch), *copy_run(out, row * inner, source, at * inner, inner))
+    return (*checks, _rows(row, product(counts[:-1]), body, _run_ps(source, inner)))
 
 
-def _one_hot(kernel: Kernel, step: Step) -> None:
+def _one_hot(kernel: Kernel, step: Step) -> Block:
     indices, on, off = step.operands
     shape = shape_of(step.result)
     axis = axis_of(step.binding, len(shape))
-    depth, inner = c_dim(dim_of(step.binding, "depth")), product(shape[axis + 1 :])
-    places, out = kernel.input(indices, "indices"), kernel.output(step.result)
-    values = [kernel.literal(value) or f"*{kernel.input(value, role)}" for value, role in ((on, "on"), (off, "off"))]
-    element = f"{places}[row / {depth} * {c_dim(inner)} + k]"
-    if dtype_info(dtype_of(indices)).kind == "uint":
-        here = f"(uint64_t){element} == (uint64_t)(row % {depth})"
+    depth, inner = dim_of(step.binding, "depth"), product(shape[axis + 1 :])
+    places, out = kernel.source(indices, "indices"), kernel.target(step.result)
+    one, other = (kernel.constant(value) or kernel.source(value, role)[0] for value, role in ((on, "on"), (off, "off")))
+    row, k = Variable("row"), Variable("k")
+    element, here = places[row // depth * inner + k], row % depth
+    if is_unsigned(element):
+        is_here = Cast(element, CType("uint64")).compare("==", Cast(here, CType("uint64")))
     else:
-        at = f"(int64_t){element}"
-        here = f"({at} < 0 ? {at} + {depth} : {at}) == row % {depth}"
-    body = (
-        f"  for (int64_t row = {FIRST_ITEM}; row < {END_ITEM}; ++row) {{",
-        (
-            f"    for (int64_t k = 0; k < {c_dim(inner)}; ++k) "
-            f"{out}[row * {c_dim(inner)} + k] = {here} ? {values[0]} : {values[1]};"
-        ),
-        "  }",
-    )
-    kernel.finish([ParallelLoop(body, product(shape[: axis + 1]), inner * MOVE_PS)])
+        at = Cast(element, INDEX)
+        is_here = Select(at.compare("<", 0), at + depth, at).compare("==", here)
+    stored = Store(out, row * inner + k, Select(is_here, one, other))
+    columns = For(k, Size(0), Size(inner), (stored,))
+    return (_rows(row, product(shape[: axis + 1]), (columns,), inner * MOVE_PS),)
 
 
-_WRITERS: dict[str, Callable[[Kernel, Step], None]] = {
+_WRITERS: dict[str, Callable[[Kernel, Step], Block]] = {
     "take": _take,
     "gather_elements": _gather_elements,
     "gather_nd": _gather_nd,
@@ -179,8 +173,7 @@ _WRITERS: dict[str, Callable[[Kernel, Step], None]] = {
 def _write(kernel: Kernel) -> None:
     """Writes the kernel of an op that reads at indices."""
     (step,) = kernel.group.steps
-    reserve_locals(kernel, "row", "at")
-    _WRITERS[step.op](kernel, step)
+    kernel.finish_block(_WRITERS[step.op](kernel, step))
 
 
 def _require(scope: FunctionScope, step: Step) -> None:

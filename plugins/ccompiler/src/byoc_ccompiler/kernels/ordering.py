@@ -4,15 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from byoc_core.authoring.csource import FunctionScope, c_dim
+from byoc_core.authoring.c import (
+    Alias,
+    Assign,
+    Binary,
+    Block,
+    Buffer,
+    Declare,
+    Evaluate,
+    Expression,
+    For,
+    If,
+    Let,
+    MemoryAccess,
+    Size,
+    Statement,
+    Store,
+    Variable,
+)
+from byoc_core.authoring.csource import FunctionScope
+from byoc_core.dims import product
 
 from byoc_ccompiler.attributes import axis_of, dim_of, flag_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.axis_view import line_loop, view_along
-from byoc_ccompiler.kernels.copies import reserve_locals
+from byoc_ccompiler.kernels.axis_view import AxisView, line_loop, view_along
+from byoc_ccompiler.kernels.order_functions import OrderFunctions
 from byoc_ccompiler.rejections import reject_nothing
-from byoc_ccompiler.steps import Step, dtype_of, shape_of
+from byoc_ccompiler.steps import Step, shape_of
 
 __all__ = ["FAMILY"]
 
@@ -22,137 +41,82 @@ _COMPARISON_PS = 5_000
 _DEPTH = 16
 """How often an element is compared, about, in an axis of tens of thousands."""
 
-_MERGE = """\
-/* Puts the numbers of a line's elements in order, merging runs of doubling length; gives which array holds them. */
-static const int64_t *{name}_order(const CTYPE *keys, int64_t apart, int64_t size, int64_t *from, int64_t *to) {
-  for (int64_t k = 0; k < size; ++k) from[k] = k;
-  for (int64_t run = 1; run < size; run *= 2) {
-    for (int64_t begin = 0; begin < size; begin += 2 * run) {
-      const int64_t middle = byoc_min(begin + run, size), end = byoc_min(begin + 2 * run, size);
-      int64_t left = begin, right = middle;
-      for (int64_t k = begin; k < end; ++k) {
-        const int is_left = left < middle && (right >= end ||
-            !{name}_before(keys[from[right] * apart], keys[from[left] * apart]));
-        to[k] = is_left ? from[left++] : from[right++];
-      }
-    }
-    int64_t *const merged = to;
-    to = from;
-    from = merged;
-  }
-  return from;
-}
-"""
 
-_SELECT = """\
-/* Whether element `a` of a line is taken before element `b`. */
-static inline int {name}_better(const CTYPE *keys, int64_t apart, int64_t a, int64_t b) {
-  return {name}_before(keys[a * apart], keys[b * apart]) ||
-      (a < b && !{name}_before(keys[b * apart], keys[a * apart]));
-}
-/* Lets the number on top of a heap sink, of which no one is better than those below it. */
-static void {name}_sink(const CTYPE *keys, int64_t apart, int64_t *heap, int64_t top, int64_t size) {
-  for (int64_t child = 2 * top + 1; child < size; child = 2 * top + 1) {
-    if (child + 1 < size && {name}_better(keys, apart, heap[child], heap[child + 1])) ++child;
-    if (!{name}_better(keys, apart, heap[top], heap[child])) return;
-    const int64_t moved = heap[top];
-    heap[top] = heap[child];
-    heap[child] = moved;
-    top = child;
-  }
-}
-/* Gives the numbers of the first `count` elements of a line, as a heap with the last of them on top. */
-static void {name}_select(const CTYPE *keys, int64_t apart, int64_t size, int64_t count, int64_t *heap) {
-  for (int64_t k = 0; k < count; ++k) heap[k] = k;
-  for (int64_t k = count / 2 - 1; k >= 0; --k) {name}_sink(keys, apart, heap, k, count);
-  for (int64_t k = count; k < size && count > 0; ++k) {
-    if ({name}_before(keys[k * apart], keys[heap[0] * apart])) {
-      heap[0] = k;
-      {name}_sink(keys, apart, heap, 0, count);
-    }
-  }
-}
-"""
+def _line_start(line: Expression, view: AxisView) -> Expression:
+    """Return the offset of a line's first element."""
+    return line // view.inner * (view.size * view.inner) + line % view.inner
 
 
-def _before(kernel: Kernel, step: Step, *, descending: bool) -> str:
-    """Gives the C function that says whether one element stands before another that differs from it."""
-    x = step.operands[0]
-    less, first, second = (">", "a", "b") if descending else ("<", "b", "a")
-    nan = f" || ({first} != {first} && {second} == {second})" if dtype_of(x).startswith("float") else ""
-    ctype = kernel.ctype(x)
-    return f"static inline int {{name}}_before({ctype} a, {ctype} b) {{ return a {less} b{nan}; }}\n"
-
-
-def _sort(kernel: Kernel, step: Step) -> None:
+def _sort(kernel: Kernel, step: Step) -> Block:
     (x,) = step.operands
     view = view_along(shape_of(x), axis_of(step.binding, len(shape_of(x))))
-    size, inner = c_dim(view.size), c_dim(view.inner)
-    source, out = kernel.input(x), kernel.output(step.result)
-    element = f"keys[order[k] * {inner}]" if step.op == "sort" else "order[k]"
-    start = f"line / {inner} * {c_dim(view.size * view.inner)} + line % {inner}"
-    lines = [
-        f"const {kernel.ctype(x)} *const keys = {source} + {start};",
-        f"{kernel.ctype(step.result)} *const to = {out} + {start};",
-        f"const int64_t *const order = {{name}}_order(keys, {inner}, {size}, mine, mine + {size});",
-        f"for (int64_t k = 0; k < {size}; ++k) to[k * {inner}] = {element};",
-    ]
-    helpers = _before(kernel, step, descending=flag_of(step.binding, "descending")) + _MERGE
+    source, out = kernel.source(x), kernel.target(step.result)
+    functions = OrderFunctions(kernel, source.dtype, descending=flag_of(step.binding, "descending"))
+    keys, to = Buffer("keys", source.dtype), Buffer("to", out.dtype, MemoryAccess.WRITE)
+    order, k = Variable("order"), Variable("k")
+
+    def sort(line: Expression, mine: Buffer) -> Block:
+        start = _line_start(line, view)
+        place = mine[order + k]
+        element = keys[place * view.inner] if step.op == "sort" else place
+        return (
+            Alias(keys, source, start),
+            Alias(to, out, start),
+            Let(order, functions.order(keys, Size(view.inner), Size(view.size), mine)),
+            For(k, Size(0), Size(view.size), (Store(to, k * view.inner, element),)),
+        )
+
     line_ps = view.size * (_COMPARISON_PS * _DEPTH)
-    loop = line_loop(kernel, lines, view.outer * view.inner, line_ps, scratch=2 * view.size, dtype="int64")
-    kernel.finish([loop], helpers.replace("CTYPE", kernel.ctype(x)))
+    return (line_loop(kernel, sort, view.outer * view.inner, line_ps, scratch=2 * view.size, dtype="int64"),)
 
 
-def _topk(kernel: Kernel, step: Step) -> None:
+def _topk(kernel: Kernel, step: Step) -> Block:
     (x,) = step.operands
     view = view_along(shape_of(x), axis_of(step.binding, len(shape_of(x))))
-    count = dim_of(step.binding, "k")
-    size, inner, most = c_dim(view.size), c_dim(view.inner), c_dim(count)
-    source = kernel.input(x)
+    count, inner = dim_of(step.binding, "k"), Size(view.inner)
+    source = kernel.source(x)
     values, numbers = step.binding.results
-    stores = []
-    if values in kernel.stored:
-        stores.append(f"{kernel.output(values)}[at] = keys[found * {inner}];")
-    if numbers in kernel.stored:
-        stores.append(f"{kernel.output(numbers)}[at] = found;")
-    place = f"(line / {inner} * {most} + k) * {inner} + line % {inner}"
-    store = [f"  const int64_t at = {place};", *(f"  {line}" for line in stores)]
-    start = f"line / {inner} * {c_dim(view.size * view.inner)} + line % {inner}"
-    lines = [
-        f"const {kernel.ctype(x)} *const keys = {source} + {start};",
-        f"{{name}}_select(keys, {inner}, {size}, {most}, mine);",
-    ]
-    if flag_of(step.binding, "sorted"):
-        lines += [
-            f"for (int64_t k = {most} - 1; k >= 0; --k) {{",
-            "  const int64_t found = mine[0];",
-            "  mine[0] = mine[k];",
-            f"  {{name}}_sink(keys, {inner}, mine, 0, k);",
-            *store,
-            "}",
-        ]
-    else:
-        lines += [
-            "int64_t k = 0;",
-            f"for (int64_t found = 0; found < {size} && k < {most}; ++found) {{",
-            f"  if (found != mine[0] && !{{name}}_better(keys, {inner}, found, mine[0])) continue;",
-            *store,
-            "  ++k;",
-            "}",
-        ]
-    helpers = _before(kernel, step, descending=flag_of(step.binding, "largest")) + _SELECT
-    loop = line_loop(kernel, lines, view.outer * view.inner, view.size * _COMPARISON_PS, scratch=count, dtype="int64")
-    kernel.finish([loop], helpers.replace("CTYPE", kernel.ctype(x)))
+    functions = OrderFunctions(kernel, source.dtype, descending=flag_of(step.binding, "largest"))
+    keys, k, turn, found, at = Buffer("keys", source.dtype), *map(Variable, ("k", "turn", "found", "at"))
+
+    def select(line: Expression, mine: Buffer) -> Block:
+        stores: list[Statement] = []
+        if values in kernel.stored:
+            stores.append(Store(kernel.target(values), at, keys[found * inner]))
+        if numbers in kernel.stored:
+            stores.append(Store(kernel.target(numbers), at, found))
+        store = (Let(at, (line // view.inner * count + k) * inner + line % view.inner), *stores)
+        selected = (
+            Alias(keys, source, _line_start(line, view)),
+            Evaluate(functions.select(keys, inner, Size(view.size), Size(count), mine)),
+        )
+        if flag_of(step.binding, "sorted"):
+            # The last one stands on top of the heap.
+            take = (
+                Let(k, count - 1 - turn),
+                Let(found, mine[0]),
+                Store(mine, Size(0), mine[k]),
+                Evaluate(functions.sink(keys, inner, mine, Size(0), k)),
+                *store,
+            )
+            return (*selected, For(turn, Size(0), Size(count), take))
+        last = mine[0]
+        is_taken = Binary("||", found.compare("==", last), functions.is_better(keys, inner, found, last))
+        next_one = If(Binary("&&", k.compare("<", count), is_taken), (*store, Assign(k, k + 1)))
+        return (*selected, Declare(k, Size(0)), For(found, Size(0), Size(view.size), (next_one,)))
+
+    line_ps = view.size * _COMPARISON_PS
+    return (line_loop(kernel, select, view.outer * view.inner, line_ps, scratch=count, dtype="int64"),)
 
 
-_WRITERS: dict[str, Callable[[Kernel, Step], None]] = {"sort": _sort, "argsort": _sort, "topk": _topk}
+_WRITERS: dict[str, Callable[[Kernel, Step], Block]] = {"sort": _sort, "argsort": _sort, "topk": _topk}
 
 
 def _write(kernel: Kernel) -> None:
     """Writes the kernel of an op that puts elements in order."""
     (step,) = kernel.group.steps
-    reserve_locals(kernel, "worker", "mine", "line", "keys", "order", "found", "at")
-    _WRITERS[step.op](kernel, step)
+    is_empty = product(shape_of(step.binding.results[0])) == 0
+    kernel.finish_block(() if is_empty else _WRITERS[step.op](kernel, step))
 
 
 def _require(scope: FunctionScope, step: Step) -> None:

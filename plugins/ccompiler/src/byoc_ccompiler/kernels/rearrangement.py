@@ -5,16 +5,42 @@ Rotation, continuation beyond borders, reversal of sequences, triangles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, FunctionScope, ParallelLoop, c_dim
-from byoc_core.dims import Dim, product
+from byoc_core.authoring.c import (
+    INDEX,
+    Block,
+    Cast,
+    Clear,
+    Copy,
+    Expression,
+    For,
+    Let,
+    LoopKind,
+    Select,
+    Size,
+    Unary,
+    Variable,
+    index_max,
+    index_min,
+    index_mod,
+)
+from byoc_core.authoring.csource import FunctionScope
+from byoc_core.dims import Dim, dim_max, product
 from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.attributes import axis_of, dim_of, flag_of, ints_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.copies import BYTE_PS, INDICES, MOVE_PS, copy_axes, copy_parts, offset_of, reserve_locals
+from byoc_ccompiler.kernels.copies import (
+    BYTE_PS,
+    MOVE_PS,
+    copy_axes,
+    copy_block,
+    copy_run,
+    loops_around,
+    offset_along,
+)
 from byoc_ccompiler.kernels.index_checks import range_check
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
@@ -22,125 +48,120 @@ from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["FAMILY"]
 
-_BORDERS = {
-    "edge": "byoc_min(byoc_max({at}, 0), {size} - 1)",
-    "wrap": "byoc_mod({at}, {size})",
-    "reflect": "byoc_min(byoc_mod({at}, {period}), byoc_mod(-({at}), {period}))",
+
+def _edge(at: Expression, size: Dim) -> Expression:
+    return index_min(index_max(at, 0), size - 1)
+
+
+def _reflect(at: Expression, size: Dim) -> Expression:
+    period = Size(dim_max(2 * size - 2, 1))
+    return index_min(index_mod(at, period), index_mod(Unary("-", at), period))
+
+
+_BORDERS: Mapping[str, Callable[[Expression, Dim], Expression]] = {
+    "edge": _edge,
+    "wrap": index_mod,
+    "reflect": _reflect,
 }
+"""The place on an axis that stands for a place beyond its borders, by mode."""
 
 
-def _roll(kernel: Kernel, step: Step) -> None:
-    (x,) = step.operands
-    shape = shape_of(x)
-    places: dict[int, str] = {}
+def _indices(shape: Sequence[Dim]) -> list[Variable]:
+    return [Variable(f"i{axis}") for axis in range(len(shape))]
+
+
+def _roll(kernel: Kernel, step: Step) -> Block:
+    shape = shape_of(step.operands[0])
+    indices, places = _indices(shape), dict[int, Expression]()
     for axis, shift in zip(ints_of(step.binding, "axis"), ints_of(step.binding, "shift"), strict=True):
-        index = INDICES[axis % len(shape)]
-        places[axis % len(shape)] = f"byoc_mod({index} - {c_dim(shift)}, {c_dim(shape[axis])})"
-    _mapped(kernel, step, places)
+        places[axis % len(shape)] = index_mod(indices[axis] - shift, shape[axis])
+    return _mapped(kernel, step, indices, places)
 
 
-def _border_pad(kernel: Kernel, step: Step) -> None:
-    (x,) = step.operands
-    widths = ints_of(step.binding, "pad_width")
+def _border_pad(kernel: Kernel, step: Step) -> Block:
+    shape, widths = shape_of(step.operands[0]), ints_of(step.binding, "pad_width")
     rule = _BORDERS[str(step.binding.attrs["mode"])]
-    places: dict[int, str] = {}
-    for axis, size in enumerate(shape_of(x)):
+    indices, places = _indices(shape), dict[int, Expression]()
+    for axis, size in enumerate(shape):
         if any(widths[2 * axis : 2 * axis + 2]):
-            at = INDICES[axis] if widths[2 * axis] == 0 else f"{INDICES[axis]} - {widths[2 * axis]}"
-            period = f"byoc_max({c_dim(2 * size - 2)}, 1)"
-            places[axis] = rule.format(at=at, size=c_dim(size), period=period)
-    _mapped(kernel, step, places)
+            places[axis] = rule(indices[axis] - widths[2 * axis], size)
+    return _mapped(kernel, step, indices, places)
 
 
-def _mapped(kernel: Kernel, step: Step, places: dict[int, str]) -> None:
-    """Writes a kernel that copies, along some axes from the place that an expression of the loop's index gives.
+def _mapped(kernel: Kernel, step: Step, indices: Sequence[Variable], places: Mapping[int, Expression]) -> Block:
+    """Return the statements that copy, along some axes from a place that the loop's index gives.
 
     What lies behind the last of these axes is copied as a whole.
+
+    Args:
+        kernel: the kernel that they stand in.
+        step: the op.
+        indices: the index of each axis of the result.
+        places: the place on the operand's axis, by axis.
     """
     (x,) = step.operands
-    source, out = kernel.input(x), kernel.output(step.result)
-    result, strides = shape_of(step.result), compact_strides(shape_of(x))
+    source, out = kernel.source(x), kernel.target(step.result)
+    result = shape_of(step.result)
     if not places:
-        kernel.finish(copy_parts(kernel, x, copy_axes([product(result)], [1], [1]), out, source))
-        return
+        return copy_block(copy_axes([product(result)], [1], [1]), out, source)
     depth = max(places) + 1
     run = product(result[depth:])
-    lines = []
-    from_terms = ["0"]
-    for axis in range(depth):
-        index = INDICES[axis]
-        first, end = (FIRST_ITEM, END_ITEM) if axis == 0 else ("0", c_dim(result[axis]))
-        lines.append(f"{'  ' * (axis + 1)}for (int64_t {index} = {first}; {index} < {end}; ++{index}) {{")
-        if axis in places:
-            lines.append(f"{'  ' * (axis + 2)}const int64_t at{axis} = {places[axis]};")
-        from_terms.append(f"{f'at{axis}' if axis in places else index} * {c_dim(strides[axis])}")
-    target, origin = f"{out} + {offset_of(compact_strides(result)[:depth])}", f"{source} + {' + '.join(from_terms[1:])}"
-    indent = "  " * (depth + 1)
-    if run == 1:
-        lines.append(f"{indent}*({target}) = *({origin});")
-        run_ps: Dim = MOVE_PS
-    else:
-        lines.append(f"{indent}memcpy({target}, {origin}, (size_t){c_dim(run)} * sizeof(*{out}));")
-        run_ps = run * (dtype_info(dtype_of(x)).itemsize * BYTE_PS)
-    lines += ["  " * level + "}" for level in range(depth, 0, -1)]
-    kernel.finish([ParallelLoop(tuple(lines), result[0], product(result[1:depth]) * run_ps)])
+    along = [Variable(f"at{axis}") if axis in places else index for axis, index in enumerate(indices[:depth])]
+    target = offset_along(indices[:depth], compact_strides(result)[:depth])
+    body = copy_run(out, target, source, offset_along(along, compact_strides(shape_of(x))[:depth]), run)
+    run_ps = MOVE_PS if run == 1 else run * (dtype_info(out.dtype).itemsize * BYTE_PS)
+    round_ps = product(result[1:depth]) * run_ps
+    for axis in reversed(range(depth)):
+        lets = (Let(along[axis], places[axis]),) if axis in places else ()
+        body = loops_around(
+            (*lets, *body),
+            indices[axis : axis + 1],
+            result[axis : axis + 1],
+            part=None if axis else 0,
+            round_ps=round_ps,
+        )
+    return body
 
 
-def _reverse_sequence(kernel: Kernel, step: Step) -> None:
+def _reverse_sequence(kernel: Kernel, step: Step) -> Block:
     x, lengths = step.operands
     shape = shape_of(x)
     batch, sequence = (axis_of(step.binding, len(shape), name) for name in ("batch_axis", "seq_axis"))
-    ends = kernel.input(lengths, "lengths")
+    ends, source, out = kernel.source(lengths, "lengths"), kernel.source(x), kernel.target(step.result)
     problem = f"a length does not fit axis {sequence}"
-    checks = range_check(kernel, step.op, problem, ends, lengths, "0", c_dim(shape[sequence]))
+    count = product(shape_of(lengths))
+    checks = range_check(kernel, step.op, problem, ends, count, Size(0), Size(shape[sequence]))
     strides, depth = compact_strides(shape), max(batch, sequence) + 1
-    source, out, run = kernel.input(x), kernel.output(step.result), product(shape[depth:])
-    lines = []
-    for axis in range(depth):
-        index = INDICES[axis]
-        first, end = (FIRST_ITEM, END_ITEM) if axis == 0 else ("0", c_dim(shape[axis]))
-        lines.append(f"{'  ' * (axis + 1)}for (int64_t {index} = {first}; {index} < {end}; ++{index}) {{")
-    step_index, indent = INDICES[sequence], "  " * (depth + 1)
-    here = offset_of(strides[:depth])
-    lines += [
-        f"{indent}const int64_t end = (int64_t){ends}[{INDICES[batch]}];",
-        f"{indent}const int64_t moved = {step_index} < end ? end - 1 - 2 * {step_index} : 0;",
-        (
-            f"{indent}memcpy({out} + {here}, {source} + {here} + moved * {c_dim(strides[sequence])}, "
-            f"(size_t){c_dim(run)} * sizeof(*{out}));"
-        ),
-        *("  " * level + "}" for level in range(depth, 0, -1)),
-    ]
+    run, indices = product(shape[depth:]), _indices(shape[:depth])
+    here, turn = offset_along(indices, strides[:depth]), indices[sequence]
+    end, moved = Variable("end"), Variable("moved")
+    body = (
+        Let(end, Cast(ends[indices[batch]], INDEX)),
+        Let(moved, Select(turn.compare("<", end), end - 1 - turn * 2, Size(0))),
+        *copy_run(out, here, source, here + moved * strides[sequence], run),
+    )
     run_ps = run * (dtype_info(dtype_of(x)).itemsize * BYTE_PS) + MOVE_PS
-    kernel.finish([*checks, ParallelLoop(tuple(lines), shape[0], product(shape[1:depth]) * run_ps)])
+    return (*checks, *loops_around(body, indices, shape[:depth], part=0, round_ps=product(shape[1:depth]) * run_ps))
 
 
-def _trilu(kernel: Kernel, step: Step) -> None:
+def _trilu(kernel: Kernel, step: Step) -> Block:
     (x,) = step.operands
     shape = shape_of(x)
     rows, columns = shape[-2:]
-    source, out = kernel.input(x), kernel.output(step.result)
-    upper = flag_of(step.binding, "upper")
-    diagonal = dim_of(step.binding, "k")
-    edge = c_dim(diagonal if upper else diagonal + 1)
-    kept, cleared = ("edge", "0") if upper else ("0", "edge")
-    num_kept, num_cleared = ("columns - edge", "edge") if upper else ("edge", "columns - edge")
-    lines = (
-        f"  for (int64_t row = {FIRST_ITEM}; row < {END_ITEM}; ++row) {{",
-        f"    const int64_t columns = {c_dim(columns)};",
-        f"    const int64_t edge = byoc_min(byoc_max(row % {c_dim(rows)} + {edge}, 0), columns);",
-        (
-            f"    memcpy({out} + row * columns + {kept}, {source} + row * columns + {kept}, "
-            f"(size_t)({num_kept}) * sizeof(*{out}));"
-        ),
-        f"    memset({out} + row * columns + {cleared}, 0, (size_t)({num_cleared}) * sizeof(*{out}));",
-        "  }",
-    )
-    row_ps = columns * (dtype_info(dtype_of(x)).itemsize * BYTE_PS)
-    kernel.finish([ParallelLoop(lines, product(shape[:-1]), row_ps)])
+    source, out = kernel.source(x), kernel.target(step.result)
+    is_upper, diagonal = flag_of(step.binding, "upper"), dim_of(step.binding, "k")
+    row, edge = Variable("row"), Variable("edge")
+    first, last = row * columns, Size(columns) - edge
+    crossing = row % rows + (diagonal if is_upper else diagonal + 1)
+    moves: Block = (Copy(out, first, source, first, edge), Clear(out, first + edge, last))
+    if is_upper:
+        moves = (Copy(out, first + edge, source, first + edge, last), Clear(out, first, edge))
+    body = (Let(edge, index_min(index_max(crossing, 0), columns)), *moves)
+    row_ps = columns * (dtype_info(out.dtype).itemsize * BYTE_PS)
+    return (For(row, Size(0), Size(product(shape[:-1])), body, kind=LoopKind.PARALLEL, round_ps=row_ps),)
 
 
-_WRITERS: dict[str, Callable[[Kernel, Step], None]] = {
+_WRITERS: dict[str, Callable[[Kernel, Step], Block]] = {
     "roll": _roll,
     "nn.border_pad": _border_pad,
     "reverse_sequence": _reverse_sequence,
@@ -151,8 +172,7 @@ _WRITERS: dict[str, Callable[[Kernel, Step], None]] = {
 def _write(kernel: Kernel) -> None:
     """Writes the kernel of an op that moves elements by a rule."""
     (step,) = kernel.group.steps
-    reserve_locals(kernel, "row", "columns", "edge", "end", "moved", *(f"at{axis}" for axis in range(len(INDICES))))
-    _WRITERS[step.op](kernel, step)
+    kernel.finish_block(_WRITERS[step.op](kernel, step))
 
 
 def _require(scope: FunctionScope, step: Step) -> None:

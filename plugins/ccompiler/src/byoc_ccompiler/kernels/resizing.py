@@ -6,9 +6,42 @@ rows where the axis is not the last.
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import NamedTuple
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_literal
+import numpy as np
+from byoc_core.authoring.c import (
+    INDEX,
+    Alias,
+    Assign,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Callee,
+    Cast,
+    Clear,
+    Copy,
+    CType,
+    Declare,
+    Expression,
+    For,
+    If,
+    Let,
+    Literal,
+    LoopKind,
+    MemoryAccess,
+    Return,
+    Select,
+    Size,
+    Statement,
+    Store,
+    Variable,
+    as_copy,
+    index_max,
+    index_min,
+)
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 
@@ -16,7 +49,7 @@ from byoc_ccompiler.attributes import dims_of, flag_of, float_of, ints_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axis_view import AxisView, view_along
-from byoc_ccompiler.kernels.copies import BYTE_PS, copy_axes, copy_parts, reserve_locals
+from byoc_ccompiler.kernels.copies import BYTE_PS, copy_axes, copy_block
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
@@ -27,12 +60,7 @@ _WIDTHS = {"nearest": 1, "linear": 2, "cubic": 5}
 
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
 
-_ROUNDINGS = {
-    "floor": "floor(place)",
-    "ceil": "ceil(place)",
-    "half_down": "ceil(place - 0.5)",
-    "half_up": "floor(place + 0.5)",
-}
+_REAL = CType("float64")
 
 _LINE = 64
 
@@ -67,162 +95,186 @@ def _passes(step: Step) -> list[_Pass]:
     return passes
 
 
-def _place(step: Step, of: _Pass) -> str:
-    """Gives the C expression of the place in the operand that index ``k`` of the result samples."""
-    size, length = c_dim(of.size), c_dim(of.view.size)
-    scale = f"((double){size} / (double){length})" if of.scale is None else c_literal(of.scale, "float64")
+def _real(value: Expression | Dim) -> Expression:
+    """Return an index as a float64."""
+    return Cast(value if isinstance(value, Expression) else Size(value), _REAL)
+
+
+def _floor(value: Expression) -> Expression:
+    return Call(Callee("floor", np.floor, flops=1), (value,), _REAL)
+
+
+def _ceil(value: Expression) -> Expression:
+    return Call(Callee("ceil", np.ceil, flops=1), (value,), _REAL)
+
+
+def _place(step: Step, of: _Pass, k: Variable) -> Expression:
+    """Return the place in the operand that an index of the result samples."""
+    size, length, number = of.size, of.view.size, _real(k)
+    scale = _real(size) / _real(length) if of.scale is None else Literal(of.scale, _REAL)
     coordinates = step.binding.attrs["coordinates"]
     if coordinates == "asymmetric":
-        return f"(double)k / {scale}"
+        return number / scale
     if coordinates == "align_corners":
-        return f"(double)k * (double)({length} - 1) / (double)byoc_max({size} - 1, 1)"
+        return number * _real(length - 1) / _real(index_max(Size(size - 1), 1))
     if coordinates == "half_pixel_for_nearest":
-        return f"((double)k + 0.5) / {scale}"
-    place = f"((double)k + 0.5) / {scale} - 0.5"
+        return (number + 0.5) / scale
+    place = (number + 0.5) / scale - 0.5
     if coordinates == "half_pixel_or_first":
-        return f"{size} == 1 ? 0.0 : {place}"
+        return Select(Size(size).compare("==", 1), Literal(0.0, _REAL), place)
     if coordinates == "half_pixel_symmetric":
-        return f"{place} + ((double){length} - (double){size} / {scale}) / 2.0"
+        return place + (_real(length) - _real(size) / scale) / 2.0
     return place
 
 
-def _table(step: Step, of: _Pass) -> list[str]:
-    """Gives the lines that fill the table of a pass."""
-    method, last = str(step.binding.attrs["method"]), f"(double)({c_dim(of.view.size)} - 1)"
-    table = f"table{of.number}"
-    lines = [f"  for (int64_t k = 0; k < {c_dim(of.size)}; ++k) {{", f"    const double place = {_place(step, of)};"]
+def _fill(step: Step, of: _Pass, table: Buffer) -> Statement:
+    """Return the loop that fills the table of a pass."""
+    method, k = str(step.binding.attrs["method"]), Variable("k")
+    place, found, inside = (Variable(name, _REAL) for name in ("place", "found", "inside"))
+    body: list[Statement] = [Let(place, _place(step, of, k))]
     if method == "cubic":
-        lines += _cubic_entry(step, of, table)
-    else:
-        found = _ROUNDINGS[str(step.binding.attrs["rounding"])] if method == "nearest" else "place"
-        lines += [
-            f"    const double found = {found};",
-            f"    const double inside = found < 0.0 ? 0.0 : found > {last} ? {last} : found;",
-        ]
-        if method == "nearest":
-            lines.append(f"    {table}[k] = inside;")
-        else:
-            lines += [f"    {table}[2 * k] = floor(inside);", f"    {table}[2 * k + 1] = inside - floor(inside);"]
-    return [*lines, "  }"]
-
-
-def _cubic_entry(step: Step, of: _Pass, table: str) -> list[str]:
-    """Gives the lines that weigh four neighbours. Source: R. G. Keys, Cubic convolution interpolation (1981)."""
-    slope = float_of(step.binding, "cubic_coefficient")
-    two, three, one, four = (c_literal(value, "float64") for value in (slope + 2, slope + 3, slope, 4 * slope))
-    lines = [
-        f"    double *const entry = {table} + 5 * k;",
-        "    entry[0] = floor(place) - 1.0;",
-        "    double total = 0.0;",
-        "    for (int64_t tap = 0; tap < 4; ++tap) {",
-        "      const double at = entry[0] + (double)tap, far = fabs(place - at);",
-        f"      double weight = far <= 1.0 ? ({two} * far - {three}) * (far * far) + 1.0",
-        f"                                 : ((far - 5.0) * far + 8.0) * far * {one} - {four};",
+        return For(k, Size(0), Size(of.size), (*body, *_cubic_entry(step, of, table, k, place)))
+    nearest = {
+        "floor": _floor(place),
+        "ceil": _ceil(place),
+        "half_down": _ceil(place - 0.5),
+        "half_up": _floor(place + 0.5),
+    }
+    last = _real(of.view.size - 1)
+    upper = Select(found.compare(">", last), last, found)
+    body += [
+        Let(found, nearest[str(step.binding.attrs["rounding"])] if method == "nearest" else place),
+        Let(inside, Select(found.compare("<", 0.0), Literal(0.0, _REAL), upper)),
     ]
-    if flag_of(step.binding, "exclude_outside"):
-        lines.append(f"      if (at < 0.0 || at >= (double){c_dim(of.view.size)}) weight = 0.0;")
-    lines += ["      entry[tap + 1] = weight;", "      total += weight;", "    }"]
-    if flag_of(step.binding, "exclude_outside"):
-        lines.append("    for (int64_t tap = 0; tap < 4; ++tap) entry[tap + 1] /= total;")
+    if method == "nearest":
+        body.append(Store(table, k, inside))
     else:
-        lines.append("    (void)total;")
-    return lines
+        body += [Store(table, k * 2, _floor(inside)), Store(table, k * 2 + 1, inside - _floor(inside))]
+    return For(k, Size(0), Size(of.size), tuple(body))
 
 
-def _loop(kernel: Kernel, step: Step, of: _Pass, source: str, target: str) -> ParallelLoop:
-    """Gives the loop of a pass from one tensor to another."""
-    method, ctype = str(step.binding.attrs["method"]), kernel.ctype(step.result)
-    (outer, length, inner), size = of.view, of.size
-    along = inner == 1  # the axis is the last: its places are the columns of a row
-    count, run = (outer, size) if along else (outer * size, inner)
-    index = "k" if along else f"row % {c_dim(size)}"
-    block = "row" if along else f"row / {c_dim(size)}"
-    lines = [
-        f"  for (int64_t row = {FIRST_ITEM}; row < {END_ITEM}; ++row) {{",
-        f"    const {ctype} *const from = {source} + {block} * {c_dim(length * inner)};",
-        f"    {ctype} *const to = {target} + row * {c_dim(run)};",
-    ]
-    if of.scale in (None, 1.0) and not (isinstance(size, int) and isinstance(length, int)):
-        begin = "from" if along else f"from + {index} * {c_dim(inner)}"
-        lines += [
-            f"    if ({c_dim(size)} == {c_dim(length)}) {{",
-            f"      memcpy(to, {begin}, (size_t){c_dim(run)} * sizeof(*to));",
-            "      continue;",
-            "    }",
-        ]
-    entry = f"const double *const entry = table{of.number} + {_WIDTHS[method]} * ({index});"
-    taps = [f"const int64_t tap0 = (int64_t)entry[0]{'' if along else f' * {c_dim(inner)}'};"]
+def _cubic_entry(step: Step, of: _Pass, table: Buffer, k: Variable, place: Variable) -> Block:
+    """Return the statements that weigh four neighbours.
+
+    Source: R. G. Keys, Cubic convolution interpolation (1981).
+    """
+    slope, is_exclusive = float_of(step.binding, "cubic_coefficient"), flag_of(step.binding, "exclude_outside")
+    entry, tap, again = Buffer("entry", "float64", MemoryAccess.WRITE), Variable("tap"), Variable("tap")
+    at, far, weight, total = (Variable(name, _REAL) for name in ("at", "far", "weight", "total"))
+    near = (far * (slope + 2) - (slope + 3)) * (far * far) + 1.0
+    distant = ((far - 5.0) * far + 8.0) * far * slope - 4 * slope
+    weighed: Expression = Select(far.compare("<=", 1.0), near, distant)
+    if is_exclusive:
+        is_outside = Binary("||", at.compare("<", 0.0), at.compare(">=", _real(of.view.size)))
+        weighed = Select(is_outside, Literal(0.0, _REAL), weighed)
+    weigh: Block = (
+        Let(at, entry[0] + _real(tap)),
+        Let(far, Call(Callee("fabs", np.abs, flops=1), (place - at,), _REAL)),
+        Let(weight, weighed),
+        Store(entry, tap + 1, weight),
+    )
+    begin: Block = (Alias(entry, table, k * 5), Store(entry, Size(0), _floor(place) - 1.0))
+    if not is_exclusive:
+        return (*begin, For(tap, Size(0), Size(4), weigh))
+    return (
+        *begin,
+        Declare(total, Literal(0.0, _REAL)),
+        For(tap, Size(0), Size(4), (*weigh, Assign(total, total + weight))),
+        For(again, Size(0), Size(4), (Store(entry, again + 1, entry[again + 1] / total),)),
+    )
+
+
+def _sampled(
+    method: str, of: _Pass, table: Buffer, index: Expression, line: Buffer, k: Expression, type_: CType
+) -> tuple[Block, Expression]:
+    """Return the statements that find the neighbours of an index of the result, and the value there.
+
+    Args:
+        method: the method of the op.
+        of: the pass.
+        table: its table.
+        index: the index of the result along the axis.
+        line: the operand from the first position of the axis on.
+        k: the position behind the axis.
+        type_: the type of the value.
+    """
+    entry = Buffer("entry", "float64")
+    neighbour = Cast(entry[0], INDEX)
+    taps: list[Expression] = [neighbour]
+    shares: list[Expression] = []
     if method != "nearest":
-        last = f"{c_dim(length)} - 1"
-        taps = [
-            f"const int64_t tap{tap} = byoc_min(byoc_max((int64_t)entry[0] + {tap}, 0), {last}) * {c_dim(inner)};"
-            for tap in range(_TAPS[method])
-        ]
-    weights = {
-        "nearest": [],
-        "linear": [f"({ctype})(1.0 - entry[1])", f"({ctype})entry[1]"],
-        "cubic": [f"({ctype})entry[{tap + 1}]" for tap in range(4)],
-    }[method]
-    taps += [f"const {ctype} weight{tap} = {weight};" for tap, weight in enumerate(weights)]
-    place = "" if along else " + k"
-    terms = [f"from[tap{tap}{place}] * weight{tap}" for tap in range(len(weights))] or [f"from[tap0{place}]"]
-    head = f"for (int64_t k = 0; k < {c_dim(run)}; ++k)"
-    if along:
-        lines += [
-            f"    {head} {{",
-            *(f"      {line}" for line in (entry, *taps)),
-            f"      to[k] = {' + '.join(terms)};",
-        ]
-        lines.append("    }")
-    elif method == "nearest":
-        lines += [*(f"    {line}" for line in (entry, *taps)), "    memcpy(to, from + tap0, "]
-        lines[-1] += f"(size_t){c_dim(run)} * sizeof(*to));"
+        taps = [index_min(index_max(neighbour + tap, 0), of.view.size - 1) for tap in range(_TAPS[method])]
+        shares = [1.0 - entry[1], entry[1]] if method == "linear" else [entry[tap + 1] for tap in range(4)]
+    offsets = [Variable(f"tap{number}") for number in range(len(taps))]
+    weights = [Variable(f"weight{number}", type_) for number in range(len(shares))]
+    statements: Block = (
+        Alias(entry, table, index * _WIDTHS[method]),
+        *(Let(offset, tap * of.view.inner) for offset, tap in zip(offsets, taps, strict=True)),
+        *(Let(weight, Cast(share, type_)) for weight, share in zip(weights, shares, strict=True)),
+    )
+    elements: list[Expression] = [line[offset + k] for offset in offsets]
+    products = [element * weight for element, weight in zip(elements, weights, strict=True)] if weights else elements
+    return statements, functools.reduce(operator.add, products)
+
+
+def _loop(step: Step, of: _Pass, table: Buffer, source: Buffer, target: Buffer) -> Statement:
+    """Return the loop of a pass from one tensor to another."""
+    method, type_ = str(step.binding.attrs["method"]), CType(target.dtype)
+    (outer, length, inner), size = of.view, of.size
+    is_along = inner == 1  # the axis is the last: its places are the columns of a row
+    count, run = (outer, size) if is_along else (outer * size, inner)
+    row, k = Variable("row"), Variable("k")
+    block, index = (row, k) if is_along else (row // size, row % size)
+    line, to = Buffer("from", source.dtype), Buffer("to", target.dtype, MemoryAccess.WRITE)
+    found, value = _sampled(method, of, table, index, line, Size(0) if is_along else k, type_)
+    body: Block
+    if is_along:
+        body = (For(k, Size(0), Size(run), (*found, Store(to, k, value))),)
     else:
-        lines += [*(f"    {line}" for line in (entry, *taps)), f"    {head} to[k] = {' + '.join(terms)};"]
-    element_ps = dtype_info(dtype_of(step.result)).itemsize * BYTE_PS * (_TAPS[method] + (10 if along else 0))
-    return ParallelLoop((*lines, "  }"), count, run * element_ps)
+        moves = For(k, Size(0), Size(run), (Store(to, k, value),))
+        body = (*found, as_copy(moves) or moves)
+    if of.scale in (None, 1.0):
+        copied = Copy(to, Size(0), line, Size(0) if is_along else index * inner, Size(run))
+        body = (If(Size(size).compare("==", Size(length)), (copied,), body),)
+    pointers = (Alias(line, source, block * (length * inner)), Alias(to, target, row * run))
+    element_ps = dtype_info(target.dtype).itemsize * BYTE_PS * (_TAPS[method] + (10 if is_along else 0))
+    return For(row, Size(0), Size(count), (*pointers, *body), kind=LoopKind.PARALLEL, round_ps=run * element_ps)
 
 
 def _write(kernel: Kernel) -> None:
     """Writes the kernel of ``nn.resize``: tables, then one pass after another, what lies between them in scratch."""
     (step,) = kernel.group.steps
     passes = _passes(step)
-    locals_ = ("row", "place", "found", "inside", "entry", "total", "weight", "tap", "at", "far")
-    numbered = (f"{name}{number}" for name in ("table", "between", "tap", "weight") for number in range(8))
-    reserve_locals(kernel, *locals_, *numbered)
     (x,) = step.operands
-    source, out, ctype = kernel.input(x), kernel.output(step.result), kernel.ctype(x)
-    if not passes:
-        kernel.finish(copy_parts(kernel, x, copy_axes([product(shape_of(x))], [1], [1]), out, source))
-        return
+    source, out = kernel.source(x), kernel.target(step.result)
     count = product(shape_of(x))
-    nothing = f"  memset({out}, 0, (size_t){c_dim(product(shape_of(step.result)))} * sizeof(*{out}));"
-    if count == 0:
-        kernel.finish([nothing])
+    if not passes:
+        kernel.finish_block(copy_block(copy_axes([count], [1], [1]), out, source))
         return
-    body: list[str | ParallelLoop] = []
-    if not isinstance(count, int):
-        body += [f"  if ({c_dim(count)} == 0) {{", f"  {nothing}", "    return;", "  }"]
-    used: Dim = 0
-    variables: list[str] = []
-    fills: list[str] = []
+    nothing = Clear(out, Size(0), Size(product(shape_of(step.result))))
+    if count == 0:
+        kernel.finish_block((nothing,))
+        return
     width, nbytes = _WIDTHS[str(step.binding.attrs["method"])], dtype_info(dtype_of(x)).itemsize
-    buffers = [source]
-    for of in passes:
-        fills.append(f"  double *const table{of.number} = (double *)(void *)(scratch + {c_dim(used)});")
-        fills += _table(step, of)
-        variables.append(f"const double *table{of.number}")
-        used = used + (of.size * width * 8 + _LINE - 1) // _LINE * _LINE
-    for of in passes[:-1]:
-        name = f"between{of.number}"
-        fills.append(f"  {ctype} *const {name} = ({ctype} *)(void *)(scratch + {c_dim(used)});")
-        variables.append(f"{ctype} *{name}")
-        buffers.append(name)
-        used = used + (of.view.outer * of.size * of.view.inner * nbytes + _LINE - 1) // _LINE * _LINE
-    kernel.scratch, kernel.scratch_dtype = used, "uint8"
-    buffers.append(out)
-    loops = [_loop(kernel, step, of, buffers[of.number], buffers[of.number + 1]) for of in passes]
-    kernel.finish([*body, *fills, *loops], variables=variables)
+    tables = [Buffer(f"table{of.number}", "float64", MemoryAccess.WRITE) for of in passes]
+    between = [Buffer(f"between{of.number}", source.dtype, MemoryAccess.WRITE) for of in passes[:-1]]
+    parts = [(table, of.size * width * 8) for table, of in zip(tables, passes, strict=True)]
+    parts += [
+        (buffer, of.view.outer * of.size * of.view.inner * nbytes)
+        for buffer, of in zip(between, passes[:-1], strict=True)
+    ]
+    offsets: list[Dim] = [0]
+    for _, size in parts:
+        offsets.append(offsets[-1] + (size + _LINE - 1) // _LINE * _LINE)
+    scratch = kernel.scratch_memory(offsets[-1], "uint8")
+    kernel.finish_block(
+        (
+            If(Size(count).compare("==", 0), (nothing, Return())),
+            *(Alias(buffer, scratch, Size(at)) for (buffer, _), at in zip(parts, offsets[:-1], strict=True)),
+            *(_fill(step, of, table) for of, table in zip(passes, tables, strict=True)),
+            *(_loop(step, *pass_) for pass_ in zip(passes, tables, [source, *between], [*between, out], strict=True)),
+        )
+    )
 
 
 FAMILY = KernelFamily(frozenset({"nn.resize"}), reject_nothing, _write)

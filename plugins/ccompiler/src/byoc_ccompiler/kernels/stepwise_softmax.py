@@ -7,7 +7,8 @@ from byoc_core.authoring.csource import c_dim, c_suffix
 from byoc_ccompiler.attributes import axis_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.axis_view import line_loop, view_along
+from byoc_ccompiler.kernels.axis_view import line_loop_text as line_loop
+from byoc_ccompiler.kernels.axis_view import view_along
 from byoc_ccompiler.kernels.copies import reserve_locals
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import dtype_of, shape_of

@@ -1,0 +1,135 @@
+"""Rules of the types of expressions, and of the places of raw texts: parts of the verifier."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator
+
+from byoc_core.authoring.c.expression_printer import has_c_form
+from byoc_core.authoring.c.expressions import (
+    ARITHMETIC,
+    BITWISE,
+    COMPARISONS,
+    LOGIC,
+    Binary,
+    Broadcast,
+    Cast,
+    Element,
+    Expression,
+    Lane,
+    Literal,
+    Raw,
+    Select,
+    Size,
+    Unary,
+    Variable,
+)
+from byoc_core.authoring.c.statements import RawStatement
+from byoc_core.authoring.c.types import BOOL, INDEX, CType
+from byoc_core.authoring.csource_types import C_TYPES, HALF_DTYPES
+
+__all__ = ["c_type_problems", "differing_types", "known_number", "placeholder_problems", "type_problems"]
+
+
+def type_problems(expression: Expression) -> Iterator[str]:
+    """Yield what is wrong with the types of an expression's operands."""
+    match expression:
+        case Literal(_, type_):
+            yield from c_type_problems(type_)
+        case Cast(operand, type_):
+            yield from c_type_problems(type_)
+            if type_.lanes != operand.type.lanes or not HALF_DTYPES.isdisjoint((type_.dtype, operand.type.dtype)):
+                yield f"a cast of {operand.type} to {type_}"
+        case Unary(operator, operand):
+            yield from _unary(operator, operand.type)
+        case Binary():
+            yield from _binary(expression)
+        case Select(condition, then, otherwise):
+            if condition.type != BOOL:
+                yield f"a choice by {condition.type}"
+            yield from differing_types(then.type, otherwise.type, "a choice")
+        case Broadcast(operand, lanes):
+            if operand.type.lanes != 1 or lanes < 2:
+                yield f"{operand.type} in {lanes} lanes"
+            else:
+                yield from c_type_problems(expression.type)
+        case Lane(operand, index):
+            number = known_number(index)
+            if operand.type.lanes == 1 or index.type != INDEX:
+                yield f"lane {index.type} of {operand.type}"
+            elif number is not None and not 0 <= number < operand.type.lanes:
+                yield f"lane {number} of {operand.type}"
+        case Element():
+            yield from _element(expression)
+
+
+def _unary(operator: str, type_: CType) -> Iterator[str]:
+    fits = {"-": type_.is_float or type_.is_integer, "!": type_ == BOOL}
+    if not fits.get(operator, type_.is_integer):
+        yield f"`{operator}` of {type_}"
+
+
+def _binary(expression: Binary) -> Iterator[str]:
+    operator, left, right = expression.operator, expression.left.type, expression.right.type
+    yield from differing_types(left, right, f"`{operator}`")
+    if operator in LOGIC:
+        is_right = left == BOOL
+    elif operator in BITWISE:
+        is_right = left.is_integer or left.dtype == "bool"
+    elif operator in COMPARISONS:
+        # A vector of truths has no type in C; a half is a structure.
+        is_right = left.lanes == 1 and left.dtype not in HALF_DTYPES
+    else:
+        is_right = operator in ARITHMETIC and (left.is_integer or (left.is_float and operator != "%"))
+    if not is_right:
+        yield f"`{operator}` of {left}"
+
+
+def _element(expression: Element) -> Iterator[str]:
+    if not all(isinstance(item, Literal | Variable) for item in expression.operands):
+        yield f"an operand of `{expression.op}` is neither a literal nor a variable"
+    if any(item.type.lanes > 1 for item in (expression, *expression.operands)):
+        yield f"`{expression.op}` of vectors"
+        return
+    if not has_c_form(expression):
+        dtypes = ", ".join(item.type.dtype for item in expression.operands)
+        yield f"`{expression.op}` has no C expression for {dtypes}"
+
+
+def placeholder_problems(text: str, raw: Raw | RawStatement) -> Iterator[str]:
+    """Yield what is wrong with the places of a raw text that stand for names and reads."""
+    try:
+        found = {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
+    except ValueError:
+        yield "raw text has a brace that stands alone"
+        return
+    reads = {str(number) for number in range(len(raw.reads))}
+    others: set[str] = set()
+    if isinstance(raw, RawStatement):
+        others |= {f"w{number}" for number in range(len(raw.writes))}
+        others |= {f"d{number}" for number in range(len(raw.declares))}
+    for name in sorted(found - reads - others):
+        yield f"raw text has {{{name}}}, which stands for nothing"
+    for name in sorted(reads - found):
+        yield f"raw text says that it reads {{{name}}}, and does not"
+
+
+def c_type_problems(type_: CType) -> Iterator[str]:
+    """Yield what is wrong with a type: C has none for the dtype, or no vector of so many elements of it."""
+    if type_.dtype not in C_TYPES:
+        yield f"C has no type for {type_.dtype}"
+    elif type_.lanes != 1 and (
+        type_.dtype in ("bool", *HALF_DTYPES) or type_.lanes < 2 or type_.lanes & (type_.lanes - 1)
+    ):
+        yield f"C has no vector of {type_.lanes} elements of {type_.dtype}"
+
+
+def differing_types(wanted: CType, given: CType, what: str) -> Iterator[str]:
+    """Yield that two types that must be one are two."""
+    if wanted != given:
+        yield f"{what}: {wanted} and {given}"
+
+
+def known_number(expression: Expression) -> int | None:
+    """Return the value of an index that is a number, else ``None``."""
+    return expression.dim if isinstance(expression, Size) and isinstance(expression.dim, int) else None

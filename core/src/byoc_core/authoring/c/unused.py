@@ -1,0 +1,38 @@
+"""Drop what nothing reads: values, pointers and arrays that a block declares and does not use."""
+
+from __future__ import annotations
+
+from byoc_core.authoring.c.expressions import Buffer, Call, Variable
+from byoc_core.authoring.c.statements import Alias, Block, For, If, Let, LocalArray, Statement
+from byoc_core.authoring.c.traversal import blocks_of, declared_by, expressions_in, free_in, with_blocks
+
+__all__ = ["drop_unused"]
+
+
+def drop_unused(block: Block) -> Block:
+    """Return a block without the values, pointers and local arrays that no statement behind them uses.
+
+    So a writer may declare all that it might need. Loops and branches that have nothing left to do go, too. The value
+    of a call that writes memory stays.
+
+    Cost: linear in the expressions, times the depth of the blocks.
+    """
+    used: set[Buffer | Variable] = set()
+    kept: list[Statement] = []
+    for statement in reversed(block):
+        statement = with_blocks(statement, drop_unused)
+        if _is_needed(statement, used):
+            kept.append(statement)
+            used |= free_in((statement,))
+    return tuple(reversed(kept))
+
+
+def _is_needed(statement: Statement, used: set[Buffer | Variable]) -> bool:
+    match statement:
+        case Let() | Alias() | LocalArray():
+            is_used = not used.isdisjoint(declared_by(statement))
+        case For() | If():
+            is_used = any(blocks_of(statement))
+        case _:
+            return True
+    return is_used or any(isinstance(item, Call) and item.callee.writes for item in expressions_in((statement,)))
