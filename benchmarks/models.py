@@ -12,6 +12,7 @@ import random
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ BFLOAT16_MODELS = ("light_resnet50", "light_densenet121", "mobilenet_v2", "bert"
 THREADS = (1, 2)
 NUM_STARTS = 3
 """Fresh processes of which load, first call and memory are taken."""
+RECURRENT_SIZES = ((20, 1, 64, 64), (50, 1, 128, 128), (100, 1, 256, 256), (30, 8, 64, 128), (30, 32, 128, 256))
+"""Steps, sequences, inputs and hidden units of layers in one direction and in both, called after them."""
 BERT_SIZES = {"batch": 1, "sequence": 128}
 
 _BUILDERS: Mapping[str, Callable[[], onnx.ModelProto]] = {
@@ -68,6 +71,14 @@ _BUILDERS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "lstm": lambda: build_recurrent("LSTM", 1, 64, 256, 256),
     "lstm_stack": lambda: build_recurrent("LSTM", 2, 32, 128, 256),
     "gru": lambda: build_recurrent("GRU", 1, 64, 256, 256),
+    **{
+        f"{kind.lower()}{'_both_ways' * (ways - 1)}_{steps}_{batch}_{inputs}_{hidden}": partial(
+            build_recurrent, kind, 1, steps, inputs, hidden, batch=batch, directions=ways
+        )
+        for kind in ("GRU", "LSTM")
+        for ways in (1, 2)
+        for steps, batch, inputs, hidden in RECURRENT_SIZES
+    },
 }
 
 

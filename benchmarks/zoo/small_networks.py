@@ -1,13 +1,15 @@
 """Small networks with seeded weights: a perceptron, LeNet-5 (LeCun et al. 1998) on images of 28 by 28, LSTM and GRU.
 
 Inputs: ``x`` ``(rows, 784)``, or ``image`` ``(1, 1, 28, 28)``; output ``logits`` of 10 classes. Of recurrent layers:
-input ``x`` ``(sequence, 1, inputs)``, output ``y`` ``(sequence, 1, hidden)``, the hidden states of the last one.
+input ``x`` ``(sequence, batch, inputs)``, output ``y`` ``(sequence, batch, directions * hidden)``, the hidden states of
+the last one.
 """
 
 from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import onnx
@@ -44,19 +46,27 @@ def build_lenet() -> onnx.ModelProto:
     return graph.finish()
 
 
-def build_recurrent(op_type: str, num_layers: int, sequence: int, inputs: int, hidden: int) -> onnx.ModelProto:
-    """Gives layers of LSTM, or of GRU as PyTorch has it, over one sequence."""
+def build_recurrent(
+    op_type: str, num_layers: int, sequence: int, inputs: int, hidden: int, *, batch: int = 1, directions: int = 1
+) -> onnx.ModelProto:
+    """Return layers of LSTM, or of GRU as PyTorch has it, over some sequences, in one direction or both."""
     graph = GraphBuilder(op_type.lower(), STYLES["exported17"])
-    x = graph.input("x", np.float32, sequence, 1, inputs)
+    x = graph.input("x", np.float32, sequence, batch, inputs)
     rows = {"LSTM": 4, "GRU": 3}[op_type] * hidden
-    attributes = {"linear_before_reset": 1} if op_type == "GRU" else {}
+    attributes: dict[str, Any] = {"linear_before_reset": 1} if op_type == "GRU" else {}
+    if directions == 2:
+        attributes["direction"] = "bidirectional"
     for index in range(num_layers):
         with graph.scope(f"layer.{index}"):
-            shapes = {"W": (1, rows, hidden if index else inputs), "R": (1, rows, hidden), "B": (1, 2 * rows)}
+            depth = hidden * directions if index else inputs
+            shapes = {"W": (directions, rows, depth), "R": (directions, rows, hidden), "B": (directions, 2 * rows)}
             weights = [graph.weight(name, shape, hidden**-0.5) for name, shape in shapes.items()]
             every = graph.op(op_type, x, *weights, hidden_size=hidden, **attributes)
-            x = graph.op("Squeeze", every, graph.constant([1]))
-    graph.output("y", x, np.float32, sequence, 1, hidden)
+            if directions == 1:
+                x = graph.op("Squeeze", every, graph.constant([1]))
+            else:
+                x = graph.reshape(graph.op("Transpose", every, perm=[0, 2, 1, 3]), 0, 0, -1)
+    graph.output("y", x, np.float32, sequence, batch, hidden * directions)
     return graph.finish()
 
 

@@ -40,7 +40,6 @@ FAULTS_OF_CCOMPILER_LOOPS = (
         "L4-thread-numbers",
         "L2-op[sort]",
         "L2-op[topk]",
-        "L2-op[nn.lstm]",
         "L4-re-entrant",
         "L4-deterministic",
     ),

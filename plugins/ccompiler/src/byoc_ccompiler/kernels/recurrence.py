@@ -14,7 +14,6 @@ from byoc_core.authoring.c import (
     INDEX,
     Alias,
     Assign,
-    Binary,
     Block,
     Buffer,
     Cast,
@@ -23,7 +22,6 @@ from byoc_core.authoring.c import (
     Declare,
     Dispatch,
     Expression,
-    Fail,
     For,
     If,
     Let,
@@ -42,6 +40,7 @@ from byoc_core.ir import Constant, Value
 from byoc_ccompiler.attributes import flag_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.index_checks import range_check
 from byoc_ccompiler.kernels.recurrent_cells import (
     Cell,
     gru_closing,
@@ -149,15 +148,18 @@ class _Recurrence:
         return target
 
     def _length_check(self) -> Block:
-        """Return the statements that fail where a length does not fit the steps; the first that does not is named."""
+        """Return the statements that fail where a length does not fit the steps."""
         if self.ends is None:
             return ()
-        place = f"function `{self.kernel.scope.symbol}`, op `{self.op}`"
-        message = f"{place}: a length does not fit the steps; got {{}}, expected 0 to {{}}"
-        k, length, most = Variable("k"), Variable("length"), Size(self.num_steps)
-        is_outside = Binary("||", length.compare("<", 0), length.compare(">", most))
-        fail = If(is_outside, (Fail("IndexError", message, (length, most)),))
-        return (For(k, Size(0), Size(self.batch), (Let(length, Cast(self.ends[k], INDEX)), fail)),)
+        return range_check(
+            self.kernel,
+            self.op,
+            "a length does not fit the steps",
+            self.ends,
+            self.batch,
+            Size(0),
+            Size(self.num_steps),
+        )
 
     def _lines(self, end: Variable) -> Block:
         """Return the statements that do the lines from ``first`` to ``end``: for each direction those of a batch."""

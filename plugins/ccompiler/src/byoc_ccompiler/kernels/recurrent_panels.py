@@ -45,7 +45,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.blocks import block_function, pack_function
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK
 
-__all__ = ["GatePart", "Product", "Rows", "gate_parts", "pack", "pack_panels"]
+__all__ = ["GatePart", "Product", "Rows", "gate_parts", "pack", "pack_panels", "row_function"]
 
 _PACKED_PS = 100
 """Estimated picoseconds to move one element into a panel."""
@@ -220,7 +220,7 @@ class Product:
         block: list[Statement] = []
         for vectors, start, stop in self._runs():
             at = start * self.part.width
-            callee = self.kernel.shared_function(_row_function(sums.buffer.dtype, vectors, self.part.lanes))
+            callee = self.kernel.shared_function(row_function(sums.buffer.dtype, vectors, self.part.lanes))
             steps = Address(self.panels, self.first + (self.part.place + at) * self.depth)
             row, place = Address(left.buffer, left.first), Address(sums.buffer, sums.first + at)
             block.append(Evaluate(Call(callee, (row, steps, Size(self.depth), Size(stop - start), place))))
@@ -233,7 +233,7 @@ class Product:
         return [run for run in runs if run[1] != run[2]]
 
 
-def _row_function(dtype: str, vectors: int, lanes: int) -> Function:
+def row_function(dtype: str, vectors: int, lanes: int) -> Function:
     """Return a function that adds the product of one row and panels to sums that lie side by side."""
     row, panels = Buffer("row", dtype), Buffer("panels", dtype)
     sums = Buffer("sums", dtype, MemoryAccess.WRITE)
