@@ -30,7 +30,7 @@ from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
 from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, spread
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["LONG_NBYTES", "RowWriter", "fetch_loop", "row_array", "row_layouts", "variable_of"]
+__all__ = ["LONG_NBYTES", "RowWriter", "row_array", "row_layouts", "variable_of"]
 
 Place = Callable[[Step, int], Expression]
 
@@ -39,8 +39,6 @@ _STEP_PS = 50
 
 LONG_NBYTES = 1 << 10
 """Bytes side by side from which on it pays to fetch what is needed next."""
-
-_LINE_NBYTES = 64
 
 _BUFFER_NBYTES = 1 << 15
 """Bytes of all buffers in which values of a row wait for a later pass: they stay in the first cache."""
@@ -74,15 +72,6 @@ def variable_of(value: Var) -> Variable:
 def row_array(name: str, dtype: str, size: int) -> LocalArray:
     """Return an array for elements of a row; of an empty row it is one zero, which nothing reads."""
     return LocalArray(Buffer(name, dtype, MemoryAccess.WRITE, size or 1), is_zeroed=size == 0, alignment=64)
-
-
-def fetch_loop(kernel: Kernel, operand: Value, offsets: Iterable[str], nbytes: int) -> str:
-    """Gives a C statement that fetches bytes of an operand, from a sum of offsets on that may lie behind its end."""
-    itemsize = dtype_info(dtype_of(operand)).itemsize
-    total = " + ".join(offset for offset in offsets if offset != "0") or "0"
-    address = f"(uintptr_t){kernel.input(operand)} + {itemsize} * (uintptr_t)({total})"
-    head = f"for (int line = 0; line < {nbytes // _LINE_NBYTES}; ++line)"
-    return f"{head} __builtin_prefetch((const char *)({address} + {_LINE_NBYTES} * (uintptr_t)line));"
 
 
 class RowWriter(ABC):
@@ -149,7 +138,7 @@ class RowWriter(ABC):
 
     def offset(self, key: Hashable, *, start: Expression | None = None) -> Expression:
         """Return where a tensor's current element lies; ``start`` as for :meth:`buffer_index`."""
-        innermost = self.columns if self.columns.indices else self.inner
+        innermost = self.columns if self.columns.sizes else self.inner
         place: Expression = Size(0)
         for nest in (self.outer, self.inner, self.columns):
             place = nest.position(key, start=place, last=start if nest is innermost else None)

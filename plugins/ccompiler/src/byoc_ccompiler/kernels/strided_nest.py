@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from byoc_core.authoring.c import Block, Expression, For, LoopKind, Select, Size, Variable
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, c_dim
 from byoc_core.dims import Dim, product
 
 __all__ = ["Layout", "StridedNest", "memory_order", "spread"]
@@ -59,7 +57,7 @@ class StridedNest:
     Attributes:
         groups: the axes of every loop, outermost first.
         sizes: of the loops, outermost first.
-        indices: the names of their variables.
+        variables: the variables of the loops, outermost first.
     """
 
     def __init__(
@@ -76,7 +74,7 @@ class StridedNest:
                 groups.append([axis])
         self.groups = groups
         self.sizes: Dims = tuple(product(space[axis] for axis in group) for group in groups)
-        self.indices = tuple(prefix if len(groups) == 1 else f"{prefix}{k}" for k in range(len(groups)))
+        self.variables = tuple(Variable(prefix if len(groups) == 1 else f"{prefix}{k}") for k in range(len(groups)))
         self._last_axes = tuple(group[-1] for group in groups)
         self._space = tuple(space)
         self._layouts = dict(layouts)
@@ -91,28 +89,6 @@ class StridedNest:
         if dim == 1:
             return 0, None
         return layout.strides[axis], None if dim == self._space[axis] else dim
-
-    def offset(self, tensor: Hashable, *, last: str | None = None) -> str:
-        """Gives the C expression of how far the loops move a tensor's element.
-
-        Args:
-            tensor: its key.
-            last: what stands for the variable of the innermost loop.
-        """
-        terms = []
-        for loop, variable in enumerate(self.indices):
-            stride, unless_one = self.step(tensor, loop)
-            if stride == 0:
-                continue
-            index = last if last is not None and loop == len(self.indices) - 1 else variable
-            term = index if stride == 1 else f"{index} * {c_dim(stride)}"
-            terms.append(term if unless_one is None else f"({c_dim(unless_one)} == 1 ? 0 : {term})")
-        return " + ".join(terms) or "0"
-
-    @cached_property
-    def variables(self) -> tuple[Variable, ...]:
-        """The variables of the loops, outermost first."""
-        return tuple(map(Variable, self.indices))
 
     def position(self, tensor: Hashable, *, start: Expression = _ZERO, last: Expression | None = None) -> Expression:
         """Return how far the loops move a tensor's element.
@@ -146,25 +122,6 @@ class StridedNest:
             loop = For(variable, Size(0), Size(size), body, kind=kinds.get(number, LoopKind.SERIAL))
             body = (replace(loop, grain=grain, round_ps=round_ps) if loop.kind is LoopKind.PARALLEL else loop,)
         return body
-
-    def wrap(self, body: Sequence[str], *, indent: str = "  ", part: int | None = None) -> list[str]:
-        """Gives the loops around the lines of a body.
-
-        Args:
-            body: the innermost lines.
-            indent: before every line.
-            part: a loop that only goes from ``first_item`` to ``end_item``; see
-                :class:`~byoc_core.authoring.csource_parallel.ParallelLoop`.
-        """
-        lines = []
-        depth = indent
-        for loop, (size, index) in enumerate(zip(self.sizes, self.indices, strict=True)):
-            first, end = (FIRST_ITEM, END_ITEM) if loop == part else ("0", c_dim(size))
-            lines.append(f"{depth}for (int64_t {index} = {first}; {index} < {end}; ++{index}) {{")
-            depth += "  "
-        lines += [f"{depth}{line}" for line in body]
-        lines += [f"{indent}{'  ' * level}}}" for level in reversed(range(len(self.sizes)))]
-        return lines
 
 
 def _is_one_walk(space: Sequence[Dim], layout: Layout, outer: int, inner: int) -> bool:
