@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 from byoc_core.authoring.c import Callee, CType, Element, Expression, Literal
-from byoc_core.authoring.csource import c_literal, c_suffix, c_type
-from byoc_core.authoring.csource_scalars import scalar_expression, without_parentheses
+from byoc_core.authoring.csource import c_literal, c_suffix, c_type, scalar_expression, without_parentheses
 from byoc_core.dtypes import dtype_info, to_numpy
 
 from byoc_ccompiler.kernels.row_extremes import extreme_function
