@@ -17,7 +17,7 @@ _SAFE_CALL = ctypes.CFUNCTYPE(
 
 
 def native_entry(function: Callable[..., object], dtypes: Sequence[str]) -> NativeEntry:
-    """Gives the entry of a function over compact tensors.
+    """Gives the entry of a function over tensors in any strides.
 
     Args:
         function: what to call; an exception becomes status 1.
@@ -41,8 +41,10 @@ def _array(address: int, dtype: str) -> Any:
     tensor = ctypes.cast(address, ctypes.POINTER(DLTensor)).contents
     shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
     element = to_numpy(dtype)
-    nbytes = int(np.prod(shape, dtype=int)) * element.itemsize
-    if not nbytes:
+    if 0 in shape:
         return np.empty(shape, element)
-    memory: Any = (ctypes.c_uint8 * nbytes).from_address(tensor.data)
-    return np.frombuffer(memory, element).reshape(shape)
+    strides = tuple(tensor.strides[axis] * element.itemsize for axis in range(tensor.ndim)) if tensor.strides else None
+    last = sum((size - 1) * step for size, step in zip(shape, strides or (), strict=False))
+    nbytes = last + element.itemsize if strides else int(np.prod(shape, dtype=int)) * element.itemsize
+    memory: Any = (ctypes.c_uint8 * nbytes).from_address(tensor.data + tensor.byte_offset)
+    return np.ndarray(shape, element, memory, 0, strides)

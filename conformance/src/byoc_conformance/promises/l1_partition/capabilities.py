@@ -41,11 +41,11 @@ def _check_constants(attempt: Attempt, items: Mapping[str, CaseFunction]) -> Non
     """Judges a backend that takes nothing on constants.
 
     Raises:
-        FailedError: it takes the same ops where no operand is constant.
+        FailedError: it takes the same cases where no operand is constant.
         NotCoveredError: it does not.
     """
-    ops = {item.subject for item in items.values() if item.kind == "constants"}
-    varying = [name for name, item in items.items() if item.kind == "static" and item.subject in ops]
+    tried = {_origin(item) for item in items.values() if item.kind == "constants"}
+    varying = [name for name, item in items.items() if item.kind == "static" and _origin(item) in tried]
     taken = next((name for name in varying if attempt.is_claimed(name)), None)
     if taken is None:
         raise NotCoveredError("it takes no op of several operands")
@@ -53,6 +53,11 @@ def _check_constants(attempt: Attempt, items: Mapping[str, CaseFunction]) -> Non
         f"it takes `{items[taken].subject}`, and no op at all where an operand is a constant; "
         'declare `constants="lifted"` to get constants as parameters'
     )
+
+
+def _origin(item: CaseFunction) -> tuple[str, str, int]:
+    """Return what a case with constants and the one without have in common."""
+    return item.subject, item.dtype, id(item.case)
 
 
 def _is_about(item: CaseFunction, capability: str) -> bool:

@@ -197,7 +197,7 @@ def _guarded(subject: Subject, example: Example, known: Results) -> bool:
     found = copies(outputs)
     agree(subject, example, example.inputs, found, known, "into outputs that begin one element behind an aligned place")
     for output, room in zip(outputs, rooms, strict=True):
-        output.view(np.uint8)[...] = _GUARD_BYTE
+        output.reshape(-1).view(np.uint8)[...] = _GUARD_BYTE
         if not (room.view(np.uint8) == _GUARD_BYTE).all():
             raise FailedError(f"{example.name}: memory before or behind an output was written")
     return True

@@ -9,6 +9,7 @@ from byoc_core import VirtualMachine
 from byoc_core.runtime import CallTraits, caller_nbytes
 
 from byoc_conformance.examples import Array, Example, compile_examples
+from byoc_conformance.native_calls import call_natively
 from byoc_conformance.outcome import FailedError, NotCoveredError
 from byoc_conformance.promise import Level, Promise
 from byoc_conformance.promises.l4_behaviour.running import agree, copies, require_examples, run, same_bytes
@@ -69,6 +70,17 @@ def _call_strided(call: ObservedCall, traits: CallTraits) -> Iterator[tuple[str,
     yield "on strided inputs and outputs", outputs
 
 
+def _call_native_strided(call: ObservedCall, traits: CallTraits) -> Iterator[tuple[str, Sequence[Array]]]:
+    entry = call.function.native
+    if not traits.strided or entry is None:
+        return
+    inputs, outputs = [_apart(array) for array in call.inputs], [_apart(array) for array in call.outputs]
+    for view, array in zip(inputs, call.inputs, strict=True):
+        view[...] = array
+    call_natively(entry, [*inputs, *outputs])
+    yield "called by machine code on strided inputs and outputs", outputs
+
+
 def _call_in_place(call: ObservedCall, traits: CallTraits) -> Iterator[tuple[str, Sequence[Array]]]:
     for output, number in traits.in_place:
         if call.inputs[number].nbytes != call.outputs[output].nbytes:
@@ -97,6 +109,10 @@ def _call_with_workspace(call: ObservedCall, traits: CallTraits) -> Iterator[tup
 
 def _strided(subject: Subject, case: str) -> None:
     _judge(subject, _call_strided, "strided arrays")
+
+
+def _native_strided(subject: Subject, case: str) -> None:
+    _judge(subject, _call_native_strided, "strided arrays where machine code calls it")
 
 
 def _in_place(subject: Subject, case: str) -> None:
@@ -128,6 +144,12 @@ PROMISES = (
         "permitted-strides",
         "takes and fills strided arrays where its functions say that they permit it",
         _strided,
+    ),
+    Promise(
+        Level.L4,
+        "native-strides",
+        "takes and fills strided arrays when machine code calls what permits them, as when Python does",
+        _native_strided,
     ),
     Promise(
         Level.L4,

@@ -20,7 +20,7 @@ from byoc_core.ir import Binding, Constant, Function, IRModule, TensorType
 from byoc_core.ops import default_ops
 from byoc_core.pattern import CompositePattern, is_op, wildcard
 from byoc_core.runtime.graph import GraphModule
-from byoc_core.runtime.module import NDArray, PackedFunction, RuntimeModule
+from byoc_core.runtime.module import CallTraits, NDArray, PackedFunction, RuntimeModule
 from byoc_core.transform.rewrite import map_functions, with_bindings
 
 from fakenpu.faults.fault import Change, Fault
@@ -54,6 +54,13 @@ def _refuses_symbols(binding: Binding) -> Rejection | None:
 
 def _refuses_long_names(binding: Binding) -> Rejection | None:
     return Rejection("name", "the name is too long") if len(binding.results[0].name) > 8 else None
+
+
+def _refuses_axes(binding: Binding) -> Rejection | None:
+    """Refuses all but scalars: a table may be small."""
+    is_scalar = all(isinstance(value.type, TensorType) and value.type.shape == () for value in binding.results)
+    is_own = binding.op.name == "fakenpu.double"
+    return None if is_scalar or is_own else Rejection("rank", "only scalars are taken")
 
 
 def _refuses_by_hash(binding: Binding) -> Rejection | None:
@@ -189,7 +196,13 @@ class _WithOneMore(GraphModule):
         return (*super().function_names, "fakenpu_initialise")
 
     def find_function(self, name: str) -> PackedFunction:
-        return super().find_function(super().function_names[0] if name == "fakenpu_initialise" else name)
+        return super().find_function(self._real(name))
+
+    def call_traits(self, name: str) -> CallTraits:
+        return super().call_traits(self._real(name))
+
+    def _real(self, name: str) -> str:
+        return super().function_names[0] if name == "fakenpu_initialise" else name
 
 
 class _WithOtherTypes(GraphModule):
@@ -340,6 +353,7 @@ def _caught_by(promise: str, compile_half: Change) -> Fault:
 FAULTS: Mapping[str, Fault] = {
     # Nothing is wrong with a backend of other dtypes.
     "takes-halves": Fault(frozenset(), _takes_halves),
+    "takes-scalars": Fault(frozenset(), _supports(_refuses_axes)),
     "refuses-what-it-claims": Fault(frozenset({"L1-op-compiles", "L2-op"}), _refuses_what_it_claims("exp")),
     "forgets-its-own-op": _caught_by("own-ops", _supports(_refuses_own_op)),
     "has-a-pattern-that-takes-nothing": _caught_by("patterns-claim", _has_a_pattern_that_takes_nothing),
@@ -357,7 +371,9 @@ FAULTS: Mapping[str, Fault] = {
     "gives-one-function-more": _caught_by("codegen-functions", _gives(_WithOneMore)),
     # What does not fit cannot be linked, so whatever runs it sees that too.
     "gives-other-types": Fault(
-        frozenset({"L1-codegen-functions", "L2-op", "L2-onnx", "L2-random-graphs"}), _gives(_WithOtherTypes)
+        frozenset({"L1-codegen-functions", "L2-op", "L2-onnx", "L2-random-graphs"}),
+        _gives(_WithOtherTypes),
+        also=frozenset({"L4-thread-*"}),
     ),
     "changes-the-options": _caught_by("codegen-leaves-input", _codegen(_tries_harder)),
     "gives-native-code-undeclared": _caught_by("native-declared", _gives(_Native)),

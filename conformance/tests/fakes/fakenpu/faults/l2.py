@@ -21,6 +21,7 @@ from byoc_core.runtime.module import NDArray
 from fakenpu.faults.fault import Change, Fault
 
 OP = frozenset({"L2-op"})
+BLOCKS = frozenset({"L2-blocks"})
 Kernel = Callable[..., Any]
 
 
@@ -281,12 +282,12 @@ FAULTS: Mapping[str, Fault] = {
     "last-lane": Fault(OP, run_half=_kernel("add", _in_float64(_loses_last_lane))),
     "odd-sizes": Fault(OP, run_half=_kernel("multiply", _in_float64(_wrong_for_odd_sizes))),
     "swapped-operands": Fault(OP, run_half=_kernel("subtract", _in_float64(_swapped))),
-    "broadcast": Fault(OP, run_half=_kernel("add", _broadcasts_first_channel)),
+    "broadcast": Fault(OP, run_half=_kernel("add", _broadcasts_first_channel), also=BLOCKS),
     "ignored-attribute": Fault(OP, run_half=_kernel("concat", _in_float64(_ignores_axis))),
     "coarse-function": Fault(OP, run_half=_kernel("exp", _in_float64(_in_single_precision))),
     "coarse-sum": Fault(OP, run_half=_kernel("nn.dense", _in_float64(_in_single_precision))),
     "integers-as-floats": Fault(OP, run_half=_kernel("add", _adds_as_floats)),
-    "lost-nan": Fault(OP, run_half=_kernel("nn.relu", _loses_nan)),
+    "lost-nan": Fault(OP, run_half=_kernel("nn.relu", _loses_nan), also=BLOCKS),
     "saturates": Fault(OP, run_half=_kernel("exp", _saturates)),
     "constant-operand": Fault(OP, compile_half=_rewriting(_takes_constants_negative)),
     "negative-axis": Fault(OP, run_half=_kernel("nn.softmax", _always(_takes_any_negative_axis_for_the_last))),
@@ -323,7 +324,12 @@ FAULTS: Mapping[str, Fault] = {
         OP, compile_half=_declares(finite_only=True), run_half=_kernel("add", _in_float64(_loses_last_lane))
     ),
     "states-its-smallest-region": Fault(frozenset(), compile_half=_declares(min_region_flops=10**9)),
-    "composite": Fault(frozenset({"L2-pattern"}), compile_half=_rewriting(_takes_another_activation)),
+    # Judged in strides, the composite is as wrong as elsewhere.
+    "composite": Fault(
+        frozenset({"L2-pattern"}),
+        compile_half=_rewriting(_takes_another_activation),
+        also=frozenset({"L4-permitted-strides"}),
+    ),
     "onnx-shape": Fault(frozenset({"L2-onnx"}), run_half=_kernel("add", _wrong_in_one_shape)),
     "block": Fault(frozenset({"L2-blocks"}), compile_half=_rewriting(_subtracts_behind_a_batch)),
     "long-graph": Fault(frozenset({"L2-random-graphs"}), compile_half=_rewriting(_squares_for_relu)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,24 @@ def _trusts_workspace(call: Call, num_inputs: int) -> Call:
     return watch
 
 
+def _ignores_strides_in_machine_code() -> Change:
+    """Takes tensors for compact where machine code calls a product."""
+
+    def compact(array: NDArray) -> NDArray:
+        steps = np.cumprod((1, *array.shape[:0:-1]))[::-1] * array.itemsize
+        return np.lib.stride_tricks.as_strided(array, array.shape, steps[: array.ndim])
+
+    def change(names: dict[str, Any]) -> None:
+        new_entry = names["native_entry"]
+
+        def entry(function: Callable[..., object], dtypes: Sequence[str]) -> object:
+            return new_entry(lambda *arrays: function(*map(compact, arrays)), dtypes)
+
+        names["native_entry"] = entry
+
+    return change
+
+
 def _rounds_otherwise_in_python() -> Change:
     """Gives the next number to what machine code would get, where Python calls a product."""
 
@@ -108,5 +127,9 @@ FAULTS = {
         run_half=around(_clears_outputs_first),
     ),
     "trusts-workspace": Fault(frozenset({"L4-permitted-workspace"}), run_half=around(_trusts_workspace)),
+    # Models whose products lie in strides are as wrong.
+    "ignores-strides-in-machine-code": Fault(
+        frozenset({"L4-native-strides"}), run_half=_ignores_strides_in_machine_code(), also=frozenset({"L2-*"})
+    ),
     "rounds-otherwise-in-python": Fault(frozenset({"L4-native-calls"}), run_half=_rounds_otherwise_in_python()),
 }
