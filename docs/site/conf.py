@@ -24,3 +24,6 @@ napoleon_attr_annotations = False  # they are shown with the signature, and `pas
 
 # Annotations name types of modules that have no page here; what pages link to is checked.
 nitpick_ignore_regex = [("py:.*", ".*")]
+
+# The short name of an annotation may be that of several classes: `Function` is one of the IR and one of generated C.
+suppress_warnings = ["ref.python"]

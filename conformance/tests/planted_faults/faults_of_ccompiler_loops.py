@@ -141,8 +141,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-transpose-leaves-out-last-rows",
         "kernels/transposes.py",
-        'rows = f"tile == {c_dim(count)} - 1 ? {height} : (tile + 1) * {lanes}"',
-        'rows = f"(tile + 1) * {lanes}"',
+        "Let(b_end, Select(is_last, Size(height), (tile + 1) * lanes)),",
+        "Let(b_end, (tile + 1) * lanes),",
         "A transposition by tiles leaves out rows behind the last whole tile.",
         "L2-op[permute_dims]",
         "L4-outputs-filled",

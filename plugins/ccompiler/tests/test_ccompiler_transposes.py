@@ -62,4 +62,4 @@ def test_bits_of_nan_are_moved_as_they_are(bench: Bench) -> None:
 
 def test_tiles_are_turned_in_registers(bench: Bench) -> None:
     bench.op("permute_dims", [tensor((2, 64, 64))], axes=(0, 2, 1))
-    assert "vec_turn_u32(from" in bench.module.get_source()
+    assert "_turn_f32(from" in bench.module.get_source()

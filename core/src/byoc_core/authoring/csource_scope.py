@@ -142,10 +142,20 @@ class Definitions:
             hint: what it is called, behind ``byoc_shared_``, as no function, kernel or parameter is.
             text: C text; every ``{name}`` in it becomes the name.
         """
+        name = self.reserve(hint, text)
+        self.add(text.replace("{name}", name))
+        return name
+
+    def reserve(self, hint: str, text: str) -> str:
+        """Return the name that a definition has where it is added, which depends on its text alone."""
         if text not in self._by_text:
-            name = self._by_text[text] = self._names.unique(f"byoc_shared_{hint}")
-            self.texts.append(text.replace("{name}", name))
+            self._by_text[text] = self._names.unique(f"byoc_shared_{hint}")
         return self._by_text[text]
+
+    def add(self, text: str) -> None:
+        """Add a definition that has its name already, or a directive, where no equal text is there."""
+        if text not in self.texts:
+            self.texts.append(text)
 
 
 class FunctionScope:

@@ -31,6 +31,13 @@
 #define BYOC_UNROLL _Pragma("GCC unroll 32")
 #endif
 
+/* The lanes of two vectors, numbered through, in the order given. */
+#if defined(__clang__) || __GNUC__ >= 12
+#define BYOC_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define BYOC_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (__typeof__((a) == (a))){__VA_ARGS__})
+#endif
+
 #include "byoc_activations.h"
 #include "byoc_half.h"
 

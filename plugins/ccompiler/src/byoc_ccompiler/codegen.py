@@ -16,12 +16,9 @@ from byoc_ccompiler.chains import form_chains
 from byoc_ccompiler.grouping import form_groups
 from byoc_ccompiler.in_place import in_place_pairs
 from byoc_ccompiler.kernel import Group, Kernel, KernelContext
-from byoc_ccompiler.kernels import stepwise_softmax
 from byoc_ccompiler.kernels.composites import take_apart
 from byoc_ccompiler.kernels.convolution_chain import write_chain
-from byoc_ccompiler.kernels.row_reducers import reducer_definitions
 from byoc_ccompiler.kernels.rows import write_rows
-from byoc_ccompiler.kernels.transposes import turn_definitions
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.places import Places, plan_places
 from byoc_ccompiler.registry import FAMILIES
@@ -96,12 +93,9 @@ class FusedCodegen(CSourceCodegen):
             scope.bind(outer, scope.value(inner))
 
     def preamble(self, text: str) -> str:
-        """Gives what the text uses: the header of parallel loops, vector types, functions of rows and of tiles."""
+        """Gives what the text uses: the header of parallel loops, vector types, functions of tiles."""
         include = f'#include "{PARALLEL_HEADER}"\n' if "byoc_parallel_for(" in text else ""
-        include += f'#include "{stepwise_softmax.HEADER}"\n' if stepwise_softmax.USE in text else ""
-        rows = reducer_definitions(self.unit, text)
-        turns = turn_definitions(self.unit, text)
-        return include + vector_preamble(self.unit, rows + turns + text) + rows + turns
+        return include + vector_preamble(self.unit, text)
 
     def _lay_out(self, scope: FunctionScope, kernels: Sequence[Kernel], places: Places) -> list[list[str]]:
         """Declares the workspace and the pointers into it; gives each kernel's scratch pointer, if it has one."""

@@ -22,6 +22,7 @@ from byoc_core.authoring.c import (
     ParallelWork,
     Return,
     Variable,
+    called_by,
     drop_unused,
     outline,
     parallel_works,
@@ -243,10 +244,20 @@ class Kernel:
         Args:
             function: the function; its name is a hint, behind ``byoc_shared_``.
         """
-        for line in vector_typedefs([function]):
-            self.scope.definitions.name("vector", line)
         text = print_function(replace(function, name="{name}"))
-        return Callee(self.helper(function.name, text), function=function)
+        return Callee(self.scope.definitions.reserve(function.name, text), definition=text, function=function)
+
+    def _share(self, function: Function) -> None:
+        """Add what a function needs to the source, once: vector types, and the C functions that it calls."""
+        for line in vector_typedefs([function]):
+            self.scope.definitions.add(line)
+        for callee in called_by(function):
+            if callee.function is not None:
+                self._share(callee.function)
+            if callee.header:
+                self.scope.definitions.add(f'#include "{callee.header}"')
+            if callee.definition:
+                self.scope.definitions.add(callee.definition.replace("{name}", callee.name).strip())
 
     def strides(self, value: Value) -> tuple[Dim, ...]:
         """Gives the distances, in elements, from one position to the next along each axis of a value."""
@@ -352,8 +363,10 @@ class Kernel:
             self.name = self.scope.declare_kernel(self._definition(comments, has_team=has_team), hint)
             return
         function = replace(self._function, name=self.scope.kernel_name(hint), comments=tuple(comments))
+        function = outline(function, has_team=has_team)
         self.sizes = [f"dim_{c_identifier(symbol)}" for symbol in sorted(symbols_in(function.body))]
-        self.name = self.scope.declare_kernel(print_function(outline(function, has_team=has_team)), hint)
+        self._share(function)
+        self.name = self.scope.declare_kernel(print_function(function), hint)
 
     def _definition(self, comments: Sequence[str], *, has_team: bool) -> str:
         """Return the text of a kernel whose body is text."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -72,7 +73,7 @@ def vector_preamble(unit: VectorUnit, text: str) -> str:
     for dtype in ("float32", "float64", "int32"):
         suffix, ctype, lanes = c_suffix(dtype), c_type(dtype), unit.lanes(dtype)
         itemsize = dtype_info(dtype).itemsize
-        if f"vec_{suffix}" not in text:
+        if not re.search(rf"\bvec_{suffix}u?\b", text):
             continue
         parts.append(
             f"""

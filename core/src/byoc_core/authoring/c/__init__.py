@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from byoc_core.authoring.c.collecting import called_by
 from byoc_core.authoring.c.estimate import Estimate, estimate
 from byoc_core.authoring.c.expression_printer import has_c_form
 from byoc_core.authoring.c.expressions import (
@@ -28,12 +29,13 @@ from byoc_core.authoring.c.expressions import (
     MemoryAccess,
     Raw,
     Select,
+    Shuffle,
     Size,
     Unary,
     Variable,
 )
 from byoc_core.authoring.c.hoist import hoist
-from byoc_core.authoring.c.indices import index_max, index_min, index_mod
+from byoc_core.authoring.c.indices import index_max, index_min, index_mod, unravelled
 from byoc_core.authoring.c.loops import as_copy, change_loop, peeled, smaller, split, unrolled
 from byoc_core.authoring.c.naming import Names
 from byoc_core.authoring.c.nest import Accumulator, Axis, Nest, fuse_into_load, fuse_into_store, merge_nests
@@ -66,7 +68,7 @@ from byoc_core.authoring.c.statements import (
     While,
 )
 from byoc_core.authoring.c.targets import C11, C11_VECTORS, CUDA, TARGETS, Target
-from byoc_core.authoring.c.traversal import statements_in, symbols_in
+from byoc_core.authoring.c.traversal import statements_in, substitute, symbols_in
 from byoc_core.authoring.c.types import BOOL, INDEX, CType
 from byoc_core.authoring.c.unused import drop_unused
 from byoc_core.authoring.c.vectorise import vectorised
@@ -125,6 +127,7 @@ __all__ = [
     "Return",
     "Schedule",
     "Select",
+    "Shuffle",
     "Size",
     "Statement",
     "Store",
@@ -133,6 +136,7 @@ __all__ = [
     "Variable",
     "While",
     "as_copy",
+    "called_by",
     "change_loop",
     "drop_unused",
     "estimate",
@@ -158,7 +162,9 @@ __all__ = [
     "smaller",
     "split",
     "statements_in",
+    "substitute",
     "symbols_in",
+    "unravelled",
     "unrolled",
     "vector_typedefs",
     "vectorised",

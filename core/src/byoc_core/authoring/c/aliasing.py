@@ -17,14 +17,18 @@ class Aliases:
     """
 
     def __init__(self, block: Block) -> None:
-        self._sources = {item.buffer: item.source for item in statements_in(block) if isinstance(item, Alias)}
+        self._sources = {item.buffer: item.sources for item in statements_in(block) if isinstance(item, Alias)}
 
     def may_overlap(self, one: Buffer, other: Buffer) -> bool:
         """Return whether two buffers may reach the same memory, so that a store to one may change the other."""
-        one, other = self._root(one), self._root(other)
-        return one is other or MemoryAccess.WRITE not in (one.access, other.access)
+        return any(
+            left is right or MemoryAccess.WRITE not in (left.access, right.access)
+            for left in self._roots(one)
+            for right in self._roots(other)
+        )
 
-    def _root(self, buffer: Buffer) -> Buffer:
-        while buffer in self._sources:
-            buffer = self._sources[buffer]
-        return buffer
+    def _roots(self, buffer: Buffer) -> list[Buffer]:
+        """Return the buffers that are no pointers into others, and into which a buffer may point."""
+        if buffer not in self._sources:
+            return [buffer]
+        return [root for source in self._sources[buffer] for root in self._roots(source)]

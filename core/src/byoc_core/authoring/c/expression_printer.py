@@ -23,6 +23,7 @@ from byoc_core.authoring.c.expressions import (
     Load,
     Raw,
     Select,
+    Shuffle,
     Size,
     Unary,
     Variable,
@@ -175,6 +176,8 @@ class ExpressionPrinter:
                 return f"{self.text(operand, 12)} - {zeros}", 12
             case Lane(operand, index):
                 return f"{self.atom(operand)}[{self.text(index)}]", _ATOM
+            case Shuffle(left, right, order):
+                return f"BYOC_SHUFFLE({self.text(left)}, {self.text(right)}, {', '.join(map(str, order))})", _ATOM
             case Call(callee, arguments, _):
                 return f"{callee.name}({', '.join(self.text(item) for item in arguments)})", _ATOM
             case Raw(text, _, reads, _):

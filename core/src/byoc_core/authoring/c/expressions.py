@@ -35,6 +35,7 @@ __all__ = [
     "MemoryAccess",
     "Raw",
     "Select",
+    "Shuffle",
     "Size",
     "Unary",
     "Variable",
@@ -295,6 +296,27 @@ class Lane(Expression):
     def type(self) -> CType:
         """The type of one element."""
         return self.operand.type.with_lanes(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle(Expression):
+    """Lanes of two vectors in another order.
+
+    Attributes:
+        left: a vector.
+        right: another one of the same type.
+        order: for each lane of the result, the number of the lane that it takes; those of the right vector follow those
+            of the left one.
+    """
+
+    left: Expression
+    right: Expression
+    order: tuple[int, ...]
+
+    @property
+    def type(self) -> CType:
+        """The type of the operands, with as many lanes as the order has."""
+        return self.left.type.with_lanes(len(self.order))
 
 
 @dataclass(frozen=True, slots=True)

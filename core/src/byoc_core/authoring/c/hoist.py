@@ -98,7 +98,7 @@ class _Loop:
         return (*moved, replace(self._loop, body=tuple(rest)))
 
     def _may_move(self, statement: Statement) -> bool:
-        is_pointer = isinstance(statement, Alias) and statement.source not in self._changed
+        is_pointer = isinstance(statement, Alias) and self._changed.isdisjoint(statement.sources)
         return (is_pointer or isinstance(statement, Let)) and all(map(self._is_invariant, expressions_of(statement)))
 
     def _is_invariant(self, expression: Expression) -> bool:

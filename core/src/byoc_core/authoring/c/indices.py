@@ -1,16 +1,20 @@
-"""The smaller and the larger of two indices, and the remainder that is never negative."""
+"""The smaller and the larger of two indices, remainders that are never negative, and positions along axes."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 
 from byoc_core.authoring.c.expressions import Call, Callee, Expression, Size
 from byoc_core.authoring.c.types import INDEX
-from byoc_core.dims import Dim, dim_max, dim_min
+from byoc_core.dims import Dim, dim_max, dim_min, product
 
-__all__ = ["index_max", "index_min", "index_mod"]
+__all__ = ["MAX", "MIN", "index_max", "index_min", "index_mod", "unravelled"]
 
-_MIN, _MAX, _MOD = Callee("byoc_min", min), Callee("byoc_max", max), Callee("byoc_mod", operator.mod)
+MIN, MAX = Callee("byoc_min", min), Callee("byoc_max", max)
+"""Functions of the header: the smaller and the larger of two indices."""
+
+_MOD = Callee("byoc_mod", operator.mod)
 
 
 def index_min(one: Expression, other: Expression | Dim) -> Expression:
@@ -18,7 +22,7 @@ def index_min(one: Expression, other: Expression | Dim) -> Expression:
     other = other if isinstance(other, Expression) else Size(other)
     if isinstance(one, Size) and isinstance(other, Size):
         return Size(dim_min(one.dim, other.dim))
-    return Call(_MIN, (one, other), INDEX)
+    return Call(MIN, (one, other), INDEX)
 
 
 def index_max(one: Expression, other: Expression | Dim) -> Expression:
@@ -26,9 +30,19 @@ def index_max(one: Expression, other: Expression | Dim) -> Expression:
     other = other if isinstance(other, Expression) else Size(other)
     if isinstance(one, Size) and isinstance(other, Size):
         return Size(dim_max(one.dim, other.dim))
-    return Call(_MAX, (one, other), INDEX)
+    return Call(MAX, (one, other), INDEX)
 
 
 def index_mod(index: Expression, size: Expression | Dim) -> Expression:
     """Return the remainder of an index by a size above 0, which is at least 0 for a negative index too."""
     return Call(_MOD, (index, size if isinstance(size, Expression) else Size(size)), INDEX)
+
+
+def unravelled(index: Expression, sizes: Sequence[Dim]) -> list[Expression]:
+    """Return the position along each axis from a row-major index into axes of these sizes."""
+    places = [index // product(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    # Nothing lies behind the last round of the outermost axis.
+    return [
+        Size(0) if size == 1 else place % size if axis else place
+        for axis, (place, size) in enumerate(zip(places, sizes, strict=True))
+    ]

@@ -29,6 +29,7 @@ from byoc_core.authoring.c.expressions import (
     Load,
     Raw,
     Select,
+    Shuffle,
     Size,
     Unary,
     Variable,
@@ -132,8 +133,7 @@ class _Frame:
             case LocalArray():
                 self.arrays[statement.buffer] = (self._new_array(statement), 0)
             case Alias():
-                array, first = self.arrays[statement.source]
-                first += self.value(statement.offset)
+                array, first = self._pointed_into(statement)
                 if statement.buffer.dtype != statement.source.dtype:
                     array, first = _as_dtype(array, first, to_numpy(statement.buffer.dtype)), 0
                 self.arrays[statement.buffer] = (array, first)
@@ -212,6 +212,14 @@ class _Frame:
         is_float = dtype_info(statement.buffer.dtype).kind not in ("int", "uint", "bool")
         return np.full(statement.buffer.size, np.nan if is_float else _largest(dtype), dtype)
 
+    def _pointed_into(self, statement: Alias) -> tuple[NDArray, int]:
+        """Return the array that a pointer goes into, and where."""
+        condition, otherwise = statement.condition, statement.otherwise
+        if condition is not None and otherwise is not None and not self.value(condition):
+            return self.arrays[otherwise]
+        array, first = self.arrays[statement.source]
+        return array, first + self.value(statement.offset)
+
     def _whole(self, buffer: Buffer) -> NDArray:
         return self._from(buffer, 0)
 
@@ -273,6 +281,8 @@ def _computed(expression: Expression, operands: Sequence[Any]) -> Any:
             if not 0 <= operands[1] < vector.type.lanes:
                 raise ExecutionError("lane", "is not in the vector", got=operands[1], expected=str(vector.type))
             return _element(operands[0][operands[1]], expression.type)
+        case Shuffle():
+            return np.concatenate(operands)[list(expression.order)]
         case Element(op, _, type_, attributes):
             inputs = [
                 np.asarray(_element(value, item.type))

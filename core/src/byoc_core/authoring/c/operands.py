@@ -17,6 +17,7 @@ from byoc_core.authoring.c.expressions import (
     Load,
     Raw,
     Select,
+    Shuffle,
     Unary,
 )
 
@@ -38,7 +39,7 @@ def operands_of(expression: Expression) -> tuple[Expression, ...]:
             return (expression.index,)
         case Unary() | Cast() | Broadcast():
             return (expression.operand,)
-        case Binary():
+        case Binary() | Shuffle():
             return (expression.left, expression.right)
         case Select():
             return (expression.condition, expression.then, expression.otherwise)
@@ -72,6 +73,8 @@ def rebuilt(expression: Expression, operands: tuple[Expression, ...]) -> Express
             return Select(*operands)
         case Lane():
             return Lane(*operands)
+        case Shuffle(_, _, order):
+            return Shuffle(operands[0], operands[1], order)
         case Element(op, _, type_, attributes):
             return Element(op, operands, type_, attributes)
         case Call(callee, _, result):

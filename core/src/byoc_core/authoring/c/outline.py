@@ -12,6 +12,7 @@ from byoc_core.authoring.c.loops import as_copy
 from byoc_core.authoring.c.simplify import simplify_block
 from byoc_core.authoring.c.statements import Block, Dispatch, For, Function, LoopKind, Statement
 from byoc_core.authoring.c.traversal import buffers_written, statements_in, substitute, with_blocks
+from byoc_core.authoring.c.unused import drop_unused
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelWork
 
 __all__ = ["ParallelWork", "outline", "parallel_works", "serialise"]
@@ -44,7 +45,8 @@ def outline(function: Function, *, has_team: bool = False) -> Function:
         body = _serial(replace(loop, start=first, stop=end))
         return (Dispatch(first, end, body, work.count, loop.grain, work.work_ps),)
 
-    return replace(function, body=_map_parallel(function.body, outlined))
+    # Where the bounds of a part are known, more of its values are.
+    return replace(function, body=drop_unused(_map_parallel(function.body, outlined)))
 
 
 def serialise(function: Function) -> Function:

@@ -197,6 +197,8 @@ class BlockPrinter:
         place = self._expressions.offset(statement.source, statement.offset)
         const = "" if buffer.is_writable else "const "
         name = self._names.declare(buffer)
+        if statement.condition is not None and statement.otherwise is not None:
+            place = f"{self._expressions.text(statement.condition, 4)} ? {place} : {self._names[statement.otherwise]}"
         if buffer.dtype != statement.source.dtype:
             place = f"({const}{c_type(buffer.dtype)} *)(void *)({place})"
         return f"{const}{c_type(buffer.dtype)} *{name} = {place};"

@@ -76,8 +76,9 @@ def _targets(block: Block, names: _Names) -> Block:
                 return Store(_buffer(buffer, names), index, value)
             case LocalArray():
                 return replace(statement, buffer=_buffer(statement.buffer, names))
-            case Alias(buffer, source, offset):
-                return Alias(_buffer(buffer, names), _buffer(source, names), offset)
+            case Alias(buffer, source, _, _, otherwise):
+                other = None if otherwise is None else _buffer(otherwise, names)
+                return replace(statement, buffer=_buffer(buffer, names), source=_buffer(source, names), otherwise=other)
             case Copy():
                 target, source = _buffer(statement.target, names), _buffer(statement.source, names)
                 return replace(statement, target=target, source=source)

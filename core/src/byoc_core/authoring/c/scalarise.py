@@ -16,6 +16,8 @@ from byoc_core.authoring.c.expressions import (
     Load,
     MemoryAccess,
     Raw,
+    Select,
+    Shuffle,
     Size,
     Variable,
 )
@@ -118,6 +120,14 @@ class _Scalariser:
                 return self._scalar(operand)
             case Literal(value, type_):
                 return Literal(value, type_.with_lanes(1))
+            case Shuffle(left, right, order):
+                lanes = left.type.lanes
+                places = [(left, place) if place < lanes else (right, place - lanes) for place in order]
+                taken = [self._lane(vector, Size(place)) for vector, place in places]
+                chosen = taken.pop()
+                for number, value in reversed(list(enumerate(taken))):
+                    chosen = Select(lane.compare("==", number), value, chosen)
+                return chosen
         if isinstance(expression, Call | Raw):
             raise InternalError(type(expression).__name__, f"computes {expression.type}, which has no form by lanes")
         operands = tuple(

@@ -1,26 +1,15 @@
-"""Simplify index arithmetic and control flow by the ranges of loop indices."""
+"""Simplify index arithmetic and control flow by the ranges of loop indices and of values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from byoc_core.authoring.c.expressions import (
-    Binary,
-    Expression,
-    Literal,
-    Select,
-    Size,
-    Variable,
-)
+from byoc_core.authoring.c.expressions import Binary, Buffer, Call, Expression, Literal, Select, Size, Variable
+from byoc_core.authoring.c.indices import MAX, MIN
 from byoc_core.authoring.c.renewal import without_clashes
-from byoc_core.authoring.c.statements import Block, For, Function, If, Statement, While
-from byoc_core.authoring.c.traversal import (
-    map_expression,
-    map_own,
-    substitute,
-    with_blocks,
-)
+from byoc_core.authoring.c.statements import Alias, Block, For, Function, If, Let, Statement, While
+from byoc_core.authoring.c.traversal import map_expression, map_own, substitute, with_blocks
 from byoc_core.authoring.c.types import BOOL, INDEX
 from byoc_core.authoring.c.unused import drop_unused
 from byoc_core.dims import Dim, is_nonnegative
@@ -35,9 +24,9 @@ Ranges = Mapping[Variable, Range]
 def simplify(function: Function) -> Function:
     """Return a function that computes the same with less index arithmetic.
 
-    Quotients and remainders of positions whose range is known become the parts of the position; conditions that always
-    hold or never do leave one block; loops without rounds go, and loops of one round become their body. Values,
-    pointers and arrays that nothing uses go.
+    Quotients and remainders of positions whose range is known become the parts of the position, and variables that have
+    one value become that number; conditions that always hold or never do leave one block; loops without rounds go, and
+    loops of one round become their body. Values, pointers and arrays that nothing uses go.
 
     Cost: linear in the expressions, times the depth of a sum.
     """
@@ -51,7 +40,14 @@ def simplify_block(block: Block, ranges: Ranges | None = None) -> Block:
         block: the block.
         ranges: the ranges of variables that are declared outside.
     """
-    return without_clashes(tuple(_simplified(statement, ranges or {})) for statement in block)
+    known, parts = dict(ranges or {}), []
+    for statement in block:
+        part = tuple(_simplified(statement, known))
+        parts.append(part)
+        for item in part:
+            if isinstance(item, Let) and (found := range_of(item.value, known)) is not None:
+                known[item.variable] = found
+    return without_clashes(parts)
 
 
 def _simplified(statement: Statement, ranges: Ranges) -> Iterator[Statement]:
@@ -67,6 +63,11 @@ def _simplified(statement: Statement, ranges: Ranges) -> Iterator[Statement]:
         case For():
             yield from _simplified_loop(statement, ranges)
             return
+        case Alias(buffer, source, offset, Expression() as condition, Buffer() as otherwise):
+            value = constant_of(condition)
+            if value is not None:
+                yield Alias(buffer, source, offset) if value else Alias(buffer, otherwise, Size(0))
+                return
     yield with_blocks(statement, lambda block: simplify_block(block, ranges))
 
 
@@ -78,7 +79,10 @@ def _simplified_loop(loop: For, ranges: Ranges) -> Iterator[Statement]:
         if first[1] < end[0] and first[0] + loop.step >= end[1]:
             yield from simplify_block(substitute(loop.body, {loop.index: loop.start}), ranges)
             return
-        ranges = {**ranges, loop.index: (first[0], end[1] - 1)}
+        last = end[1] - 1
+        if first[0] == first[1]:
+            last -= (last - first[0]) % loop.step
+        ranges = {**ranges, loop.index: (first[0], last)}
     yield with_blocks(loop, lambda block: simplify_block(block, ranges))
 
 
@@ -105,6 +109,10 @@ def range_of(expression: Expression, ranges: Ranges) -> Range | None:
         case Select(_, then, otherwise) if expression.type == INDEX:
             one, other = range_of(then, ranges), range_of(otherwise, ranges)
             return None if one is None or other is None else (min(one[0], other[0]), max(one[1], other[1]))
+        case Call(callee, (left, right)) if callee in (MIN, MAX):
+            one, other = range_of(left, ranges), range_of(right, ranges)
+            pick = min if callee == MIN else max
+            return None if one is None or other is None else (pick(one[0], other[0]), pick(one[1], other[1]))
     return None
 
 
@@ -126,6 +134,12 @@ def _combined(operator: str, left: Range, right: Range) -> Range | None:
 
 def _folded(expression: Expression, ranges: Ranges) -> Expression:
     match expression:
+        case Variable():
+            least, most = ranges.get(expression, (0, 1))
+            return Size(least) if least == most else expression
+        case Call(callee, (left, right)) if callee in (MIN, MAX):
+            is_left = constant_of(_compared("<=" if callee == MIN else ">=", left, right, ranges) or expression)
+            return expression if is_left is None else left if is_left else right
         case Binary(("/" | "%") as operator, left, Size(dim)) if expression.type == INDEX:
             return _divided(operator, left, dim, ranges) or expression
         case Binary(("<" | "<=" | ">" | ">=" | "==" | "!=") as operator, left, right) if left.type == INDEX:

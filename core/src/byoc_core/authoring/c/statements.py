@@ -95,11 +95,20 @@ class Alias(Statement):
             dtypes: then the offset is aligned as the dtype asks, and nothing reads an element as another dtype.
         source: the buffer pointed into.
         offset: the offset of its first element, in elements of the source.
+        condition: where it does not hold, the pointer is to ``otherwise``; ``None`` holds always.
+        otherwise: another buffer of the source's dtype.
     """
 
     buffer: Buffer
     source: Buffer
     offset: Expression
+    condition: Expression | None = None
+    otherwise: Buffer | None = None
+
+    @property
+    def sources(self) -> tuple[Buffer, ...]:
+        """The buffers that it may point into."""
+        return (self.source,) if self.otherwise is None else (self.source, self.otherwise)
 
 
 @dataclass(frozen=True, slots=True)

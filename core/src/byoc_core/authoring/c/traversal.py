@@ -57,7 +57,7 @@ def expressions_of(statement: Statement) -> tuple[Expression, ...]:
         case Let(_, value) | Declare(_, value) | Assign(_, value):
             return (value,)
         case Alias():
-            return (statement.offset,)
+            return (statement.offset,) if statement.condition is None else (statement.offset, statement.condition)
         case Store():
             return (statement.index, statement.value)
         case Copy():
@@ -142,7 +142,8 @@ def map_own(statement: Statement, change: Replacement) -> Statement:
         case Let(variable, value) | Declare(variable, value) | Assign(variable, value):
             return type(statement)(variable, change(value))
         case Alias():
-            return replace(statement, offset=change(statement.offset))
+            condition = None if statement.condition is None else change(statement.condition)
+            return replace(statement, offset=change(statement.offset), condition=condition)
         case Store(buffer, index, value):
             return Store(buffer, change(index), change(value))
         case Copy():
@@ -211,7 +212,13 @@ def variables_read(block: Block) -> set[Variable]:
 def buffers_read(block: Block) -> set[Buffer]:
     """Return the buffers that a block loads from, points into or hands to a function."""
     found = {item.buffer for item in expressions_in(block) if isinstance(item, Load | Address)}
-    return found | {item.source for item in statements_in(block) if isinstance(item, Alias | Copy)}
+    for statement in statements_in(block):
+        match statement:
+            case Alias():
+                found.update(statement.sources)
+            case Copy():
+                found.add(statement.source)
+    return found
 
 
 def buffers_written(block: Block) -> set[Buffer]:

@@ -20,6 +20,7 @@ from byoc_core.authoring.c.expressions import (
     Literal,
     Raw,
     Select,
+    Shuffle,
     Size,
     Unary,
     Variable,
@@ -48,6 +49,15 @@ def type_problems(expression: Expression) -> Iterator[str]:
             if condition.type != BOOL:
                 yield f"a choice by {condition.type}"
             yield from differing_types(then.type, otherwise.type, "a choice")
+        case Broadcast() | Lane() | Shuffle():
+            yield from _vector(expression)
+        case Element():
+            yield from _element(expression)
+
+
+def _vector(expression: Expression) -> Iterator[str]:
+    """Yield what is wrong with an expression that makes or takes a vector."""
+    match expression:
         case Broadcast(operand, lanes):
             if operand.type.lanes != 1 or lanes < 2:
                 yield f"{operand.type} in {lanes} lanes"
@@ -59,8 +69,10 @@ def type_problems(expression: Expression) -> Iterator[str]:
                 yield f"lane {index.type} of {operand.type}"
             elif number is not None and not 0 <= number < operand.type.lanes:
                 yield f"lane {number} of {operand.type}"
-        case Element():
-            yield from _element(expression)
+        case Shuffle(left, right, order):
+            yield from differing_types(left.type, right.type, "a shuffle")
+            if len(order) != left.type.lanes or not all(0 <= lane < 2 * left.type.lanes for lane in order):
+                yield f"a shuffle of {left.type} by {order}"
 
 
 def _unary(operator: str, type_: CType) -> Iterator[str]:

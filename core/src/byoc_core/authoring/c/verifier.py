@@ -229,10 +229,16 @@ class _Checker:
             self._vector_arrays[buffer] = statement.lanes
 
     def _alias(self, statement: Alias) -> Iterator[str]:
-        buffer, source = statement.buffer, statement.source
+        buffer, source, condition = statement.buffer, statement.source, statement.condition
         yield from self._access(source, statement.offset, 0)
-        if buffer.is_writable and not source.is_writable:
-            yield f"`{buffer.name}` may write to `{source.name}`, which may only be read"
+        for other in statement.sources:
+            yield from self._buffer(other)
+            if buffer.is_writable and not other.is_writable:
+                yield f"`{buffer.name}` may write to `{other.name}`, which may only be read"
+            if other.dtype != source.dtype:
+                yield f"`{buffer.name}` points to {source.dtype} or {other.dtype}"
+        if (condition is None) != (statement.otherwise is None) or (condition is not None and condition.type != BOOL):
+            yield f"`{buffer.name}` is no choice by a bool of two buffers"
         if buffer.dtype != source.dtype and not source.is_writable:
             yield f"`{buffer.name}` is {buffer.dtype}, `{source.name}` is {source.dtype}"
 

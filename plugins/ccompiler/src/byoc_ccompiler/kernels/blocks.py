@@ -63,7 +63,8 @@ def block_function(kernel: Kernel, dtype: str, vectors: int, num_rows: Collectio
         ]
 
     lines = [
-        f"static void {{name}}(const {ctype} *a, int64_t a_row_step, const {ctype} *panel{step}, int64_t depth,",
+        # Inline, so that no compiler minds where a kernel turns out not to call it: empty axes leave no rows.
+        f"static inline void {{name}}(const {ctype} *a, int64_t a_row_step, const {ctype} *panel{step}, int64_t depth,",
         f"    int64_t num_rows, {ctype} *restrict sums, int64_t pitch, int adds, const {ctype} *ahead,",
         "    int64_t ahead_rows) {",
         f"  const int64_t share = ahead_rows ? depth * {width} / ahead_rows : 0;",

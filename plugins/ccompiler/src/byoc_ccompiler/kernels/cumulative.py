@@ -15,11 +15,11 @@ from byoc_core.authoring.c import (
     Literal,
     LoopKind,
     MemoryAccess,
-    Select,
     Size,
     Store,
     Variable,
 )
+from byoc_core.dims import Dim, dim_min
 
 from byoc_ccompiler.attributes import axis_of, flag_of
 from byoc_ccompiler.family import KernelFamily
@@ -53,23 +53,31 @@ def _write(kernel: Kernel) -> None:
     source, out = kernel.source(x), kernel.target(step.result)
     is_exclusive, is_reverse = flag_of(step.binding, "exclusive"), flag_of(step.binding, "reverse")
     operation, run = _OPERATIONS[step.op], view.size * view.inner
-    row, place, here, before, k = (Variable(name) for name in ("row", "place", "here", "before", "k"))
+    row = Variable("row")
     come, to = Buffer("from", source.dtype), Buffer("to", out.dtype, MemoryAccess.WRITE)
-    new: Expression = come[(before if is_exclusive else here) + k]
-    total = operation.combine(to[before + k], new)
-    if is_exclusive:
-        total = Select(place.compare("==", 1), new, total)
-        new = Literal(operation.neutral, CType(out.dtype))
-    total = Select(place.compare("==", 0), new, total)
-    steps = (
-        Let(here, (Size(view.size - 1) - place if is_reverse else place) * view.inner),
-        Let(before, here + view.inner if is_reverse else here - view.inner),
-        For(k, Size(0), Size(view.inner), (Store(to, here + k, total),)),
-    )
+
+    def steps(first: int, end: Dim, element: Callable[[Expression, Expression], Expression]) -> For:
+        place, here, before, k = (Variable(name) for name in ("place", "here", "before", "k"))
+        along = (
+            Let(here, (Size(view.size - 1) - place if is_reverse else place) * view.inner),
+            Let(before, here + view.inner if is_reverse else here - view.inner),
+            For(k, Size(0), Size(view.inner), (Store(to, here + k, element(here + k, before + k)),)),
+        )
+        return For(place, Size(first), Size(end), along)
+
+    def new(here: Expression, before: Expression) -> Expression:
+        return come[before if is_exclusive else here]
+
+    def neutral(here: Expression, before: Expression) -> Expression:
+        return Literal(operation.neutral, CType(out.dtype))
+
+    # The first element is alone: a total of nothing and of -0.0 would lose the sign.
+    alone = [neutral, new] if is_exclusive else [new]
     rows = (
         Alias(come, source, row * run),
         Alias(to, out, row * run),
-        For(place, Size(0), Size(view.size), steps),
+        *(steps(number, dim_min(number + 1, view.size), value) for number, value in enumerate(alone)),
+        steps(len(alone), view.size, lambda here, before: operation.combine(to[before], new(here, before))),
     )
     kernel.finish_block((For(row, Size(0), Size(view.outer), rows, kind=LoopKind.PARALLEL, round_ps=run * _STEP_PS),))
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
-from byoc_core.authoring.csource import FunctionScope
+from byoc_core.authoring.csource import C_TYPES, FunctionScope
 from byoc_core.backend.hooks import Rejection
+from byoc_core.dtypes import is_integer
 from byoc_core.ir import Binding
 
 from byoc_ccompiler.family import Access, KernelFamily
@@ -42,7 +41,7 @@ def _reject(binding: Binding) -> Rejection | None:
     if "max" not in binding.op.name:
         return reject_non_floats(binding)
     dtype = operand_type(binding, 0).dtype
-    if dtype in FLOATS or re.fullmatch(r"u?int(8|16|32|64)", dtype):
+    if dtype in FLOATS or (dtype in C_TYPES and is_integer(dtype)):
         return None
     return Rejection("dtype", f"{binding.op.name} is compiled for {', '.join(FLOATS)} and integers, not for {dtype}")
 

@@ -2,64 +2,61 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_type
+from collections.abc import Sequence
+
+from byoc_core.authoring.c import (
+    Alias,
+    Assign,
+    Block,
+    Buffer,
+    Declare,
+    Expression,
+    For,
+    LoopKind,
+    MemoryAccess,
+    Size,
+    Store,
+    Variable,
+)
 from byoc_core.dims import product
 
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.pooling_windows import Pooling, needed_lines
+from byoc_ccompiler.kernels.pooling_windows import Pooling, loops_over, position
 
 __all__ = ["write"]
 
 _TAP_PS = 1000
 """Estimated picoseconds of one tap of one window."""
 
-_LOCALS = ("plane", "total", "part", "to", "from", "line")
-
 
 def write(kernel: Kernel) -> None:
-    """Writes the kernel of a pooling op whose layout has the channels first.
-
-    Sums are added up row by row first.
-    """
+    """Writes the kernel of a pooling op whose layout has the channels first."""
     (step,) = kernel.group.steps
     pooling = Pooling.of_step(step)
-    kernel.names.reserve([*_LOCALS, *pooling.locals])
-    image, out = kernel.input(step.operands[0], "x"), kernel.output(step.result)
-    ctype, names, axes = c_type(pooling.dtype), pooling.names, pooling.axes
-    steps = compact_strides([axis.size for axis in axes])
-    out_steps = compact_strides([axis.out_size for axis in axes])
-    plane = c_dim(product([axis.size for axis in axes]))
-    out_plane = c_dim(product([axis.out_size for axis in axes]))
-    places = [f"(first_{name} + k_{name} * {axis.dilation})" for name, axis in zip(names, axes, strict=True)]
-    *outer, last = names
-    row = [f"{place} * {c_dim(step)}" for place, step in zip(places[:-1], steps[:-1], strict=True)]
-    target = "part" if pooling.is_sum else "total"
-    index = " + ".join(f"o_{name} * {c_dim(step)}" for name, step in zip(names, out_steps, strict=True))
-    window = [
-        f"      {ctype} total = {pooling.start};",
-        *(f"      for (int64_t k_{name} = 0; k_{name} < count_{name}; ++k_{name}) {{" for name in outer),
-        f"        const {ctype} *const line = from{''.join(f' + {term}' for term in row)};",
-        *([f"        {ctype} part = 0;"] if pooling.is_sum else []),
-        f"        for (int64_t k_{last} = 0; k_{last} < count_{last}; ++k_{last}) {{",
-        f"          {target} = {pooling.combine(target, f'line[{places[-1]}]')};",
-        "        }",
-        *(["        total += part;"] if pooling.is_sum else []),
-        *("      }" for _ in outer),
-        f"      to[{index}] = {pooling.finish('total')};",
-    ]
-    lines = (
-        f"  for (int64_t plane = {FIRST_ITEM}; plane < {END_ITEM}; ++plane) {{",
-        f"    const {ctype} *const from = {image} + plane * {plane};",
-        f"    {ctype} *const to = {out} + plane * {out_plane};",
-        *(
-            f"    for (int64_t o_{name} = 0; o_{name} < {c_dim(axis.out_size)}; ++o_{name}) {{"
-            for name, axis in zip(names, axes, strict=True)
-        ),
-        *(f"      {line}" for line in needed_lines(pooling.axis_lines([f"o_{name}" for name in names]), window)),
-        *window,
-        *("    }" for _ in names),
-        "  }",
+    sizes, out_sizes = [axis.size for axis in pooling.axes], [axis.out_size for axis in pooling.axes]
+    plane, indices = Variable("plane"), [Variable(f"o_{name}") for name in pooling.names]
+    image, out = Buffer("from", pooling.dtype), Buffer("to", pooling.dtype, MemoryAccess.WRITE)
+    window, total = _window(pooling, indices, image)
+    result = Store(out, position(compact_strides(out_sizes), indices), total)
+    body: Block = (
+        Alias(image, kernel.source(step.operands[0]), plane * product(sizes)),
+        Alias(out, kernel.target(step.result), plane * product(out_sizes)),
+        *loops_over(indices, [Size(size) for size in out_sizes], (*window, result)),
     )
-    taps = product([axis.window or (axis.size + (axis.out_size - 1)) // axis.out_size for axis in axes])
-    item_ps = product([axis.out_size for axis in axes]) * taps * _TAP_PS
-    kernel.finish([ParallelLoop(lines, pooling.batch * pooling.channels, item_ps)])
+    round_ps = product(out_sizes) * pooling.num_taps * _TAP_PS
+    count = Size(pooling.batch * pooling.channels)
+    kernel.finish_block((For(plane, Size(0), count, body, kind=LoopKind.PARALLEL, round_ps=round_ps),))
+
+
+def _window(pooling: Pooling, indices: Sequence[Expression], image: Buffer) -> tuple[Block, Expression]:
+    """Return the statements that go through one window, and its result. Sums are added up row by row first."""
+    window, line = pooling.window(indices), Buffer("line", pooling.dtype)
+    total, part = Variable("total", pooling.type), Variable("part", pooling.type)
+    row = position(compact_strides([axis.size for axis in pooling.axes])[:-1], window.places[:-1])
+    so_far = part if pooling.is_sum else total
+    collect = (Assign(so_far, pooling.combine(so_far, line[window.places[-1]])),)
+    taps: Block = (Alias(line, image, row), *loops_over(window.taps[-1:], window.counts[-1:], collect))
+    if pooling.is_sum:
+        taps = (Declare(part, pooling.start), *taps, Assign(total, total + part))
+    rows = loops_over(window.taps[:-1], window.counts[:-1], taps)
+    return (*window.statements, Declare(total, pooling.start), *rows), pooling.finish(total, window.divisor)

@@ -5,10 +5,32 @@ In short rows whose windows all lie inside the image, each window is taken by it
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_type
+from byoc_core.authoring.c import (
+    INDEX,
+    Alias,
+    Assign,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    Callee,
+    Declare,
+    Expression,
+    For,
+    If,
+    Let,
+    LoopKind,
+    MemoryAccess,
+    Size,
+    Store,
+    Variable,
+    index_max,
+    index_min,
+)
+from byoc_core.dims import Dim
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.pooling_windows import Pooling, needed_lines
+from byoc_ccompiler.kernels.pooling_windows import Pooling, loops_over
 
 __all__ = ["write"]
 
@@ -17,72 +39,68 @@ _NARROW = 16
 _TAP_PS = 200
 """Estimated picoseconds of one tap of one window."""
 
-_LOCALS = ("plane", "y", "col", "ky", "kx", "row", "line", "to", "begin", "last", "end", "right", "value", "total")
-
 
 def write(kernel: Kernel) -> None:
     """Writes the kernel of ``nn.max_pool2d`` or ``nn.avg_pool2d``, channels first."""
     (step,) = kernel.group.steps
     pooling = Pooling.of_step(step)
-    kernel.names.reserve([*_LOCALS, *pooling.locals])
-    x, out = kernel.input(step.operands[0]), kernel.output(step.result)
-    ctype, start, combine = c_type(pooling.dtype), pooling.start, pooling.combine("to[col]", "value")
     down, right = pooling.axes
-    sizes, strides = (down.window, right.window), (down.stride, right.stride)
-    dilation, padding = (down.dilation, right.dilation), (down.begin, right.begin)
-    height, width, out_height, out_width = down.size, right.size, down.out_size, right.out_size
-    body = [
-        f"  for (int64_t plane = {FIRST_ITEM}; plane < {END_ITEM}; ++plane) {{",
-        f"    for (int64_t y = 0; y < {c_dim(out_height)}; ++y) {{",
-        f"      {ctype} *restrict to = {out} + (plane * {c_dim(out_height)} + y) * {c_dim(out_width)};",
-    ]
-    inside = down.is_inside and right.is_inside
-    if inside and isinstance(out_width, int) and out_width < _NARROW:
-        body += [
-            f"      for (int64_t col = 0; col < {out_width}; ++col) {{",
-            f"        {ctype} total = {start};",
-            f"        for (int64_t ky = 0; ky < {sizes[0]}; ++ky) {{",
-            f"          const int64_t row = plane * {c_dim(height)} + y * {strides[0]} + ky * {dilation[0]};",
-            f"          const {ctype} *line = {x} + row * {c_dim(width)} + col * {strides[1]};",
-            f"          for (int64_t kx = 0; kx < {sizes[1]}; ++kx) {{",
-            f"            const {ctype} value = line[kx * {dilation[1]}];",
-            f"            total = {combine.replace('to[col]', 'total')};",
-            "          }",
-            "        }",
-            "        to[col] = total;",
-            "      }",
-        ]
+    plane, y, col = Variable("plane"), Variable("y"), Variable("col")
+    x, to = kernel.source(step.operands[0]), Buffer("to", pooling.dtype, MemoryAccess.WRITE)
+    is_narrow = isinstance(right.out_size, int) and right.out_size < _NARROW
+    if is_narrow and down.is_inside and right.is_inside:
+        body = _windows(pooling, x, to, plane, y)
     else:
-        body += [
-            f"      for (int64_t col = 0; col < {c_dim(out_width)}; ++col) to[col] = {start};",
-            f"      for (int64_t ky = 0; ky < {sizes[0]}; ++ky) {{",
-            f"        const int64_t row = y * {strides[0]} + ky * {dilation[0]} - {padding[0]};",
-            f"        if (row < 0 || row >= {c_dim(height)}) continue;",
-            f"        for (int64_t kx = 0; kx < {sizes[1]}; ++kx) {{",
-            f"          const int64_t right = kx * {dilation[1]} - {padding[1]};",
-            f"          const {ctype} *line = {x} + (plane * {c_dim(height)} + row) * {c_dim(width)} + right;",
-            "          /* the windows [begin, end) have this tap inside the image */",
-            f"          const int64_t begin = byoc_max(0, -byoc_floordiv(right, {strides[1]}));",
-            f"          const int64_t last = byoc_floordiv({c_dim(width)} - 1 - right, {strides[1]});",
-            f"          const int64_t end = byoc_min({c_dim(out_width)}, last + 1);",
-            "          for (int64_t col = begin; col < end; ++col) {",
-            f"            const {ctype} value = line[col * {strides[1]}];",
-            f"            to[col] = {combine};",
-            "          }",
-            "        }",
-            "      }",
-        ]
-    if not pooling.is_sum:
-        body += ["    }", "  }"]
-    else:
-        divide = f"to[col] = {pooling.finish('to[col]')};"
-        lines = needed_lines(pooling.axis_lines(["y", "col"]), [divide])
-        body += [
-            f"      for (int64_t col = 0; col < {c_dim(out_width)}; ++col) {{",
-            *(f"        {line}" for line in (*lines, divide)),
-            "      }",
-            "    }",
-            "  }",
-        ]
-    item_ps = out_height * out_width * sizes[0] * sizes[1] * _TAP_PS
-    kernel.finish([ParallelLoop(tuple(body), pooling.batch * pooling.channels, item_ps)])
+        body = _passes(pooling, x, to, plane, y)
+    if pooling.is_sum:
+        window = pooling.window([y, col])
+        divided = (*window.statements, Store(to, col, pooling.finish(to[col], window.divisor)))
+        body += loops_over([col], [Size(right.out_size)], divided)
+    body = (Alias(to, kernel.target(step.result), (plane * down.out_size + y) * right.out_size), *body)
+    rows = loops_over([y], [Size(down.out_size)], body)
+    round_ps = down.out_size * right.out_size * (down.window * right.window * _TAP_PS)
+    count = Size(pooling.batch * pooling.channels)
+    kernel.finish_block((For(plane, Size(0), count, rows, kind=LoopKind.PARALLEL, round_ps=round_ps),))
+
+
+def _windows(pooling: Pooling, x: Buffer, to: Buffer, plane: Variable, y: Variable) -> Block:
+    """Return the statements that take the windows of a row one by one."""
+    down, right = pooling.axes
+    col, ky, kx, row = (Variable(name) for name in ("col", "ky", "kx", "row"))
+    total, line = Variable("total", pooling.type), Buffer("line", pooling.dtype)
+    tap = (Assign(total, pooling.combine(total, line[kx * right.dilation])),)
+    taps: Block = (
+        Let(row, plane * down.size + y * down.stride + ky * down.dilation),
+        Alias(line, x, row * right.size + col * right.stride),
+        *loops_over([kx], [Size(right.window)], tap),
+    )
+    window = (Declare(total, pooling.start), *loops_over([ky], [Size(down.window)], taps), Store(to, col, total))
+    return loops_over([col], [Size(right.out_size)], window)
+
+
+def _passes(pooling: Pooling, x: Buffer, to: Buffer, plane: Variable, y: Variable) -> Block:
+    """Return the statements that go over the windows of a row once for each tap."""
+    down, right = pooling.axes
+    col, begin, ky, kx, row, aside = (Variable(name) for name in ("col", "col", "ky", "kx", "row", "right"))
+    first, last, end = (Variable(name) for name in ("begin", "last", "end"))
+    line = Buffer("line", pooling.dtype)
+    # The windows from the first to the end have this tap inside the image.
+    taps: Block = (
+        Let(aside, kx * right.dilation - right.begin),
+        Alias(line, x, (plane * down.size + row) * right.size + aside),
+        Let(first, index_max(Size(0), 0 - _floordiv(aside, right.stride))),
+        Let(last, _floordiv(right.size - 1 - aside, right.stride)),
+        Let(end, index_min(Size(right.out_size), last + 1)),
+        For(col, first, end, (Store(to, col, pooling.combine(to[col], line[col * right.stride])),)),
+    )
+    is_inside = Binary("&&", row.compare(">=", 0), row.compare("<", Size(down.size)))
+    rows: Block = (
+        Let(row, y * down.stride + ky * down.dilation - down.begin),
+        If(is_inside, loops_over([kx], [Size(right.window)], taps)),
+    )
+    cleared = loops_over([begin], [Size(right.out_size)], (Store(to, begin, pooling.start),))
+    return (*cleared, *loops_over([ky], [Size(down.window)], rows))
+
+
+def _floordiv(one: Expression, other: Dim) -> Expression:
+    return Call(Callee("byoc_floordiv", lambda left, right: left // right), (one, Size(other)), INDEX)

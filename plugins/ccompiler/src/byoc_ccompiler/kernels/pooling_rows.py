@@ -8,16 +8,36 @@ errors grow with the height and the width of a window, not with its area.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_type
-from byoc_core.dims import Dim, product
+from byoc_core.authoring.c import (
+    Alias,
+    Assign,
+    Binary,
+    Block,
+    Buffer,
+    Clear,
+    Declare,
+    Expression,
+    For,
+    Let,
+    LocalArray,
+    LoopKind,
+    MemoryAccess,
+    Size,
+    Statement,
+    Store,
+    Variable,
+    index_min,
+    unravelled,
+)
+from byoc_core.dims import product
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.epilogue import unravel
-from byoc_ccompiler.kernels.pooling_windows import Pooling, needed_lines
+from byoc_ccompiler.kernels.pooling_windows import Pooling, loops_over, position
 
 __all__ = ["write"]
 
@@ -28,136 +48,119 @@ _CHUNK = 256
 _TAP_PS = 100
 """Estimated picoseconds of one tap of one window."""
 
-_LOCALS = (
-    *("item", "n", "o", "c", "c0", "c_count", "line", "total", "part", "to"),
-    *(f"at{k}" for k in range(_MAX_UNROLLED)),
-)
-
 
 def write(kernel: Kernel) -> None:
     """Writes the kernel of a pooling op whose layout has the channels last."""
     (step,) = kernel.group.steps
     pooling = Pooling.of_step(step)
-    kernel.names.reserve([*_LOCALS, *pooling.locals])
-    image, out = kernel.input(step.operands[0], "x"), kernel.output(step.result)
     num_taps = math.prod(axis.window for axis in pooling.axes)
     if pooling.is_sum and 0 < num_taps <= _MAX_UNROLLED:
-        _write_unrolled(kernel, pooling, image, out, num_taps)
+        _write_unrolled(kernel, pooling)
     else:
-        _write_chunks(kernel, pooling, image, out)
+        _write_chunks(kernel, pooling)
 
 
-def _place(steps: tuple[Dim, ...], indices: list[str]) -> str:
-    """Gives a C expression of an offset from an index along each axis but the last."""
-    terms = [f"{index} * {c_dim(step)}" for index, step in zip(indices, steps[:-1], strict=True) if index != "0"]
-    return " + ".join(terms) or "0"
+def _window_of(pooling: Pooling, item: Expression) -> tuple[list[Variable], Block]:
+    """Return the image and the window along each axis that an item stands for, and their declarations."""
+    variables = [Variable(name) for name in ("n", *(f"o_{name}" for name in pooling.names))]
+    places = unravelled(item, [pooling.batch, *(axis.out_size for axis in pooling.axes)])
+    return variables, tuple(map(Let, variables, places))
 
 
-def _index_lines(pooling: Pooling, item: str) -> tuple[list[str], list[str]]:
-    """Gives the C expressions of image and window, by axis, and the declarations that they need."""
-    sizes = [pooling.batch, *(axis.out_size for axis in pooling.axes)]
-    names = ["n", *(f"o_{name}" for name in pooling.names)]
-    lines = []
-    indices = []
-    for name, size, text in zip(names, sizes, unravel(item, sizes), strict=True):
-        indices.append("0" if size == 1 else name)
-        if size != 1:
-            lines.append(f"const int64_t {name} = {text};")
-    return indices, lines
-
-
-def _with_head(declarations: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """Gives a loop over items from its body, with the declarations that it needs."""
-    head = f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{"
-    return [head, *(f"    {line}" for line in needed_lines(declarations, lines)), *lines]
-
-
-def _write_unrolled(kernel: Kernel, pooling: Pooling, image: str, out: str, num_taps: int) -> None:
+def _write_unrolled(kernel: Kernel, pooling: Pooling) -> None:
     """Writes the kernel of sums over small windows of known size."""
     (step,) = kernel.group.steps
-    ctype, channels = c_type(pooling.dtype), c_dim(pooling.channels)
-    out_steps = kernel.strides(step.result)
-    (batch, *indices), declarations = _index_lines(pooling, "item")
-    is_inside = all(axis.is_inside for axis in pooling.axes)
-    for axis, name, index in zip(pooling.axes, pooling.names, indices, strict=True):
-        declarations.append(f"const int64_t from_{name} = {index} * {axis.stride} - {axis.begin};")
-    counts = pooling.axis_lines(indices) if pooling.kind == "avg" else []
+    source, target, channels = kernel.source(step.operands[0]), kernel.target(step.result), Size(pooling.channels)
+    item, c, total = Variable("item"), Variable("c"), Variable("total", pooling.type)
+    (batch, *indices), declarations = _window_of(pooling, item)
+    window, to = pooling.window(indices), Buffer("to", pooling.dtype, MemoryAccess.WRITE)
+    before: Block = ()
+    zeros = None
+    if not all(axis.is_inside for axis in pooling.axes):
+        zeros = kernel.scratch_memory(pooling.channels, pooling.dtype)
+        before = (Clear(zeros, Size(0), channels),)
     # Pointers by name, not in an array: then compilers know that the loop does not change them.
-    lines = [
-        *_tap_lines(kernel, pooling, image, batch),
-        f"    {ctype} *restrict to = {out} + {_place(out_steps, [batch, *indices])};",
-        f"    for (int64_t c = 0; c < {channels}; ++c) {{",
-        f"      {ctype} total = 0;",
-        *(f"      total = {pooling.combine('total', f'at{k}[c]')};" for k in range(num_taps)),
-        f"      to[c] = {pooling.finish('total')};",
-        "    }",
-        "  }",
+    pixels, pointers = _tap_pointers(kernel, pooling, source, zeros, [batch, *indices])
+    element: Block = (
+        Declare(total, pooling.start),
+        *(Assign(total, pooling.combine(total, pixel[c])) for pixel in pixels),
+        Store(to, c, pooling.finish(total, window.divisor)),
+    )
+    body: Block = (
+        *declarations,
+        *window.statements,
+        *pointers,
+        Alias(to, target, position(kernel.strides(step.result)[:-1], [batch, *indices])),
+        *loops_over([c], [channels], element),
+    )
+    count = Size(product([pooling.batch, *(axis.out_size for axis in pooling.axes)]))
+    round_ps = pooling.channels * len(pixels) * _TAP_PS
+    kernel.finish_block((*before, For(item, Size(0), count, body, kind=LoopKind.PARALLEL, round_ps=round_ps)))
+
+
+def _tap_pointers(
+    kernel: Kernel, pooling: Pooling, source: Buffer, zeros: Buffer | None, indices: Sequence[Expression]
+) -> tuple[list[Buffer], Block]:
+    """Return pointers to each tap's pixel, or to a pixel of zeros where it lies outside, and their declarations."""
+    batch, *window = indices
+    strides = kernel.strides(kernel.group.steps[0].operands[0])[:-1]
+    begins = [Variable(f"from_{name}") for name in pooling.names]
+    statements: list[Statement] = [
+        Let(begin, index * axis.stride - axis.begin)
+        for begin, index, axis in zip(begins, window, pooling.axes, strict=True)
     ]
-    lines = _with_head([*declarations, *counts], lines)
-    count = product([pooling.batch, *(axis.out_size for axis in pooling.axes)])
-    body: list[str | ParallelLoop] = []
-    if not is_inside:
-        kernel.scratch = pooling.channels
-        body.append(f"  memset(scratch, 0, {channels} * sizeof(*scratch));")
-    body.append(ParallelLoop(tuple(lines), count, pooling.channels * num_taps * _TAP_PS))
-    kernel.finish(body)
+    pixels: list[Buffer] = []
+    for taps in itertools.product(*(range(axis.window) for axis in pooling.axes)):
+        places = [begin + tap * axis.dilation for begin, tap, axis in zip(begins, taps, pooling.axes, strict=True)]
+        conditions = [
+            condition
+            for place, axis in zip(places, pooling.axes, strict=True)
+            if not axis.is_inside
+            for condition in (place.compare(">=", 0), place.compare("<", Size(axis.size)))
+        ]
+        is_inside = functools.reduce(functools.partial(Binary, "&&"), conditions) if conditions else None
+        pixel = Buffer(f"at{len(pixels)}", pooling.dtype)
+        other = None if is_inside is None else zeros
+        statements.append(Alias(pixel, source, position(strides, [batch, *places]), is_inside, other))
+        pixels.append(pixel)
+    return pixels, tuple(statements)
 
 
-def _tap_lines(kernel: Kernel, pooling: Pooling, image: str, batch: str) -> list[str]:
-    """Gives the address of each tap's pixel: that of a pixel of zeros, where it lies outside the image."""
-    steps = kernel.strides(kernel.group.steps[0].operands[0])
-    lines = []
-    for number, taps in enumerate(itertools.product(*(range(axis.window) for axis in pooling.axes))):
-        positions, conditions = [], []
-        for axis, name, tap in zip(pooling.axes, pooling.names, taps, strict=True):
-            at = f"(from_{name} + {tap * axis.dilation})"
-            positions.append(at)
-            if not axis.is_inside:
-                conditions.append(f"{at} >= 0 && {at} < {c_dim(axis.size)}")
-        place = f"{image} + {_place(steps, [batch, *positions])}"
-        chosen = f"{' && '.join(conditions)} ? {place} : scratch" if conditions else place
-        lines.append(f"    const {c_type(pooling.dtype)} *const at{number} = {chosen};")
-    return lines
-
-
-def _write_chunks(kernel: Kernel, pooling: Pooling, image: str, out: str) -> None:
+def _write_chunks(kernel: Kernel, pooling: Pooling) -> None:
     """Writes the kernel of windows of any size."""
     (step,) = kernel.group.steps
-    ctype, channels = c_type(pooling.dtype), c_dim(pooling.channels)
-    steps, out_steps = kernel.strides(step.operands[0]), kernel.strides(step.result)
+    item, o, c0, c_count = (Variable(name) for name in ("item", "o", "c0", "c_count"))
     num_chunks = (pooling.channels + (_CHUNK - 1)) // _CHUNK
-    (batch, *indices), declarations = _index_lines(pooling, "o" if num_chunks != 1 else "item")
-    *outer, last = pooling.names
-    positions = [
-        f"(first_{name} + k_{name} * {axis.dilation})" for name, axis in zip(pooling.names, pooling.axes, strict=True)
-    ]
-    each = "for (int64_t c = 0; c < c_count; ++c)"
-    target = "part[c]" if pooling.is_sum else "total[c]"
-    if num_chunks == 1:
-        chunk = ["const int64_t c0 = 0;"]
-    else:
-        chunk = [f"const int64_t o = item / {c_dim(num_chunks)};"]
-        chunk.append(f"const int64_t c0 = item % {c_dim(num_chunks)} * {_CHUNK};")
-    lines = [
-        f"    const int64_t c_count = byoc_min({_CHUNK}, {channels} - c0);",
-        f"    {ctype} total[{_CHUNK}];",
-        f"    {each} total[c] = {pooling.start};",
-        *(f"    for (int64_t k_{name} = 0; k_{name} < count_{name}; ++k_{name}) {{" for name in outer),
-        *([f"      {ctype} part[{_CHUNK}] = {{0}};"] if pooling.is_sum else []),
-        *(["      {"] if not outer else []),
-        f"      for (int64_t k_{last} = 0; k_{last} < count_{last}; ++k_{last}) {{",
-        f"        const {ctype} *line = {image} + {_place(steps, [batch, *positions])} + c0;",
-        f"        {each} {target} = {pooling.combine(target, 'line[c]')};",
-        "      }",
-        *(["      }"] if not outer else []),
-        *([f"      {each} total[c] += part[c];"] if pooling.is_sum else []),
-        *("    }" for _ in outer),
-        f"    {ctype} *restrict to = {out} + {_place(out_steps, [batch, *indices])} + c0;",
-        f"    {each} to[c] = {pooling.finish('total[c]')};",
-        "  }",
-    ]
-    lines = _with_head([*chunk, *declarations, *pooling.axis_lines(indices)], lines)
-    num_windows = product([pooling.batch, *(axis.out_size for axis in pooling.axes)])
-    # Windows of adaptive pooling share the image out.
-    taps = product([axis.window or (axis.size + (axis.out_size - 1)) // axis.out_size for axis in pooling.axes])
-    kernel.finish([ParallelLoop(tuple(lines), num_windows * num_chunks, taps * _CHUNK * _TAP_PS)])
+    (batch, *indices), declarations = _window_of(pooling, o)
+    window = pooling.window(indices)
+    total = Buffer("total", pooling.dtype, MemoryAccess.WRITE, _CHUNK)
+    to, line = Buffer("to", pooling.dtype, MemoryAccess.WRITE), Buffer("line", pooling.dtype)
+
+    def each(target: Buffer, value: Callable[[Variable], Expression]) -> Block:
+        c = Variable("c")
+        return loops_over([c], [c_count], (Store(target, c, value(c)),))
+
+    sums = Buffer("part", pooling.dtype, MemoryAccess.WRITE, _CHUNK) if pooling.is_sum else total
+    pixel = position(kernel.strides(step.operands[0])[:-1], [batch, *window.places])
+    taps: Block = (
+        Alias(line, kernel.source(step.operands[0]), pixel + c0),
+        *each(sums, lambda c: pooling.combine(sums[c], line[c])),
+    )
+    row = loops_over(window.taps[-1:], window.counts[-1:], taps)
+    if pooling.is_sum:
+        row = (LocalArray(sums, is_zeroed=True), *row, *each(total, lambda c: total[c] + sums[c]))
+    body: Block = (
+        Let(o, item // num_chunks),
+        Let(c0, item % num_chunks * _CHUNK),
+        *declarations,
+        *window.statements,
+        Let(c_count, index_min(Size(_CHUNK), pooling.channels - c0)),
+        LocalArray(total),
+        *each(total, lambda _: pooling.start),
+        *loops_over(window.taps[:-1], window.counts[:-1], row),
+        Alias(to, kernel.target(step.result), position(kernel.strides(step.result)[:-1], [batch, *indices]) + c0),
+        *each(to, lambda c: pooling.finish(total[c], window.divisor)),
+    )
+    count = product([pooling.batch, *(axis.out_size for axis in pooling.axes)]) * num_chunks
+    round_ps = pooling.num_taps * _CHUNK * _TAP_PS
+    kernel.finish_block((For(item, Size(0), Size(count), body, kind=LoopKind.PARALLEL, round_ps=round_ps),))

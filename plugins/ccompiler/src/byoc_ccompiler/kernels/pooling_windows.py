@@ -1,21 +1,56 @@
-"""What pooling is in C, whatever the layout: where windows begin and end, and what is done with their elements."""
+"""What pooling is, whatever the layout: where windows begin and end, and what is done with their elements."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
-from byoc_core.authoring.csource import c_dim, c_literal, c_suffix, c_type
-from byoc_core.dims import Dim
+from byoc_core.authoring.c import (
+    Block,
+    Call,
+    Callee,
+    Cast,
+    CType,
+    Expression,
+    For,
+    Let,
+    Literal,
+    Select,
+    Size,
+    Variable,
+    index_max,
+    index_min,
+)
+from byoc_core.authoring.csource import c_suffix
+from byoc_core.dims import Dim, product
 from byoc_core.ops import axes_of
 
 from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["PoolAxis", "Pooling", "needed_lines"]
+__all__ = ["PoolAxis", "Pooling", "Window", "loops_over", "position"]
+
+
+@dataclass(frozen=True, slots=True)
+class Taps:
+    """The taps of a window along one axis that lie inside the image.
+
+    Attributes:
+        first: the position of the first one in the image.
+        count: how many there are.
+        wide: how many count for a mean with padding.
+        statements: declare the variables.
+    """
+
+    first: Variable
+    count: Variable
+    wide: Variable
+    statements: Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,38 +84,51 @@ class PoolAxis:
             return (self.out_size - 1) * self.stride + (self.window - 1) * self.dilation < self.size
         return False
 
-    def lines(self, name: str, index: str, *, counted: bool) -> list[str]:
-        """Gives C declarations of a window's taps inside the image.
-
-        They are ``first_<name>``, the position of the first in the image, and ``count_<name>``, how many there are;
-        and ``wide_<name>``, how many count for a mean with padding, if that is asked for.
+    def taps(self, name: str, index: Expression) -> Taps:
+        """Return a window's taps inside the image.
 
         Args:
             name: of the axis.
-            index: C expression of the window's number.
-            counted: whether ``wide_<name>`` is wanted.
+            index: the window's number.
         """
-        size, first, count = c_dim(self.size), f"first_{name}", f"count_{name}"
+        size = Size(self.size)
+        first, count, wide = (Variable(f"{prefix}_{name}") for prefix in ("first", "count", "wide"))
         if not self.window:
-            out = c_dim(self.out_size)
-            return [
-                f"const int64_t {first} = {index} * {size} / {out};",
-                f"const int64_t {count} = (({index} + 1) * {size} + {out} - 1) / {out} - {first};",
-            ]
-        start = f"start_{name}"
-        room = f"({size} - 1 - {first} + {self.dilation}) / {self.dilation}"
-        lines = [
-            f"const int64_t {start} = {index} * {self.stride} - {self.begin};",
-            f"const int64_t skip_{name} = {start} < 0 ? ({self.dilation - 1} - {start}) / {self.dilation} : 0;",
-            f"const int64_t {first} = {start} + skip_{name} * {self.dilation};",
-            f"const int64_t room_{name} = {first} < {size} ? {room} : 0;",
+            end = ((index + 1) * size + (self.out_size - 1)) // self.out_size
+            return Taps(first, count, count, (Let(first, index * size // self.out_size), Let(count, end - first)))
+        start, skip, room = (Variable(f"{prefix}_{name}") for prefix in ("start", "skip", "room"))
+        skipped = (self.dilation - 1 - start) // self.dilation
+        left = (size - 1 - first + self.dilation) // self.dilation
+        reach = (size + (self.end - 1) - start) // self.dilation + 1
+        statements: Block = (
+            Let(start, index * self.stride - self.begin),
+            Let(skip, Select(start.compare("<", 0), skipped, Size(0))),
+            Let(first, start + skip * self.dilation),
+            Let(room, Select(first.compare("<", size), left, Size(0))),
             # Padding is smaller than the window: one tap at least is not skipped.
-            f"const int64_t {count} = byoc_min({self.window} - skip_{name}, room_{name});",
-        ]
-        if counted:
-            reach = f"({size} + {self.end - 1} - {start}) / {self.dilation} + 1"
-            lines.append(f"const int64_t wide_{name} = byoc_min({self.window}, {reach});")
-        return lines
+            Let(count, index_min(self.window - skip, room)),
+            Let(wide, index_min(Size(self.window), reach)),
+        )
+        return Taps(first, count, wide, statements)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One window, as variables.
+
+    Attributes:
+        taps: the indices of the taps along each axis, from the first one inside the image on.
+        counts: how many taps lie inside the image, along each axis.
+        places: where a tap lies in the image, along each axis.
+        divisor: what a mean divides by.
+        statements: declare the variables.
+    """
+
+    taps: tuple[Variable, ...]
+    counts: tuple[Variable, ...]
+    places: tuple[Expression, ...]
+    divisor: Variable
+    statements: Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,68 +184,75 @@ class Pooling:
         return ("d", "h", "w")[3 - len(self.axes) :]
 
     @property
-    def locals(self) -> tuple[str, ...]:
-        """The C names that :meth:`axis_lines` declares and expressions call, and those of indices along the axes."""
-        prefixes = ("first", "count", "start", "skip", "room", "wide", "from", "o", "k")
-        functions = ("fabs", "fabsf", "pow", "powf")
-        return (*(f"{prefix}_{name}" for prefix in prefixes for name in self.names), *functions, "divisor")
-
-    @property
     def is_sum(self) -> bool:
         """Whether elements are added up."""
         return self.kind != "max"
 
     @property
-    def start(self) -> str:
-        """C expression of what a window without elements has."""
-        if self.is_sum:
-            return "0"
-        floating = self.dtype.startswith("float")
-        return c_literal(-np.inf if floating else np.iinfo(self.dtype).min, self.dtype)
+    def type(self) -> CType:
+        """The type of an element."""
+        return CType(self.dtype)
 
-    def combine(self, total: str, value: str) -> str:
-        """Gives the C expression of a total with one more element."""
+    @property
+    def num_taps(self) -> Dim:
+        """The taps of a window; windows of adaptive pooling share the image out, so theirs are a mean."""
+        return product([axis.window or (axis.size + (axis.out_size - 1)) // axis.out_size for axis in self.axes])
+
+    @property
+    def start(self) -> Literal:
+        """The total of a window without elements."""
+        least = -np.inf if self.type.is_float else np.iinfo(self.dtype).min
+        return Literal(0 if self.is_sum else least, self.type)
+
+    def combine(self, total: Expression, value: Expression) -> Expression:
+        """Return a total with one more element."""
         if not self.is_sum:
-            return f"byoc_maximum_{c_suffix(self.dtype)}({total}, {value})"
+            maximum = Callee(f"byoc_maximum_{c_suffix(self.dtype)}", np.maximum, flops=1)
+            return Call(maximum, (total, value), self.type)
         if self.kind == "avg":
-            return f"{total} + {value}"
-        absolute = f"{self._function('fabs')}({value})"
-        if self.power == 1:
-            return f"{total} + {absolute}"
-        return f"{total} + {self._function('pow')}({absolute}, {c_literal(self.power, self.dtype)})"
+            return total + value
+        absolute = self._call("fabs", np.abs, value)
+        return total + (absolute if self.power == 1 else self._power(absolute, self.power))
 
-    def finish(self, total: str) -> str:
-        """Gives the C expression of the result from a window's total; ``divisor`` is what a mean divides by."""
+    def finish(self, total: Expression, divisor: Expression) -> Expression:
+        """Return the result from a window's total, and from what a mean divides by."""
         if self.kind == "avg":
-            return f"{total} / divisor"
+            return total / divisor
         if self.kind == "lp" and self.power == 2:
-            return f"{self._function('sqrt')}({total})"
+            return self._call("sqrt", np.sqrt, total)
         if self.kind == "lp" and self.power != 1:
-            return f"{self._function('pow')}({total}, {c_literal(1.0 / self.power, self.dtype)})"
+            return self._power(total, 1.0 / self.power)
         return total
 
-    def axis_lines(self, indices: Sequence[str]) -> list[str]:
-        """Gives the C declarations of one window: those of every axis, and the divisor of a mean."""
-        counted = self.kind == "avg" and self.counts_padding
-        lines = []
-        for axis, name, index in zip(self.axes, self.names, indices, strict=True):
-            lines += axis.lines(name, index, counted=counted)
-        if self.kind == "avg":
-            ctype = c_type(self.dtype)
-            factors = " * ".join(f"{'wide' if counted else 'count'}_{name}" for name in self.names)
-            lines.append(f"const {ctype} divisor = ({ctype})byoc_max(1, {factors});")
-        return lines
+    def window(self, indices: Sequence[Expression]) -> Window:
+        """Return the window with this number along each axis."""
+        found = [axis.taps(name, index) for axis, name, index in zip(self.axes, self.names, indices, strict=True)]
+        taps = tuple(Variable(f"k_{name}") for name in self.names)
+        places = tuple(one.first + tap * axis.dilation for one, tap, axis in zip(found, taps, self.axes, strict=True))
+        counts: list[Expression] = [one.wide if self.counts_padding else one.count for one in found]
+        divisor = Variable("divisor", self.type)
+        mean = Let(divisor, Cast(index_max(Size(1), functools.reduce(operator.mul, counts)), self.type))
+        statements = (*itertools.chain.from_iterable(one.statements for one in found), mean)
+        return Window(taps, tuple(one.count for one in found), places, divisor, statements)
 
-    def _function(self, name: str) -> str:
-        return f"{name}f" if self.dtype == "float32" else name
+    def _power(self, base: Expression, exponent: float) -> Expression:
+        return self._call("pow", np.power, base, Literal(exponent, self.type))
+
+    def _call(self, name: str, evaluate: Callable[..., Any], *arguments: Expression) -> Expression:
+        callee = Callee(f"{name}f" if self.dtype == "float32" else name, evaluate, flops=1)
+        return Call(callee, arguments, self.type)
 
 
-def needed_lines(declarations: Sequence[str], lines: Sequence[str]) -> list[str]:
-    """Gives those of some C declarations, each on a line, that lines after them need."""
-    words = set(re.findall(r"\w+", "\n".join(lines)))
-    kept: list[str] = []
-    for line in reversed(declarations):
-        if re.findall(r"\w+", line.partition(" = ")[0])[-1] in words:
-            kept.append(line)
-            words.update(re.findall(r"\w+", line))
-    return kept[::-1]
+def position(strides: Sequence[Dim], indices: Sequence[Expression]) -> Expression:
+    """Return the offset of an element from its index along each axis."""
+    offset: Expression = Size(0)
+    for stride, index in zip(strides, indices, strict=True):
+        offset = offset + index * stride
+    return offset
+
+
+def loops_over(indices: Sequence[Variable], counts: Sequence[Expression], body: Block) -> Block:
+    """Return loops around a block, the first outermost."""
+    for index, count in reversed(list(zip(indices, counts, strict=True))):
+        body = (For(index, Size(0), count, body),)
+    return body

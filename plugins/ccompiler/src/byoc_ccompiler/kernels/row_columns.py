@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from byoc_core.authoring.c import (
+    Block,
+    Buffer,
+    Cast,
+    CType,
+    Expression,
+    For,
+    Let,
+    Literal,
+    Load,
+    LocalArray,
+    LoopKind,
+    MemoryAccess,
+    Size,
+    Store,
+    Variable,
+    index_min,
+)
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 
-from byoc_ccompiler.kernels.pointwise import element_lines
+from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.fetching import fetch
 from byoc_ccompiler.kernels.row_plan import Pass
-from byoc_ccompiler.kernels.row_reducers import combine, start
-from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, RowWriter, fetch_loop
+from byoc_ccompiler.kernels.row_reducers import combined, start
+from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, RowWriter
+from byoc_ccompiler.kernels.strided_nest import Layout
 from byoc_ccompiler.steps import Step, dtype_of
 
 __all__ = ["ColumnWriter"]
@@ -33,9 +55,19 @@ _NEAR_NBYTES = 1 << 12
 _ROUNDS = 64
 """Elements that are added up one after the other, before their sum is added to that of the others in float64."""
 
+_DOUBLE = CType("float64")
+
 
 class ColumnWriter(RowWriter):
     """Writes row kernels that go across memory."""
+
+    def __init__(self, kernel: Kernel, layouts: Mapping[Hashable, Layout], columns: Sequence[int]) -> None:
+        super().__init__(kernel, layouts, columns)
+        (size,) = self.columns.sizes
+        self._is_one_block = isinstance(size, int) and size <= self.row_width
+        self._bounds = Variable("c_first"), Variable("c_end")
+        whole: tuple[Expression, Expression] = Size(0), Size(size)
+        self._first, self._end = whole if self._is_one_block else self._bounds
 
     @property
     def row_width(self) -> int:
@@ -56,179 +88,165 @@ class ColumnWriter(RowWriter):
         elements = [step for step in group.steps if step.result not in group.row_axes]
         return any(operand in group.row_axes for step in elements for operand in step.operands)
 
-    def buffer_index(self, *, start: str | None = None) -> str:
-        """Gives the position in the block: rows of columns."""
-        terms = []
-        for loop, index in enumerate(self.inner.indices):
-            step = product(self.inner.sizes[loop + 1 :]) * self.row_width
-            terms.append(f"{index} * {c_dim(step)}")
-        return " + ".join([*terms, start or self.column])
+    def buffer_index(self, *, start: Expression | None = None) -> Expression:
+        """Return the position in the block: rows of columns."""
+        place: Expression = Size(0)
+        for loop, variable in enumerate(self.inner.variables):
+            place = place + variable * (product(self.inner.sizes[loop + 1 :]) * self.row_width)
+        return place + (start or self.column)
 
     def lends(self, result: Var) -> bool:
         """No result does: rows of it are not in the first cache together."""
         return False
 
     @property
-    def column(self) -> str:
-        """The C expression of the position in arrays over the columns of a block."""
-        return f"({self._index} - c_first)"
-
-    @property
-    def _index(self) -> str:
-        (index,) = self.columns.indices
-        return index
+    def column(self) -> Expression:
+        """The position in arrays over the columns of a block."""
+        return self.columns.variables[0] - self._first
 
     def write(self) -> None:
         """Writes the kernel: blocks of columns, inside the loops over what lies further apart."""
-        lines = self.buffer_lines()
+        body = self.buffer_arrays
         for index, this in enumerate(self.passes):
-            lines += self._between(index)
-            lines += self._pass(this, self._fetch_lines() if index == 0 else [])
-        lines += self._between(len(self.passes))
-        (size,) = self.columns.sizes
-        width = self.row_width
-        blocks: Dim = (size + (width - 1)) // width
-        apart = any(count != 1 for count in self.outer.sizes)
-        first, end = ("0", c_dim(blocks)) if apart else (FIRST_ITEM, END_ITEM)
-        block = [
-            f"for (int64_t block = {first}; block < {end}; ++block) {{",
-            f"  const int64_t c_first = block * {width}, c_end = byoc_min({c_dim(size)}, c_first + {width});",
-            *(f"  {line}" for line in lines),
-            "}",
-        ]
-        if apart:
-            self.finish(block)
+            body += self._between(index)
+            body += self._pass(this, self._fetches() if index == 0 else ())
+        body += self._between(len(self.passes))
+        if self._is_one_block:
+            self.finish(body)
             return
-        text = tuple(self.outer.wrap(block))
-        self.kernel.finish([ParallelLoop(text, blocks, self.row_size * width * self.element_ps)])
+        (size,), width = self.columns.sizes, self.row_width
+        block, (first, end) = Variable("block"), self._bounds
+        bounds = (Let(first, block * width), Let(end, index_min(Size(size), first + width)))
+        blocks = For(block, Size(0), Size((size + (width - 1)) // width), (*bounds, *body))
+        if any(count != 1 for count in self.outer.sizes):
+            self.finish((blocks,))
+            return
+        round_ps = self.row_size * width * self.element_ps
+        blocks = replace(blocks, kind=LoopKind.PARALLEL, round_ps=round_ps)
+        self.kernel.finish_block(self.outer.loops((blocks,), {}))
 
-    def _across(self, body: list[str]) -> list[str]:
-        """Gives the loop over the columns of a block."""
-        if not body:
-            return []
-        head = f"for (int64_t {self._index} = c_first; {self._index} < c_end; ++{self._index}) {{"
-        return [head, *(f"  {line}" for line in body), "}"]
+    def _across(self, body: Block) -> Block:
+        """Return the loop over the columns of a block."""
+        return (For(self.columns.variables[0], self._first, self._end, body),) if body else ()
 
-    def _between(self, index: int) -> list[str]:
+    def _between(self, index: int) -> Block:
         kernel, steps = self.kernel, self.between_steps(index)
-        known = dict(self.row_values)
-        body = element_lines(kernel, steps, self.row_place, known)
-        declarations = []
+        known: dict[Value, Expression] = {}
+        body = self.known_steps(steps, self.row_place, known)
+        arrays: Block = ()
         for step in steps:
-            body += self._row_store(step, known[step.result])
+            self.row_values[step.result] = known[step.result]
+            body += self.row_stores([step.result])
             if not any(step.result in later.operands for later in kernel.group.steps if later not in steps):
                 continue
-            name = kernel.names.unique(f"{step.result.name}_columns")
-            declarations.append(f"{kernel.ctype(step.result)} {name}[{self.row_width}];")
-            body.append(f"{name}[{self.column}] = {known[step.result]};")
-            self.row_values[step.result] = f"{name}[{self.column}]"
-        return [*declarations, *self._across(body)]
+            array = _column_array(f"{step.result.name}_columns", dtype_of(step.result), self.row_width)
+            arrays += (LocalArray(array),)
+            body += (Store(array, self.column, known[step.result]),)
+            self.row_values[step.result] = array[self.column]
+        return (*arrays, *self._across(body))
 
-    def _row_store(self, step: Step, value: str) -> list[str]:
-        kernel = self.kernel
-        if step.result not in kernel.stored:
-            return []
-        return [f"{kernel.output(step.result)}[{self.row_offset(step.result)}] = {value};"]
-
-    def _fetch_lines(self) -> list[str]:
-        """Gives statements that fetch what lies some elements further along the rows of a block."""
+    def _fetches(self) -> Block:
+        """Return the statements that fetch what lies some elements further along the rows of a block."""
         if not self.inner.sizes or self.row_size == 1:
-            return []
-        loop, after = len(self.inner.sizes) - 1, f"({self.inner.indices[-1]} + {_FETCHED_AHEAD})"
-        places = {}
+            return ()
+        loop, after = len(self.inner.sizes) - 1, self.inner.variables[-1] + _FETCHED_AHEAD
+        places: dict[tuple[Buffer, Expression], int] = {}
         for key, operand in self.element_operands():
             itemsize, step = dtype_info(dtype_of(operand)).itemsize, self.inner.step(key, loop)[0]
             nbytes, is_far = self.row_width * itemsize, not isinstance(step, int) or step * itemsize > _NEAR_NBYTES
             if nbytes >= LONG_NBYTES and is_far and self.columns.step(key, 0) == (1, None):
-                nests = (
-                    self.outer.offset(key),
-                    self.inner.offset(key, last=after),
-                    self.columns.offset(key, last="c_first"),
-                )
-                places[operand, nests] = nbytes
-        return [fetch_loop(self.kernel, operand, nests, nbytes) for (operand, nests), nbytes in places.items()]
+                row = self.inner.position(key, start=self.outer.position(key), last=after)
+                place = self.columns.position(key, start=row, last=self._first)
+                places[self.kernel.source(operand), place] = nbytes
+        return tuple(fetch(buffer, place, nbytes) for (buffer, place), nbytes in places.items())
 
-    def _pass(self, this: Pass, fetch: list[str]) -> list[str]:
+    def _pass(self, this: Pass, fetches: Block) -> Block:
         totals = {step: _Totals(self, step) for step in this.reductions}
-        lines = [line for total in totals.values() for line in total.declarations()]
-        lines += self._across([total.start() for total in totals.values()])
-        known: dict[Value, str] = {}
+        arrays = (array for total in totals.values() for array in total.arrays())
+        starts = self._across(tuple(total.start() for total in totals.values()))
+        known: dict[Value, Expression] = {}
         body = self.element_body(this, known)
-        body += [total.add(self.reduced_element(step, known)) for step, total in totals.items()]
-        lines += self._rounds([*fetch, *self._across(body)], [total for total in totals.values() if total.is_in_rounds])
-        ends = []
+        ends: Block = ()
         for step, total in totals.items():
-            ends += total.finish(c_dim(self.row_size))
-            self.row_values[step.result] = total.expression
-            ends += self._row_store(step, total.expression)
-        return [*lines, *self._across(ends)]
+            body += total.add(self.reduced_element(step, known))
+            self.row_values[step.result] = total.array[self.column]
+            ends += (*total.finish(self.row_size), *self.row_stores([step.result]))
+        in_rounds = [total for total in totals.values() if total.is_in_rounds]
+        rounds = self._rounds((*fetches, *self._across(body)), in_rounds)
+        return (*arrays, *starts, *rounds, *self._across(ends))
 
-    def _rounds(self, body: list[str], totals: list[_Totals]) -> list[str]:
-        """Gives the loops along the rows; sums in rounds are added up whenever a round is over."""
-        lines, depth = [], ""
-        for loop, (size, index) in enumerate(zip(self.inner.sizes, self.inner.indices, strict=True)):
-            if totals and loop == len(self.inner.sizes) - 1:
-                lines.append(f"{depth}for (int64_t first = 0; first < {c_dim(size)}; first += {_ROUNDS}) {{")
-                depth += "  "
-                lines += [f"{depth}{line}" for line in self._across([total.start_round() for total in totals])]
-                lines.append(f"{depth}const int64_t end = byoc_min({c_dim(size)}, first + {_ROUNDS});")
-                lines.append(f"{depth}for (int64_t {index} = first; {index} < end; ++{index}) {{")
-                lines += [f"{depth}  {line}" for line in body]
-                lines.append(f"{depth}}}")
-                lines += [f"{depth}{line}" for line in self._across([total.end_round() for total in totals])]
-                body = []
-                continue
-            lines.append(f"{depth}for (int64_t {index} = 0; {index} < {c_dim(size)}; ++{index}) {{")
-            depth += "  "
-        lines += [f"{depth}{line}" for line in body]
-        lines += ["  " * level + "}" for level in reversed(range(len(depth) // 2))]
-        return lines
+    def _rounds(self, body: Block, totals: Sequence[_Totals]) -> Block:
+        """Return the loops along the rows; sums in rounds are added up whenever a round is over."""
+        loops = list(zip(self.inner.variables, self.inner.sizes, strict=True))
+        if totals:
+            index, size = loops.pop()
+            first, end = Variable("first"), Variable("end")
+            body = (
+                *self._across(tuple(total.start_round() for total in totals)),
+                Let(end, index_min(Size(size), first + _ROUNDS)),
+                For(index, first, end, body),
+                *self._across(tuple(total.end_round() for total in totals)),
+            )
+            body = (For(first, Size(0), Size(size), body, step=_ROUNDS),)
+        for index, size in reversed(loops):
+            body = (For(index, Size(0), Size(size), body),)
+        return body
+
+
+def _column_array(name: str, dtype: str, size: int) -> Buffer:
+    return Buffer(name, dtype, MemoryAccess.WRITE, size)
 
 
 class _Totals:
-    """The C arrays in which one reduction of a block of rows is collected."""
+    """The arrays in which one reduction of a block of rows is collected.
+
+    Attributes:
+        array: the results of a block; before, what is collected, or what a round of a sum is.
+        is_in_rounds: whether a sum is collected in rounds, which are added up in float64.
+    """
 
     def __init__(self, writer: ColumnWriter, step: Step) -> None:
-        names = writer.kernel.names
-        self._op, self._dtype = step.op, dtype_of(step.operands[0])
-        self._ctype, self._width = writer.kernel.ctype(step.operands[0]), writer.row_width
-        self._name = names.unique(f"{step.op}_totals")
-        size = writer.row_size
+        self._op, self._type = step.op, CType(dtype_of(step.operands[0]))
+        size, self._column = writer.row_size, writer.column
         is_short = isinstance(size, int) and size <= 4 * _ROUNDS
-        self.is_in_rounds = step.op in ("sum", "mean") and self._dtype.startswith("float") and not is_short
-        self._whole = names.unique(f"{step.op}_sums") if self.is_in_rounds else ""
-        self._column = writer.column
-        self.expression = f"{self._name}[{self._column}]"
+        self.is_in_rounds = step.op in ("sum", "mean") and self._type.is_float and not is_short
+        self.array = _column_array(f"{step.op}_totals", self._type.dtype, writer.row_width)
+        self._sums = _column_array(f"{step.op}_sums", _DOUBLE.dtype, writer.row_width)
 
-    def declarations(self) -> list[str]:
-        """Gives the declarations of the arrays."""
-        lines = [f"_Alignas(64) {self._ctype} {self._name}[{self._width}];"]
-        return [*lines, f"_Alignas(64) double {self._whole}[{self._width}];"] if self.is_in_rounds else lines
+    def arrays(self) -> Iterable[LocalArray]:
+        """Return the declarations of the arrays."""
+        arrays = (self.array, self._sums) if self.is_in_rounds else (self.array,)
+        return (LocalArray(array, alignment=64) for array in arrays)
 
-    def start(self) -> str:
-        """Gives the statement before the loops, for one column."""
+    def start(self) -> Store:
+        """Return the statement before the loops, for one column."""
         if self.is_in_rounds:
-            return f"{self._whole}[{self._column}] = 0;"
-        return f"{self.expression} = {start(self._op, self._dtype)};"
+            return Store(self._sums, self._column, Literal(0, _DOUBLE))
+        return Store(self.array, self._column, start(self._op, self._type.dtype))
 
-    def start_round(self) -> str:
-        """Gives the statement before a round of a sum."""
-        return f"{self.expression} = 0;"
+    def start_round(self) -> Store:
+        """Return the statement before a round of a sum."""
+        return Store(self.array, self._column, Literal(0, self._type))
 
-    def end_round(self) -> str:
-        """Gives the statement after a round of a sum."""
-        return f"{self._whole}[{self._column}] += {self.expression};"
+    def end_round(self) -> Store:
+        """Return the statement after a round of a sum."""
+        whole = self._sums[self._column] + Cast(self.array[self._column], _DOUBLE)
+        return Store(self._sums, self._column, whole)
 
-    def add(self, element: str) -> str:
-        """Gives the statement that adds an element."""
-        return f"{self.expression} = {combine(self._op, self._dtype, self.expression, element)};"
+    def add(self, element: Expression) -> Block:
+        """Return the statements that add an element."""
+        total = Variable("total", self._type)
+        reads: Block = (Let(total, self.array[self._column]),)
+        if isinstance(element, Load):
+            value = Variable("element", self._type)
+            reads, element = (*reads, Let(value, element)), value
+        return (*reads, Store(self.array, self._column, combined(self._op, total, element)))
 
-    def finish(self, count: str) -> list[str]:
-        """Gives the statements after the loops, for one column."""
-        whole = f"{self._whole}[{self._column}]" if self.is_in_rounds else self.expression
-        wide = "double" if self.is_in_rounds else self._ctype
+    def finish(self, count: Dim) -> Block:
+        """Return the statements after the loops, for one column of so many elements."""
+        whole: Expression = (self._sums if self.is_in_rounds else self.array)[self._column]
         if self._op == "mean":
-            whole = f"{whole} / ({wide}){count}"
+            whole = whole / Cast(Size(count), whole.type)
         elif not self.is_in_rounds:
-            return []
-        return [f"{self.expression} = ({self._ctype})({whole});"]
+            return ()
+        return (Store(self.array, self._column, whole if whole.type == self._type else Cast(whole, self._type)),)

@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping
+from typing import NamedTuple
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim
-from byoc_core.dims import product
+import numpy as np
+from byoc_core.authoring.c import (
+    BOOL,
+    Address,
+    Assign,
+    Block,
+    Buffer,
+    Call,
+    Callee,
+    Cast,
+    CType,
+    Declare,
+    Evaluate,
+    Expression,
+    For,
+    Let,
+    Literal,
+    Load,
+    LocalArray,
+    LoopKind,
+    MemoryAccess,
+    Select,
+    Size,
+    Store,
+    Variable,
+    index_min,
+)
+from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 
-from byoc_ccompiler.kernels.pointwise import element_lines
+from byoc_ccompiler.kernels.fetching import fetch
 from byoc_ccompiler.kernels.row_plan import Pass
-from byoc_ccompiler.kernels.row_reducers import PIECE, combine, row_function, start
-from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, RowWriter, fetch_loop, row_array
+from byoc_ccompiler.kernels.row_reducers import ADD_PIECE, PIECE, WHOLE_SUM, combined, row_function, start
+from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, RowWriter, row_array, variable_of
 from byoc_ccompiler.steps import Step, dtype_of
+from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["LineWriter"]
 
@@ -25,6 +53,11 @@ _FETCHED = 128
 
 _BLOCK = 1 << 15
 """Elements of a whole tensor that one thread reduces at a time."""
+
+_Place = tuple[Buffer, Expression]
+
+_DOUBLE = CType("float64")
+_IS_FINITE = Callee("isfinite", np.isfinite)
 
 
 class LineWriter(RowWriter):
@@ -39,14 +72,14 @@ class LineWriter(RowWriter):
     def _is_one_piece(self) -> bool:
         return len(self.inner.sizes) <= 1 and isinstance(self.row_size, int) and self.row_size <= PIECE
 
-    def buffer_index(self, *, start: str | None = None) -> str:
-        """Gives the position in the row."""
-        terms = []
-        for loop, index in enumerate(self.inner.indices):
-            name = start if start is not None and loop == len(self.inner.indices) - 1 else index
-            step = product(self.inner.sizes[loop + 1 :])
-            terms.append(name if step == 1 else f"{name} * {c_dim(step)}")
-        return " + ".join(terms) or "0"
+    def buffer_index(self, *, start: Expression | None = None) -> Expression:
+        """Return the position in the row."""
+        place: Expression = Size(0)
+        for loop, variable in enumerate(self.inner.variables):
+            is_last = loop == len(self.inner.variables) - 1
+            index = start if start is not None and is_last else variable
+            place = place + index * product(self.inner.sizes[loop + 1 :])
+        return place
 
     def lends(self, result: Var) -> bool:
         """Those with long rows do: so their memory is in the cache when the result is written."""
@@ -61,117 +94,107 @@ class LineWriter(RowWriter):
         if self._is_in_blocks:
             self._write_blocks()
             return
-        lines = self.buffer_lines()
+        body = self.buffer_arrays
         for index, this in enumerate(self.passes):
-            lines += self._between(index)
-            lines += self._pass(this, self._fetch_lines() if index == 1 else [])
-        self.finish([*lines, *self._between(len(self.passes))])
+            body += self._between(index)
+            body += self._pass(this, self._fetched() if index == 1 else {})
+        self.finish(body + self._between(len(self.passes)))
 
-    def _between(self, index: int) -> list[str]:
+    def _between(self, index: int) -> Block:
         steps = self.between_steps(index)
-        lines = element_lines(self.kernel, steps, self.row_place, self.row_values)
-        return [*lines, *self._row_stores([step.result for step in steps])]
+        body = self.known_steps(steps, self.row_place, self.row_values)
+        return body + self.row_stores(step.result for step in steps)
 
-    def _row_stores(self, values: Sequence[Var]) -> list[str]:
-        kernel = self.kernel
-        return [
-            f"{kernel.output(value)}[{self.row_offset(value)}] = {self.row_values[value]};"
-            for value in values
-            if value in kernel.stored
-        ]
+    def _fetched(self) -> dict[_Place, int]:
+        """Return the bytes to fetch at a time of the tensors that the first pass over the next row reads.
 
-    def _fetch_lines(self) -> list[str]:
-        """Gives statements that fetch some of what the first pass over the next row reads."""
+        The keys are the tensors with the offsets of the next row in them.
+        """
         if not self.outer.sizes or len(self.inner.sizes) != 1:
-            return []
-        depth, after = len(self.outer.sizes) - 1, f"({self.outer.indices[-1]} + 1)"
+            return {}
+        depth, after = len(self.outer.sizes) - 1, self.outer.variables[-1] + 1
         places = {}
         for key, operand in self.element_operands():
             is_next = self.outer.step(key, depth)[0] != 0 and self.inner.step(key, 0) == (1, None)
             if is_next and LONG_NBYTES <= self._row_nbytes(operand) <= _FETCH_NBYTES:
                 nbytes = _FETCHED * dtype_info(dtype_of(operand)).itemsize
-                places[operand, self.outer.offset(key, last=after)] = nbytes
-        return [fetch_loop(self.kernel, operand, (row, "next"), nbytes) for (operand, row), nbytes in places.items()]
+                places[self.kernel.source(operand), self.outer.position(key, last=after)] = nbytes
+        return places
 
-    def _pass(self, this: Pass, fetch: Sequence[str] = ()) -> list[str]:
-        totals = {step: _Total(self, step, is_one_piece=self._is_one_piece) for step in this.reductions}
-        lines = [line for total in totals.values() for line in total.declaration()]
-        depth = ""
-        for size, index in zip(self.inner.sizes[:-1], self.inner.indices[:-1], strict=True):
-            lines.append(f"{depth}for (int64_t {index} = 0; {index} < {c_dim(size)}; ++{index}) {{")
-            depth += "  "
+    def _pass(self, this: Pass, fetched: Mapping[_Place, int]) -> Block:
+        totals = {step: _Total(self.kernel.unit, step, is_one_piece=self._is_one_piece) for step in this.reductions}
         size = self.inner.sizes[-1] if self.inner.sizes else 1
-        lines += [f"{depth}{line}" for line in self._pieces(this, totals, "0", c_dim(size), fetch)]
-        lines += ["  " * level + "}" for level in reversed(range(len(self.inner.sizes[:-1])))]
+        body = self._pieces(this, totals, _Range(Size(0), Size(size)), fetched)
+        outer = list(zip(self.inner.variables, self.inner.sizes, strict=True))[:-1]
+        for variable, count in reversed(outer):
+            body = (For(variable, Size(0), Size(count), body),)
+        starts = tuple(statement for total in totals.values() for statement in total.declaration())
+        return starts + body + self._results(totals, self.row_size)
+
+    def _results(self, totals: Mapping[Step, _Total], count: Dim) -> Block:
+        """Return the statements that give reductions of so many elements their results."""
+        body: Block = ()
         for step, total in totals.items():
-            name = self.kernel.names.unique(step.result.name)
-            count = c_dim(self.row_size) if step.op == "mean" else None
-            lines.append(f"const {self.kernel.ctype(step.result)} {name} = {total.whole(count)};")
-            self.row_values[step.result] = name
-        return [*lines, *self._row_stores([step.result for step in this.reductions])]
+            self.row_values[step.result] = variable = variable_of(step.result)
+            body += (Let(variable, total.whole(count if step.op == "mean" else None)),)
+        return body + self.row_stores(step.result for step in totals)
 
-    def _pieces(
-        self, this: Pass, totals: dict[Step, _Total], first: str, end: str, fetch: Sequence[str] = ()
-    ) -> list[str]:
-        """Gives one walk along the innermost loop of a pass, in pieces where it is not known to be short."""
-        if self._is_one_piece:
-            return self._piece(this, totals, first, end, fetch)
-        return [
-            f"for (int64_t first = {first}; first < {end}; first += {PIECE}) {{",
-            f"  const int64_t end = byoc_min({end}, first + {PIECE});",
-            *(f"  {line}" for line in self._piece(this, totals, "first", "end", fetch)),
-            "}",
-        ]
+    def _pieces(self, this: Pass, totals: Mapping[Step, _Total], part: _Range, fetched: Mapping[_Place, int]) -> Block:
+        """Return one walk along the innermost loop of a pass, in pieces where it is not known to be short."""
+        count = part.end - part.first
+        if isinstance(count, Size) and isinstance(count.dim, int) and count.dim <= PIECE:
+            return self._piece(this, totals, part, fetched, count.dim)
+        first, end = Variable("first"), Variable("end")
+        piece = self._piece(this, totals, _Range(first, end), fetched, PIECE)
+        body = (Let(end, index_min(part.end, first + PIECE)), *piece)
+        return (For(first, part.first, part.end, body, step=PIECE),)
 
-    def _piece(self, this: Pass, totals: dict[Step, _Total], first: str, end: str, fetch: Sequence[str]) -> list[str]:
-        known: dict[Value, str] = {}
+    def _piece(
+        self,
+        this: Pass,
+        totals: Mapping[Step, _Total],
+        part: _Range,
+        fetched: Mapping[_Place, int],
+        length: int,
+    ) -> Block:
+        known: dict[Value, Expression] = {}
         body = self.element_body(this, known)
-        variable = self.inner.indices[-1] if self.inner.indices else "r"
-        count = end if first == "0" else f"{end} - {first}"
-        declarations, calls = [], []
-        tiles: dict[Value, str] = {}
+        variable = self.inner.variables[-1] if self.inner.variables else Variable("r")
+        calls: Block = ()
+        tiles: dict[Value, LocalArray] = {}
         for step, total in totals.items():
-            source = self._side_by_side(step, first)
+            source = self._side_by_side(step, part.first)
             operand = step.operands[0]
             if source is None and operand not in tiles:
-                tiles[operand] = self.kernel.names.unique("piece")
-                length = int(end) if self._is_one_piece else PIECE
-                declarations.append(row_array(self.kernel.ctype(operand), tiles[operand], length))
-                at = variable if first == "0" else f"{variable} - {first}"
-                body.append(f"{tiles[operand]}[{at}] = {self.reduced_element(step, known)};")
-            calls.append(total.add(source or tiles[operand], count))
-        loop: list[str] = []
-        if body and fetch:
-            loop = [
-                f"for (int64_t next = {first}; next < {end}; next += {_FETCHED}) {{",
-                *(f"  {line}" for line in fetch),
-                f"  const int64_t stop = byoc_min({end}, next + {_FETCHED});",
-                f"  for (int64_t {variable} = next; {variable} < stop; ++{variable}) {{",
-                *(f"    {line}" for line in body),
-                "  }",
-                "}",
-            ]
-        elif body:
-            head = f"for (int64_t {variable} = {first}; {variable} < {end}; ++{variable}) {{"
-            loop = [head, *(f"  {line}" for line in body), "}"]
-        return [*declarations, *loop, *calls]
+                tiles[operand] = row_array("piece", dtype_of(operand), length)
+                element = self.reduced_element(step, known)
+                body += (Store(tiles[operand].buffer, variable - part.first, element),)
+            calls += total.add(source or (tiles[operand].buffer, Size(0)), part.end - part.first)
+        return (*tiles.values(), *self._walk(variable, part, body, fetched), *calls)
 
-    def _side_by_side(self, step: Step, first: str) -> str | None:
-        """Gives a pointer to the elements that a reduction combines, where memory has them side by side."""
+    def _walk(self, variable: Variable, part: _Range, body: Block, fetched: Mapping[_Place, int]) -> Block:
+        """Return the loop over the elements of a piece; with it the next row is fetched."""
+        if not body or not fetched:
+            return (For(variable, part.first, part.end, body),) if body else ()
+        ahead, stop = Variable("next"), Variable("stop")
+        lines = (fetch(buffer, row + ahead, nbytes) for (buffer, row), nbytes in fetched.items())
+        elements = For(variable, ahead, stop, body)
+        inside = (*lines, Let(stop, index_min(part.end, ahead + _FETCHED)), elements)
+        return (For(ahead, part.first, part.end, inside, step=_FETCHED),)
+
+    def _side_by_side(self, step: Step, first: Expression) -> _Place | None:
+        """Return where the elements that a reduction combines begin, where memory has them side by side."""
         (operand,) = step.operands
         if operand not in self.kernel.group.results:
-            if self.kernel.literal(operand) is not None or not self.lies_side_by_side((step, 0)):
+            key: Hashable = (step, 0)
+            if self.kernel.constant(operand) is not None or not self.lies_side_by_side(key):
                 return None
-            pointer, offset = self.kernel.input(operand), self.offset((step, 0), start=first)
-        else:
-            assert isinstance(operand, Var)
-            home = self.home(operand, start=first)
-            key = self.home_key(operand)
-            if home is None or (key is not None and not self.lies_side_by_side(key)):
-                return None
-            pointer, offset = home
-        terms = [term for term in offset.split(" + ") if term != "0"]
-        return " + ".join([pointer, *terms])
+            return self.kernel.source(operand), self.offset(key, start=first)
+        assert isinstance(operand, Var)
+        result = self.home_key(operand)
+        if result is not None and not self.lies_side_by_side(result):
+            return None
+        return self.home(operand, start=first)
 
     @property
     def _is_in_blocks(self) -> bool:
@@ -186,82 +209,97 @@ class LineWriter(RowWriter):
         """Writes the kernel of a large tensor that is one row: the results of blocks first, then those together."""
         (this,), (size,) = self.passes, self.inner.sizes
         blocks = (size + (_BLOCK - 1)) // _BLOCK
-        self.kernel.scratch = blocks * (2 * len(this.reductions))
-        totals = {step: _Total(self, step, is_one_piece=False) for step in this.reductions}
-        body = [
-            f"const int64_t block_end = byoc_min({c_dim(size)}, (block + 1) * {_BLOCK});",
-            *(line for total in totals.values() for line in total.declaration()),
-            *self._pieces(this, totals, f"block * {_BLOCK}", "block_end"),
-        ]
-        after: list[str] = []
-        for index, (step, total) in enumerate(totals.items()):
-            high, low = (f"scratch[{c_dim(blocks * (2 * index + half))} + block]" for half in (0, 1))
-            whole = _Total(self, step, is_one_piece=False)
+        dtype = dtype_of(self.kernel.stored[0])
+        scratch = self.kernel.scratch_memory(blocks * (2 * len(this.reductions)), dtype)
+        totals, wholes = (
+            {step: _Total(self.kernel.unit, step, is_one_piece=False) for step in this.reductions} for _ in range(2)
+        )
+        block, block_end = Variable("block"), Variable("block_end")
+        part = _Range(block * _BLOCK, block_end)
+        body: Block = (Let(block_end, index_min(Size(size), (block + 1) * _BLOCK)),)
+        body += tuple(statement for total in totals.values() for statement in total.declaration())
+        body += self._pieces(this, totals, part, {})
+        after: Block = ()
+        for index, (total, whole) in enumerate(zip(totals.values(), wholes.values(), strict=True)):
+            high, low = (scratch[Size(blocks * (2 * index + half)) + block] for half in (0, 1))
             body += total.save(high, low)
-            after += whole.declaration()
-            after.append(f"for (int64_t block = 0; block < {c_dim(blocks)}; ++block) {{")
-            after += [*(f"  {line}" for line in whole.load(high, low)), "}"]
-            name = self.kernel.names.unique(step.result.name)
-            count = c_dim(size) if step.op == "mean" else None
-            after.append(f"const {self.kernel.ctype(step.result)} {name} = {whole.whole(count)};")
-            self.row_values[step.result] = name
-        after += self._row_stores([step.result for step in this.reductions])
-        after += self._between(1)
-        loop = [f"  for (int64_t block = {FIRST_ITEM}; block < {END_ITEM}; ++block) {{"]
-        loop += [f"    {line}" for line in body]
-        item_ps = _BLOCK * self.element_ps
-        self.kernel.finish([ParallelLoop((*loop, "  }"), blocks, item_ps), *(f"  {line}" for line in after)])
+            after += (*whole.declaration(), For(block, Size(0), Size(blocks), whole.load(high, low)))
+        after += self._results(wholes, size) + self._between(1)
+        round_ps = _BLOCK * self.element_ps
+        loop = For(block, Size(0), Size(blocks), body, kind=LoopKind.PARALLEL, round_ps=round_ps)
+        self.kernel.finish_block((loop, *after))
+
+
+class _Range(NamedTuple):
+    """A part of the innermost loop: its first round, and its end."""
+
+    first: Expression
+    end: Expression
 
 
 class _Total:
-    """The C variable in which one reduction of a row is collected."""
+    """The variable in which one reduction of a row is collected.
 
-    def __init__(self, writer: RowWriter, step: Step, *, is_one_piece: bool) -> None:
-        self._op, self._dtype = step.op, dtype_of(step.operands[0])
-        self._ctype = writer.kernel.ctype(step.operands[0])
-        self._name = writer.kernel.names.unique(f"{step.op}_total")
+    Sums of pieces are collected in float64: those of float64 in two numbers, see :data:`ADD_PIECE`.
+    """
+
+    def __init__(self, unit: VectorUnit, step: Step, *, is_one_piece: bool) -> None:
+        self._op, dtype = step.op, dtype_of(step.operands[0])
+        self._type, self._function = CType(dtype), row_function(unit, step.op, dtype)
         self._is_one_piece = is_one_piece
-        self._is_sum = step.op in ("sum", "mean") and self._dtype.startswith("float")
+        self._is_sum = step.op in ("sum", "mean") and self._type.is_float and not is_one_piece
+        self._variable = Variable(f"{step.op}_total", _DOUBLE if self._is_sum else self._type)
+        self._pair: Buffer | None = None
+        if self._is_sum and self._type == _DOUBLE:
+            self._pair = Buffer(f"{step.op}_total", dtype, MemoryAccess.WRITE, 2)
 
-    def declaration(self) -> list[str]:
-        """Gives the declaration that stands before the loops."""
+    def declaration(self) -> Block:
+        """Return the declaration that stands before the loops."""
         if self._is_one_piece:
-            return []
-        if not self._is_sum:
-            return [f"{self._ctype} {self._name} = {start(self._op, self._dtype)};"]
-        return [f"double {self._name}{'[2] = {0, 0}' if self._dtype == 'float64' else ' = 0'};"]
+            return ()
+        if self._pair is not None:
+            return (LocalArray(self._pair, is_zeroed=True),)
+        return (Declare(self._variable, Literal(0, _DOUBLE) if self._is_sum else start(self._op, self._type.dtype)),)
 
-    def add(self, source: str, count: str) -> str:
-        """Gives the statement that adds the elements at a pointer."""
-        call = f"{row_function(self._op, self._dtype)}({source}, {count})"
-        if self._is_one_piece:
-            return f"const {self._ctype} {self._name} = {call};"
-        if not self._is_sum:
-            return f"{self._name} = {combine(self._op, self._dtype, self._name, call)};"
-        return f"vec_add_piece({self._name}, {call});" if self._dtype == "float64" else f"{self._name} += {call};"
+    def add(self, source: _Place, count: Expression) -> Block:
+        """Return the statements that add so many elements from a place on."""
+        part = Call(self._function, (Address(*source), count), self._type)
+        return (Let(self._variable, part),) if self._is_one_piece else self._combine(part)
 
-    def save(self, high: str, low: str) -> list[str]:
-        """Gives the statements that keep what was collected in two places."""
-        if not self._is_sum:
-            return [f"{high} = {self._name};"]
-        if self._dtype == "float64":
-            lost = f"{self._name}[1]"
-            return [f"{high} = {self._name}[0];", f"{low} = isfinite({lost}) ? {lost} : 0.0;"]
-        rest = f"isfinite({high}) ? (float)({self._name} - {high}) : 0.0f"
-        return [f"{high} = (float){self._name};", f"{low} = {rest};"]
+    def _combine(self, *parts: Expression) -> Block:
+        """Return the statements that add values."""
+        if self._pair is not None:
+            return tuple(Evaluate(Call(ADD_PIECE, (Address(self._pair, Size(0)), part))) for part in parts)
+        if self._is_sum:
+            first, *others = (Cast(part, _DOUBLE) for part in parts)
+            return (Assign(self._variable, self._variable + sum(others, start=first)),)
+        piece = Variable("piece", self._type)
+        return (Let(piece, parts[0]), Assign(self._variable, combined(self._op, self._variable, piece)))
 
-    def load(self, high: str, low: str) -> list[str]:
-        """Gives the statements that add what :meth:`save` kept."""
+    def save(self, high: Load, low: Load) -> Block:
+        """Return the statements that keep in two places what was collected."""
         if not self._is_sum:
-            return [f"{self._name} = {combine(self._op, self._dtype, self._name, high)};"]
-        if self._dtype == "float64":
-            return [f"vec_add_piece({self._name}, {part});" for part in (high, low)]
-        return [f"{self._name} += (double){high} + (double){low};"]
+            return (Store(high.buffer, high.index, self._variable),)
+        if self._pair is not None:
+            whole: Expression = self._pair[0]
+            lost: Expression = self._pair[1]
+            checked = lost
+        else:
+            whole = Cast(self._variable, self._type)
+            lost = Cast(self._variable - Cast(high, _DOUBLE), self._type)
+            checked = high
+        rest = Select(Call(_IS_FINITE, (checked,), BOOL), lost, Literal(0, self._type))
+        return (Store(high.buffer, high.index, whole), Store(low.buffer, low.index, rest))
 
-    def whole(self, count: str | None) -> str:
-        """Gives the expression of the whole, divided by the number of elements where one is given."""
-        if self._is_one_piece or not self._is_sum:
-            return self._name if count is None else f"{self._name} / ({self._ctype}){count}"
-        total = f"vec_whole_sum({self._name})" if self._dtype == "float64" else self._name
-        divided = total if count is None else f"({total} / (double){count})"
-        return divided if self._dtype == "float64" else f"({self._ctype}){divided}"
+    def load(self, high: Load, low: Load) -> Block:
+        """Return the statements that add what :meth:`save` kept."""
+        return self._combine(high, low)
+
+    def whole(self, count: Dim | None) -> Expression:
+        """Return the whole, divided by the number of elements where one is given."""
+        total: Expression = self._variable
+        if self._pair is not None:
+            total = Call(WHOLE_SUM, (Address(self._pair, Size(0)),), _DOUBLE)
+        if count is not None:
+            total = total / Cast(Size(count), total.type)
+        return total if total.type == self._type else Cast(total, self._type)

@@ -6,16 +6,19 @@ row's length decides. Sums of long rows are made of pieces, see :data:`PIECE`.
 
 from __future__ import annotations
 
-import re
+from typing import Any
 
+import numpy as np
+from byoc_core.authoring.c import Callee, CType, Element, Expression, Literal
 from byoc_core.authoring.csource import c_literal, c_suffix, c_type
-from byoc_core.dtypes import dtype_info
+from byoc_core.authoring.csource_scalars import scalar_expression, without_parentheses
+from byoc_core.dtypes import dtype_info, to_numpy
 
 from byoc_ccompiler.kernels.row_extremes import extreme_function
 from byoc_ccompiler.steps import Step, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["PIECE", "REDUCTIONS", "combine", "reduced_axes", "reducer_definitions", "row_function", "start"]
+__all__ = ["ADD_PIECE", "PIECE", "REDUCTIONS", "WHOLE_SUM", "combined", "reduced_axes", "row_function", "start"]
 
 REDUCTIONS = frozenset({"sum", "mean", "max", "min", "prod", "any", "all"})
 """The reductions that row kernels compute."""
@@ -26,7 +29,6 @@ PIECE = 1024
 The sums of pieces are added up in float64 (with a second number for what is lost, where the pieces are of float64
 themselves), so that the error does not grow with the number of pieces.
 """
-
 
 _ROUNDS = 16
 """Registers that are added up one after the other, before their sum is added to that of the others."""
@@ -48,56 +50,60 @@ def reduced_axes(step: Step) -> tuple[int, ...]:
     return tuple(sorted(int(str(axis)) % rank for axis in axes))
 
 
-def _kind(op: str) -> str:
-    return "sum" if op == "mean" else op
+_ELEMENT_OPS = {
+    "sum": "add",
+    "mean": "add",
+    "prod": "multiply",
+    "any": "logical_or",
+    "all": "logical_and",
+    "max": "maximum",
+    "min": "minimum",
+}
+"""The elementwise ops that combine two elements; numpy has them under the same names."""
 
 
-def start(op: str, dtype: str) -> str:
-    """Gives the neutral element of a reduction, as a C literal."""
-    kind = _kind(op)
-    if kind in ("max", "min"):
+def start(op: str, dtype: str) -> Literal:
+    """Return the neutral element of a reduction."""
+    value: float = int(op in ("prod", "all", "min"))
+    if op in ("max", "min") and dtype != "bool":
         if dtype.startswith("float"):
-            return c_literal(float("-inf" if kind == "max" else "inf"), dtype)
-        if dtype != "bool":
-            bits, signed = int(dtype.lstrip("uint")), not dtype.startswith("uint")
-            lowest, highest = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-            return c_literal(lowest if kind == "max" else highest, dtype)
-    return c_literal(1 if kind in ("prod", "all", "min") else 0, dtype)
-
-
-def combine(op: str, dtype: str, left: str, right: str) -> str:
-    """Gives the C expression that combines two elements."""
-    kind = _kind(op)
-    if dtype == "bool":
-        return f"{left} {'|' if kind in ('any', 'max') else '&'} {right}"
-    if kind in ("max", "min"):
-        return f"byoc_{kind}imum_{c_suffix(dtype)}({left}, {right})"
-    if dtype.startswith("float"):
-        return f"{left} {'+' if kind == 'sum' else '*'} {right}"
-    return f"byoc_{'add' if kind == 'sum' else 'multiply'}_{c_suffix(dtype)}({left}, {right})"
-
-
-def row_function(op: str, dtype: str) -> str:
-    """Gives the name of the C function ``(const T *x, int64_t count)`` that combines elements side by side."""
-    return f"vec_row_{_kind(op)}_{'b8' if dtype == 'bool' else c_suffix(dtype)}"
-
-
-_DTYPES = {c_suffix(dtype): dtype for dtype in ("float32", "float64")}
-_DTYPES |= {c_suffix(f"{sign}int{bits}"): f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-_DTYPES["b8"] = "bool"
-
-
-def reducer_definitions(unit: VectorUnit, text: str) -> str:
-    """Gives the C definitions of the functions of :func:`row_function`, and of long sums, that a text calls."""
-    found = sorted(set(re.findall(r"\bvec_row_([a-z]+)_([a-z][0-9]+)\(", text)))
-    parts = [_LONG_SUM] if "vec_add_piece(" in text else []
-    for op, suffix in found:
-        dtype = _DTYPES[suffix]
-        if dtype in ("float32", "float64"):
-            parts.append(_float_function(unit, op, dtype))
+            value = float("-inf" if op == "max" else "inf")
         else:
-            parts.append(_plain_function(op, dtype))
-    return "".join(parts)
+            limits = np.iinfo(dtype)
+            value = int(limits.min if op == "max" else limits.max)
+    return Literal(value, CType(dtype))
+
+
+def combined(op: str, left: Expression, right: Expression) -> Expression:
+    """Return two elements, literals or variables, combined by a reduction."""
+    return Element(_ELEMENT_OPS[op], (left, right), left.type)
+
+
+def row_function(unit: VectorUnit, op: str, dtype: str) -> Callee:
+    """Return the C function ``(const T *x, int64_t count)`` that combines elements side by side."""
+    op = "sum" if op == "mean" else op
+    define = _float_function if dtype in ("float32", "float64") else _plain_function
+    first, combine = to_numpy(dtype).type(start(op, dtype).value), getattr(np, _ELEMENT_OPS[op])
+
+    def evaluate(x: Any, count: int) -> Any:
+        return combine.reduce(x[:count], dtype=x.dtype, initial=first)
+
+    return Callee(_name(op, dtype), evaluate, definition=define(unit, op, dtype))
+
+
+def _name(op: str, dtype: str) -> str:
+    return f"vec_row_{op}_{'b8' if dtype == 'bool' else c_suffix(dtype)}"
+
+
+def _start(op: str, dtype: str) -> str:
+    return c_literal(start(op, dtype).value, dtype)
+
+
+def _combine(op: str, dtype: str, left: str, right: str) -> str:
+    """Return the C expression that combines two elements, or two vectors of floats."""
+    text = scalar_expression(_ELEMENT_OPS[op], [left, right], [dtype, dtype], dtype, {})
+    assert text is not None
+    return without_parentheses(text)
 
 
 _LONG_SUM = """
@@ -115,13 +121,31 @@ static inline double vec_whole_sum(const double *total) {
 """
 
 
-def _plain_function(op: str, dtype: str) -> str:
+def _add_piece(total: Any, piece: Any) -> None:
+    whole = total[0] + piece
+    large, small = (total[0], piece) if abs(total[0]) >= abs(piece) else (piece, total[0])
+    total[1] += (large - whole) + small
+    total[0] = whole
+
+
+def _whole_sum(total: Any) -> Any:
+    return total[0] + total[1] if np.isfinite(total[1]) else total[0]
+
+
+ADD_PIECE = Callee("vec_add_piece", _add_piece, writes=(0,), definition=_LONG_SUM, flops=6)
+"""The C function ``(double *total, double piece)`` that adds to a sum of two parts."""
+
+WHOLE_SUM = Callee("vec_whole_sum", _whole_sum, definition=_LONG_SUM, flops=1)
+"""The C function ``(const double *total)`` that adds up the two parts."""
+
+
+def _plain_function(_unit: VectorUnit, op: str, dtype: str) -> str:
     """Gives a loop that the compiler vectorises by itself: the order of integers does not matter."""
     ctype = c_type(dtype)
     return f"""
-static inline {ctype} {row_function(op, dtype)}(const {ctype} *x, int64_t count) {{
-  {ctype} total = {start(op, dtype)};
-  for (int64_t k = 0; k < count; ++k) total = {combine(op, dtype, "total", "x[k]")};
+static inline {ctype} {_name(op, dtype)}(const {ctype} *x, int64_t count) {{
+  {ctype} total = {_start(op, dtype)};
+  for (int64_t k = 0; k < count; ++k) total = {_combine(op, dtype, "total", "x[k]")};
   return total;
 }}
 """
@@ -129,7 +153,7 @@ static inline {ctype} {row_function(op, dtype)}(const {ctype} *x, int64_t count)
 
 def _float_function(unit: VectorUnit, op: str, dtype: str) -> str:
     """Gives the function for floats, and the one it calls for rows that fill less than a register."""
-    ctype, lanes, name = c_type(dtype), unit.lanes(dtype), row_function(op, dtype)
+    ctype, lanes, name = c_type(dtype), unit.lanes(dtype), _name(op, dtype)
     widths = [lanes]
     while widths[-1] * dtype_info(dtype).itemsize > _LEAST_NBYTES:
         widths.append(widths[-1] // 2)
@@ -144,7 +168,7 @@ static inline {ctype} {name}(const {ctype} *x, int64_t count) {{
     {whole.vector} acc[4];
     int64_t k = 0;
     BYOC_UNROLL
-    for (int v = 0; v < 4; ++v) acc[v] = ({whole.vector}){{0}} + {start(op, dtype)};
+    for (int v = 0; v < 4; ++v) acc[v] = ({whole.vector}){{0}} + {_start(op, dtype)};
 {_walk(unit, whole)}
     for (; k + {lanes} <= count; k += {lanes}) acc[0] = {whole.both("acc[0]", whole.load("x + k"))};
     if (k < count) acc[1] = {whole.both("acc[1]", whole.last("x", "count", "k"))};
@@ -153,8 +177,8 @@ static inline {ctype} {name}(const {ctype} *x, int64_t count) {{
     acc[0] = {whole.both("acc[0]", "acc[2]")};
     return {whole.fold("acc[0]")};
   }}{calls}
-  {ctype} total = {start(op, dtype)};
-  for (int64_t k = 0; k < count; ++k) total = {combine(op, dtype, "total", "x[k]")};
+  {ctype} total = {_start(op, dtype)};
+  for (int64_t k = 0; k < count; ++k) total = {_combine(op, dtype, "total", "x[k]")};
   return total;
 }}
 """
@@ -166,7 +190,7 @@ def _walk(unit: VectorUnit, register: _Register) -> str:
     wide = 4 * lanes
     each, fetch = "BYOC_UNROLL\n      for (int v = 0; v < 4; ++v)", _fetch(unit)
     element = register.load(f"x + k + v * {lanes}")
-    if _kind(register.op) == "sum" and wide * _ROUNDS < PIECE:
+    if register.op == "sum" and wide * _ROUNDS < PIECE:
         return f"""\
     while (k + {wide} <= count) {{
       const int64_t end = byoc_min(count, k + {wide * _ROUNDS});
@@ -194,8 +218,8 @@ def _fetch(unit: VectorUnit) -> str:
 
 def _short_row(register: _Register) -> str:
     """Gives the function for rows that fill this register, but no two of them."""
-    ctype, name = c_type(register.dtype), f"{row_function(register.op, register.dtype)}_{register.lanes}"
-    vector, neutral = register.vector, start(register.op, register.dtype)
+    ctype, name = c_type(register.dtype), f"{_name(register.op, register.dtype)}_{register.lanes}"
+    vector, neutral = register.vector, _start(register.op, register.dtype)
     return f"""{register.definitions()}
 static inline {ctype} {name}(const {ctype} *x, int64_t count) {{
   {vector} acc = ({vector}){{0}} + {neutral};
@@ -211,7 +235,7 @@ class _Register:
 
     def __init__(self, op: str, dtype: str, lanes: int) -> None:
         self.op, self.dtype, self.lanes = op, dtype, lanes
-        self._name = f"{row_function(op, dtype)}_of_{lanes}"
+        self._name = f"{_name(op, dtype)}_of_{lanes}"
         self.vector, self._mask = f"{self._name}_t", f"{self._name}_mask"
 
     def definitions(self) -> str:
@@ -227,7 +251,7 @@ typedef int{bits}_t {mask} __attribute__((vector_size({nbytes})));
 /* The last lanes of a row, of which the first `known` are left out. */
 static inline {vector} {self._name}_last({vector} x, int{bits}_t known) {{
   const {mask} fresh = ({mask}){{{", ".join(map(str, range(self.lanes)))}}} >= known;
-  const {vector} neutral = ({vector}){{0}} + {start(self.op, self.dtype)};
+  const {vector} neutral = ({vector}){{0}} + {_start(self.op, self.dtype)};
   return ({vector})((fresh & ({mask})x) | (~fresh & ({mask})neutral));
 }}
 """
@@ -247,7 +271,7 @@ static inline {ctype} {self._name}_lanes({vector} x) {{
 
     def both(self, left: str, right: str) -> str:
         """Gives two vectors combined."""
-        return combine(self.op, self.dtype, left, right)
+        return _combine(self.op, self.dtype, left, right)
 
     def load(self, pointer: str) -> str:
         """Gives the elements at a pointer."""

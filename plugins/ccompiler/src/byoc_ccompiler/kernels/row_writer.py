@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-from byoc_core.authoring.csource import ParallelLoop, c_dim
+from byoc_core.authoring.c import (
+    Block,
+    Buffer,
+    CType,
+    Expression,
+    Let,
+    Load,
+    LocalArray,
+    LoopKind,
+    MemoryAccess,
+    Size,
+    Store,
+    Variable,
+)
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.pointwise import element_lines, operand_axes
+from byoc_ccompiler.kernels.pointwise import element_statements, operand_axes
 from byoc_ccompiler.kernels.row_plan import Pass, plan_rows
 from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
 from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, spread
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["LONG_NBYTES", "RowWriter", "fetch_loop", "row_array", "row_layouts"]
+__all__ = ["LONG_NBYTES", "RowWriter", "fetch_loop", "row_array", "row_layouts", "variable_of"]
+
+Place = Callable[[Step, int], Expression]
 
 _STEP_PS = 50
 """Estimated picoseconds of one step on one element, and of moving the element."""
@@ -44,27 +59,28 @@ def row_layouts(kernel: Kernel) -> dict[Hashable, Layout]:
         level = group.row_axes.get(step.result, every)
         along = [every] if step.op in REDUCTIONS else [tuple(level[a] for a in axes) for axes in operand_axes(step)]
         for index, (operand, axes) in enumerate(zip(step.operands, along, strict=True)):
-            if operand not in group.results and kernel.literal(operand) is None:
+            if operand not in group.results and kernel.constant(operand) is None:
                 lay((step, index), operand, axes)
     for value in kernel.stored:
         lay(value, value, group.row_axes.get(value, every))
     return found
 
 
-def _total(offsets: Iterable[str]) -> str:
-    """Gives the C expression of a sum of offsets."""
-    return " + ".join(offset for offset in offsets if offset != "0") or "0"
+def variable_of(value: Var) -> Variable:
+    """Return a variable for an element of a value."""
+    return Variable(value.name, CType(dtype_of(value)))
 
 
-def row_array(ctype: str, name: str, size: int) -> str:
-    """Gives the declaration of an array for elements of a row; of an empty row it is one zero, which nothing reads."""
-    return f"_Alignas(64) {ctype} {name}[{size}];" if size else f"_Alignas(64) {ctype} {name}[1] = {{0}};"
+def row_array(name: str, dtype: str, size: int) -> LocalArray:
+    """Return an array for elements of a row; of an empty row it is one zero, which nothing reads."""
+    return LocalArray(Buffer(name, dtype, MemoryAccess.WRITE, size or 1), is_zeroed=size == 0, alignment=64)
 
 
 def fetch_loop(kernel: Kernel, operand: Value, offsets: Iterable[str], nbytes: int) -> str:
     """Gives a C statement that fetches bytes of an operand, from a sum of offsets on that may lie behind its end."""
     itemsize = dtype_info(dtype_of(operand)).itemsize
-    address = f"(uintptr_t){kernel.input(operand)} + {itemsize} * (uintptr_t)({_total(offsets)})"
+    total = " + ".join(offset for offset in offsets if offset != "0") or "0"
+    address = f"(uintptr_t){kernel.input(operand)} + {itemsize} * (uintptr_t)({total})"
     head = f"for (int line = 0; line < {nbytes // _LINE_NBYTES}; ++line)"
     return f"{head} __builtin_prefetch((const char *)({address} + {_LINE_NBYTES} * (uintptr_t)line));"
 
@@ -84,7 +100,7 @@ class RowWriter(ABC):
         inner: the loops along a row.
         columns: the loop over rows that are computed together.
         passes: what is done in each pass over a row.
-        row_values: C expressions of the row's own values known so far.
+        row_values: the row's own values known so far: variables, or elements of arrays.
     """
 
     def __init__(self, kernel: Kernel, layouts: Mapping[Hashable, Layout], columns: Sequence[int] = ()) -> None:
@@ -95,14 +111,12 @@ class RowWriter(ABC):
         self.outer = StridedNest(self.space, layouts, kept)
         self.inner = StridedNest(self.space, layouts, sorted(reduced), prefix="r")
         self.columns = StridedNest(self.space, layouts, columns, prefix="c")
-        kernel.names.reserve([*self.outer.indices, *self.inner.indices, *self.columns.indices])
-        kernel.names.reserve(["r", "c", "block", "first", "end", "next", "stop", "line", "c_first", "c_end", "whole"])
         self.row_size: Dim = product(self.inner.sizes)
-        self._buffers: dict[Var, str] = {}
+        self._buffers: dict[Var, LocalArray] = {}
         self._buffered_nbytes = 0
         self._plan = plan_rows(kernel, self._take_buffer, self.lends)
         self.passes = self._plan.passes
-        self.row_values: dict[Value, str] = {}
+        self.row_values: dict[Value, Expression] = {}
 
     @abstractmethod
     def write(self) -> None:
@@ -114,8 +128,8 @@ class RowWriter(ABC):
         """How many rows are computed together, at most."""
 
     @abstractmethod
-    def buffer_index(self, *, start: str | None = None) -> str:
-        """Gives where in a buffer the current element lies; ``start`` stands for the innermost variable."""
+    def buffer_index(self, *, start: Expression | None = None) -> Expression:
+        """Return where in a buffer the current element lies; ``start`` stands for the innermost variable."""
 
     @abstractmethod
     def lends(self, result: Var) -> bool:
@@ -125,54 +139,55 @@ class RowWriter(ABC):
         """Reserves a buffer for a value of every element of a row, where the row is known to be short enough."""
         if not isinstance(self.row_size, int):
             return False
-        nbytes = self.row_size * self.row_width * dtype_info(dtype_of(value)).itemsize
+        size = self.row_size * self.row_width
+        nbytes = size * dtype_info(dtype_of(value)).itemsize
         if self._buffered_nbytes + nbytes > _BUFFER_NBYTES:
             return False
         self._buffered_nbytes += nbytes
-        self._buffers[value] = self.kernel.names.unique(f"{value.name}_row")
+        self._buffers[value] = row_array(f"{value.name}_row", dtype_of(value), size)
         return True
 
-    def offset(self, key: Hashable, *, start: str | None = None) -> str:
-        """Gives the C expression of where a tensor's current element lies; ``start`` as for :meth:`buffer_index`."""
+    def offset(self, key: Hashable, *, start: Expression | None = None) -> Expression:
+        """Return where a tensor's current element lies; ``start`` as for :meth:`buffer_index`."""
         innermost = self.columns if self.columns.indices else self.inner
-        nests = (self.outer, self.inner, self.columns)
-        return _total(nest.offset(key, last=start if nest is innermost else None) for nest in nests)
+        place: Expression = Size(0)
+        for nest in (self.outer, self.inner, self.columns):
+            place = nest.position(key, start=place, last=start if nest is innermost else None)
+        return place
 
-    def row_offset(self, value: Var) -> str:
-        """Gives the C expression of where a row's own value lies in memory."""
-        return _total(nest.offset(value) for nest in (self.outer, self.columns))
+    def row_offset(self, key: Hashable) -> Expression:
+        """Return where a row's own value lies in memory."""
+        return self.columns.position(key, start=self.outer.position(key))
 
-    def place(self, step: Step, index: int) -> str:
-        """Gives the C expression of where the current element of a step's operand lies."""
+    def place(self, step: Step, index: int) -> Expression:
+        """Return where the current element of a step's operand lies."""
         return self.offset((step, index))
 
-    def row_place(self, step: Step, index: int) -> str:
-        """Gives what :meth:`place` gives for a step on a row's own values."""
-        return _total(nest.offset((step, index)) for nest in (self.outer, self.columns))
+    def row_place(self, step: Step, index: int) -> Expression:
+        """Return what :meth:`place` returns for a step on a row's own values."""
+        return self.row_offset((step, index))
 
-    def home(self, value: Var, *, start: str | None = None) -> tuple[str, str] | None:
-        """Gives pointer and offset of where a value of every element waits or is stored; ``None``: nowhere."""
-        if value in self.kernel.stored:
-            return self.kernel.output(value), self.offset(value, start=start)
-        lender = self._plan.borrowed.get(value)
-        if lender is not None:
-            return self.kernel.output(lender), self.offset(lender, start=start)
+    def home(self, value: Var, *, start: Expression | None = None) -> tuple[Buffer, Expression] | None:
+        """Return buffer and offset of where a value of every element waits or is stored; ``None``: nowhere."""
+        key = self.home_key(value)
+        if key is not None:
+            return self.kernel.target(key), self.offset(key, start=start)
         if value in self._buffers:
-            return self._buffers[value], self.buffer_index(start=start)
+            return self._buffers[value].buffer, self.buffer_index(start=start)
         return None
+
+    def home_key(self, value: Var) -> Var | None:
+        """Return the result in whose memory a value waits, ``None`` for a buffer."""
+        return value if value in self.kernel.stored else self._plan.borrowed.get(value)
 
     def lies_side_by_side(self, key: Hashable) -> bool:
         """Tells whether a tensor's elements lie side by side along the innermost loop of a row."""
         return not self.inner.sizes or self.inner.step(key, len(self.inner.sizes) - 1) == (1, None)
 
-    def home_key(self, value: Var) -> Hashable:
-        """Gives the key of the memory in which a value waits, ``None`` for a buffer."""
-        return value if value in self.kernel.stored else self._plan.borrowed.get(value)
-
-    def buffer_lines(self) -> list[str]:
-        """Gives the declarations of the buffers."""
-        size = c_dim(self.row_size * self.row_width)
-        return [row_array(self.kernel.ctype(value), name, int(size)) for value, name in self._buffers.items()]
+    @property
+    def buffer_arrays(self) -> Block:
+        """The declarations of the buffers."""
+        return tuple(self._buffers.values())
 
     def element_operands(self) -> list[tuple[tuple[Step, int], Value]]:
         """Gives the tensors that are read for every element, under their keys."""
@@ -182,35 +197,65 @@ class RowWriter(ABC):
             for step in group.steps
             if step.op in REDUCTIONS or step.result not in group.row_axes
             for index, operand in enumerate(step.operands)
-            if operand not in group.results and self.kernel.literal(operand) is None
+            if operand not in group.results and self.kernel.constant(operand) is None
         ]
 
-    def element_body(self, this: Pass, known: dict[Value, str]) -> list[str]:
-        """Gives the lines of one pass for one element: reads, steps, stores; ``known`` grows by what they make."""
-        kernel = self.kernel
-        known.update(self.row_values)
-        lines = []
-        for value in this.read:
-            home = self.home(value)
-            assert home is not None
-            known[value] = kernel.names.unique(value.name)
-            lines.append(f"const {kernel.ctype(value)} {known[value]} = {home[0]}[{home[1]}];")
-        lines += element_lines(kernel, this.steps, self.place, known)
+    def element_body(self, this: Pass, known: dict[Value, Expression]) -> Block:
+        """Return the statements of one pass for one element: reads, steps, stores.
+
+        Args:
+            this: the pass.
+            known: grows by the values that the statements make.
+        """
+        body = self.known_steps(this.steps, self.place, known, self._reads(this, known))
         for value in (*this.stored, *this.kept):
             home = self.home(value)
             assert home is not None
-            lines.append(f"{home[0]}[{home[1]}] = {known[value]};")
-        return lines
+            body += (Store(*home, known[value]),)
+        return body
 
-    def reduced_element(self, step: Step, known: dict[Value, str]) -> str:
-        """Gives the C expression of the element that a reduction combines next."""
+    def _reads(self, this: Pass, known: dict[Value, Expression]) -> Block:
+        """Return the statements that read values of earlier passes."""
+        reads: Block = ()
+        for value in this.read:
+            home = self.home(value)
+            assert home is not None
+            known[value] = variable = variable_of(value)
+            reads += (Let(variable, Load(*home)),)
+        return reads
+
+    def known_steps(
+        self, steps: Sequence[Step], place: Place, known: dict[Value, Expression], before: Block = ()
+    ) -> Block:
+        """Return statements, and those that compute steps behind them; those read the row's own values first.
+
+        Args:
+            steps: elementwise steps.
+            place: returns the offset of a step's operand.
+            known: values at hand; grows by the results.
+            before: the statements in front.
+        """
+        for value in dict.fromkeys(operand for step in steps for operand in step.operands):
+            found = self.row_values.get(value)
+            if isinstance(found, Load):
+                known[value] = variable = Variable(found.buffer.name, found.type)
+                before += (Let(variable, found),)
+            elif found is not None:
+                known[value] = found
+        return (*before, *element_statements(self.kernel, steps, place, known))
+
+    def reduced_element(self, step: Step, known: Mapping[Value, Expression]) -> Expression:
+        """Return the element that a reduction combines next."""
         (operand,) = step.operands
-        if operand in known:
-            return known[operand]
-        literal = self.kernel.literal(operand)
-        if literal is not None:
-            return literal
-        return f"{self.kernel.input(operand)}[{self.place(step, 0)}]"
+        found = known.get(operand) or self.row_values.get(operand) or self.kernel.constant(operand)
+        return self.kernel.source(operand)[self.place(step, 0)] if found is None else found
+
+    def row_stores(self, values: Iterable[Var]) -> Block:
+        """Return the stores of those among the row's own values that must reach memory."""
+        stored = [value for value in values if value in self.kernel.stored]
+        return tuple(
+            Store(self.kernel.target(value), self.row_offset(value), self.row_values[value]) for value in stored
+        )
 
     def between_steps(self, index: int) -> list[Step]:
         """Gives the steps on a row's own values before a pass, or after the last one."""
@@ -221,12 +266,11 @@ class RowWriter(ABC):
         """Estimated picoseconds for one element of the space."""
         return (len(self.kernel.group.steps) + 1) * _STEP_PS
 
-    def finish(self, row: Sequence[str]) -> None:
-        """Declares the kernel: the lines for one row or block of rows, inside the loops over them."""
+    def finish(self, row: Block) -> None:
+        """Finish the kernel: the statements for one row or block of rows, inside the loops over them."""
         part = next((loop for loop, size in enumerate(self.outer.sizes) if size != 1), None)
-        text = self.outer.wrap(row, part=part)
-        if part is None:
-            self.kernel.finish(text)
-            return
-        inside = product(self.outer.sizes[part + 1 :]) * self.row_size * product(self.columns.sizes)
-        self.kernel.finish([ParallelLoop(tuple(text), self.outer.sizes[part], inside * self.element_ps)])
+        kinds = {} if part is None else {part: LoopKind.PARALLEL}
+        inside = (
+            product(self.outer.sizes[0 if part is None else part + 1 :]) * self.row_size * product(self.columns.sizes)
+        )
+        self.kernel.finish_block(self.outer.loops(row, kinds, round_ps=inside * self.element_ps))

@@ -15,6 +15,8 @@ __all__ = ["Layout", "StridedNest", "memory_order", "spread"]
 
 Dims = tuple[Dim, ...]
 
+_ZERO = Size(0)
+
 
 class Layout(NamedTuple):
     """How a tensor is read along the axes of an iteration space.
@@ -112,12 +114,19 @@ class StridedNest:
         """The variables of the loops, outermost first."""
         return tuple(map(Variable, self.indices))
 
-    def position(self, tensor: Hashable) -> Expression:
-        """Return how far the loops move a tensor's element."""
-        total: Expression = Size(0)
+    def position(self, tensor: Hashable, *, start: Expression = _ZERO, last: Expression | None = None) -> Expression:
+        """Return how far the loops move a tensor's element.
+
+        Args:
+            tensor: its key.
+            start: what the distance is added to.
+            last: what stands for the variable of the innermost loop.
+        """
+        total = start
         for loop, variable in enumerate(self.variables):
             stride, unless_one = self.step(tensor, loop)
-            term = variable * stride
+            is_replaced = last is not None and loop == len(self.variables) - 1
+            term = (last if last is not None and is_replaced else variable) * stride
             # A symbolic size that is not the space's own may turn out to be 1: then it broadcasts.
             total = total + (term if unless_one is None else Select(Size(unless_one).compare("==", 1), Size(0), term))
         return total

@@ -7,10 +7,37 @@ last tile lies over the one before.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim
+from byoc_core.authoring.c import (
+    Address,
+    Alias,
+    Binary,
+    Block,
+    Buffer,
+    Call,
+    CType,
+    Evaluate,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    LoopKind,
+    MemoryAccess,
+    Return,
+    Select,
+    Shuffle,
+    Size,
+    Statement,
+    Store,
+    Variable,
+    change_loop,
+    index_min,
+    substitute,
+)
+from byoc_core.authoring.csource import c_suffix
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
@@ -18,12 +45,12 @@ from byoc_core.ir import Binding
 
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.row_writer import fetch_loop
+from byoc_ccompiler.kernels.fetching import fetch
 from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["FAMILY", "turn_definitions"]
+__all__ = ["FAMILY"]
 
 _MOVE_PS = 300
 """Estimated picoseconds to move one element to another order."""
@@ -52,21 +79,31 @@ def _write(kernel: Kernel) -> None:
         _RESULT: Layout(space, kernel.strides(result)),
     }
     nest = StridedNest(space, layouts, range(len(space)))
-    kernel.names.reserve(nest.indices)
-    kernel.names.reserve(["tile", "a", "b", "from", "to"])
     turned = _find_turned(kernel, nest)
     if turned is not None:
         _write_tiles(kernel, layouts, nest, turned)
         return
     part = _first_wide(nest)
-    text = nest.wrap([_move(kernel, nest)], part=part)
-    if _copies_rows(kernel, nest):
-        text.insert(len(nest.sizes) - 1, "  " * len(nest.sizes) + _fetch(kernel, nest))
     if part is None:
-        kernel.finish(text)
+        kernel.finish_block(_moves(kernel, nest, {}))
         return
-    items, rounds = _split(nest, part)
-    kernel.finish([ParallelLoop(tuple(text), items, rounds * _MOVE_PS)])
+    round_ps = product(nest.sizes[part + 1 :]) * _MOVE_PS
+    block = _moves(kernel, nest, {part: LoopKind.PARALLEL}, round_ps)
+    if _copies_rows(kernel, nest):
+        fetching = _fetch(kernel, nest)
+        block = change_loop(block, nest.variables[-1], lambda loop: (*fetching, loop))
+    kernel.finish_block(block)
+
+
+def _moves(kernel: Kernel, nest: StridedNest, kinds: Mapping[int, LoopKind], round_ps: Dim | None = None) -> Block:
+    """Return the loops that move one element at a time."""
+    source, target = _buffers(kernel)
+    move = Store(target, nest.position(_RESULT), source[nest.position(_SOURCE)])
+    return nest.loops((move,), kinds, round_ps=round_ps)
+
+
+def _buffers(kernel: Kernel) -> tuple[Buffer, Buffer]:
+    return kernel.source(kernel.group.steps[0].operands[0]), kernel.target(kernel.stored[0])
 
 
 def _copies_rows(kernel: Kernel, nest: StridedNest) -> bool:
@@ -82,11 +119,11 @@ def _row_nbytes(kernel: Kernel, nest: StridedNest) -> int:
     return size * dtype_info(dtype_of(kernel.stored[0])).itemsize if isinstance(size, int) else 0
 
 
-def _fetch(kernel: Kernel, nest: StridedNest) -> str:
-    """Gives the statement that fetches a row which is copied some rounds later."""
+def _fetch(kernel: Kernel, nest: StridedNest) -> Block:
+    """Return the statement that fetches a row which is copied some rounds later."""
     ahead = nest.step(_SOURCE, len(nest.sizes) - 2)[0] * _ROWS_AHEAD
-    source = kernel.group.steps[0].operands[0]
-    return fetch_loop(kernel, source, (nest.offset(_SOURCE, last="0"), c_dim(ahead)), _row_nbytes(kernel, nest))
+    fetched = fetch(_buffers(kernel)[0], nest.position(_SOURCE) + ahead, _row_nbytes(kernel, nest))
+    return substitute((fetched,), {nest.variables[-1]: Size(0)})
 
 
 def _find_turned(kernel: Kernel, nest: StridedNest) -> int | None:
@@ -106,42 +143,58 @@ def _write_tiles(kernel: Kernel, layouts: dict[Hashable, Layout], nest: StridedN
     space, last = shape_of(kernel.stored[0]), len(nest.sizes) - 1
     outer = [axis for loop, axes in enumerate(nest.groups) if loop not in (turned, last) for axis in axes]
     planes = StridedNest(space, layouts, outer, prefix="p")
-    kernel.names.reserve(planes.indices)
-    lanes = kernel.unit.lanes(dtype_of(kernel.stored[0]))
-    from_, to = kernel.input(kernel.group.steps[0].operands[0]), kernel.output(kernel.stored[0])
-    height, width = (c_dim(nest.sizes[loop]) for loop in (turned, last))
-    from_step, to_step = nest.step(_SOURCE, last)[0], nest.step(_RESULT, turned)[0]
-    alone = _first_wide(planes) is None
-    ctype, bits = kernel.ctype(kernel.stored[0]), dtype_info(dtype_of(kernel.stored[0])).bits
+    source, target = _buffers(kernel)
+    lanes = kernel.unit.lanes(source.dtype)
     # An item that is the last one does what is left over, too, so that no two threads write to one place.
-    count: Dim = nest.sizes[turned] // lanes
-    first, end = (FIRST_ITEM, END_ITEM) if alone else ("0", c_dim(count))
-    rows = f"tile == {c_dim(count)} - 1 ? {height} : (tile + 1) * {lanes}"
-    body = [
-        f"const {ctype} *const from = {from_} + {planes.offset(_SOURCE)};",
-        f"{ctype} *const to = {to} + {planes.offset(_RESULT)};",
-        f"for (int64_t tile = {first}; tile < {end}; ++tile) {{",
-        f"  const int64_t b_end = {rows};",
-        f"  for (int64_t b = tile * {lanes}; b < b_end; b += {lanes}) {{",
-        f"    const int64_t b_first = byoc_min(b, {height} - {lanes});",
-        f"    for (int64_t a = 0; a < {width}; a += {lanes}) {{",
-        f"      const int64_t a_first = byoc_min(a, {width} - {lanes});",
-        f"      vec_turn_u{bits}(from + a_first * {c_dim(from_step)} + b_first, {c_dim(from_step)},",
-        f"                   to + b_first * {c_dim(to_step)} + a_first, {c_dim(to_step)});",
-        "    }",
-        "  }",
-        "}",
-    ]
+    tiles, line_ps = nest.sizes[turned] // lanes, nest.sizes[last] * _MOVE_PS
     part = _first_wide(planes)
-    items, rounds = (count, 1) if part is None else _split(planes, part)
-    tiles = rounds * nest.sizes[last] * (lanes if part is None else nest.sizes[turned])
-    loop = ParallelLoop(tuple(planes.wrap(body, part=part)), items, tiles * _MOVE_PS)
-    unknown = [c_dim(nest.sizes[loop]) for loop in (turned, last) if not isinstance(nest.sizes[loop], int)]
-    if not unknown:
-        kernel.finish([loop])
-        return
-    narrow = " || ".join(f"{size} < {lanes}" for size in unknown)
-    kernel.finish([f"  if ({narrow}) {{", *nest.wrap([_move(kernel, nest)], indent="    "), "    return;", "  }", loop])
+    kind = LoopKind.PARALLEL if part is None else LoopKind.SERIAL
+    from_, to = Buffer("from", source.dtype), Buffer("to", target.dtype, MemoryAccess.WRITE)
+    tile = Variable("tile")
+    body: Block = (
+        Alias(from_, source, planes.position(_SOURCE)),
+        Alias(to, target, planes.position(_RESULT)),
+        For(
+            tile,
+            Size(0),
+            Size(tiles),
+            _tile(kernel, nest, turned, tile, from_, to),
+            kind=kind,
+            round_ps=line_ps * lanes,
+        ),
+    )
+    if part is None:
+        block = planes.loops(body, {})
+    else:
+        round_ps = product(planes.sizes[part + 1 :]) * nest.sizes[turned] * line_ps
+        block = planes.loops(body, {part: LoopKind.PARALLEL}, round_ps=round_ps)
+    sizes = [Size(nest.sizes[loop]).compare("<", lanes) for loop in (turned, last)]
+    is_narrow = Binary("||", *sizes)
+    kernel.finish_block((If(is_narrow, (*_moves(kernel, nest, {}), Return())), *block))
+
+
+def _tile(kernel: Kernel, nest: StridedNest, turned: int, tile: Variable, from_: Buffer, to: Buffer) -> Block:
+    """Return the statements that turn a row of tiles; where a side is no multiple, the last tile begins earlier."""
+    last, lanes = len(nest.sizes) - 1, kernel.unit.lanes(to.dtype)
+    height, width = nest.sizes[turned], nest.sizes[last]
+    from_step, to_step = nest.step(_SOURCE, last)[0], nest.step(_RESULT, turned)[0]
+    a, b, a_first, b_first, b_end = (Variable(name) for name in ("a", "b", "a_first", "b_first", "b_end"))
+    place = Address(from_, a_first * from_step + b_first)
+    turned_place = Address(to, b_first * to_step + a_first)
+    turn = kernel.shared_function(_turn(kernel.unit, to.dtype))
+    columns: Block = (
+        Let(a_first, index_min(a, width - lanes)),
+        Evaluate(Call(turn, (place, Size(from_step), turned_place, Size(to_step)))),
+    )
+    rows: Block = (
+        Let(b_first, index_min(b, height - lanes)),
+        For(a, Size(0), Size(width), columns, step=lanes),
+    )
+    is_last = tile.compare("==", height // lanes - 1)
+    return (
+        Let(b_end, Select(is_last, Size(height), (tile + 1) * lanes)),
+        For(b, tile * lanes, b_end, rows, step=lanes),
+    )
 
 
 def _first_wide(nest: StridedNest) -> int | None:
@@ -149,54 +202,24 @@ def _first_wide(nest: StridedNest) -> int | None:
     return next((loop for loop, size in enumerate(nest.sizes) if size != 1), None)
 
 
-def _split(nest: StridedNest, part: int) -> tuple[Dim, Dim]:
-    """Gives the rounds of a loop, and how often each of them reaches the innermost one."""
-    return nest.sizes[part], product(nest.sizes[part + 1 :])
-
-
-def _move(kernel: Kernel, nest: StridedNest) -> str:
-    """Gives the statement that moves one element."""
-    source = kernel.input(kernel.group.steps[0].operands[0])
-    return f"{kernel.output(kernel.stored[0])}[{nest.offset(_RESULT)}] = {source}[{nest.offset(_SOURCE)}];"
-
-
-def turn_definitions(unit: VectorUnit, text: str) -> str:
-    """Gives the C functions that turn tiles, as far as a text calls them.
-
-    C signature: ``(from, from_step, to, to_step)``: the square of as many rows as a register has lanes, rows so many
-    elements apart.
-    """
-    found = sorted(set(re.findall(r"\bvec_turn_u(32|64)\(", text)))
-    return "".join(_turn(unit, int(bits)) for bits in found)
-
-
-def _turn(unit: VectorUnit, bits: int) -> str:
-    lanes = unit.lanes(f"uint{bits}")
-    lines = []
-    old, size = "a", lanes // 2
+def _turn(unit: VectorUnit, dtype: str) -> Function:
+    """Return the function that turns a square of as many rows as a register has lanes, rows so many elements apart."""
+    lanes = unit.lanes(dtype)
+    from_, to = Buffer("from", dtype), Buffer("to", dtype, MemoryAccess.WRITE)
+    from_step, to_step = Variable("from_step"), Variable("to_step")
+    rows = [Variable(f"row{row}", CType(dtype, lanes)) for row in range(lanes)]
+    body: list[Statement] = [Let(row, Load(from_, from_step * k, lanes)) for k, row in enumerate(rows)]
+    size = lanes // 2
     while size:
-        new = "b" if old == "a" else "a"
+        old, rows = rows, [replace(row) for row in rows]
+        low = tuple(lane - size + lanes if lane & size else lane for lane in range(lanes))
+        high = tuple(lane + lanes if lane & size else lane + size for lane in range(lanes))
         for row in range(lanes):
-            if row & size:
-                continue
-            low = ", ".join(str(lane - size + lanes if lane & size else lane) for lane in range(lanes))
-            high = ", ".join(str(lane + lanes if lane & size else lane + size) for lane in range(lanes))
-            for target, lanes_of in ((row, low), (row + size, high)):
-                lines.append(f"  {new}[{target}] = VEC_SHUFFLE(turned, {old}[{row}], {old}[{row + size}], {lanes_of});")
-        old, size = new, size // 2
-    moves = "\n".join(lines)
-    return f"""
-static inline void vec_turn_u{bits}(const void *from, int64_t from_step, void *to, int64_t to_step) {{
-  typedef uint{bits}_t turned __attribute__((vector_size({unit.nbytes})));
-  typedef uint{bits}_t anywhere __attribute__((vector_size({unit.nbytes}), aligned({bits // 8}), may_alias));
-  turned a[{lanes}], b[{lanes}];
-  BYOC_UNROLL
-  for (int k = 0; k < {lanes}; ++k) a[k] = *(const anywhere *)((const char *)from + k * from_step * {bits // 8});
-{moves}
-  BYOC_UNROLL
-  for (int k = 0; k < {lanes}; ++k) *(anywhere *)((char *)to + k * to_step * {bits // 8}) = {old}[k];
-}}
-"""
+            one, other = old[row & ~size], old[row | size]
+            body.append(Let(rows[row], Shuffle(one, other, high if row & size else low)))
+        size //= 2
+    body += [Store(to, to_step * k, row) for k, row in enumerate(rows)]
+    return Function(f"turn_{c_suffix(dtype)}", (from_, from_step, to, to_step), tuple(body))
 
 
 def _rejects_nothing(binding: Binding) -> Rejection | None:
