@@ -94,8 +94,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-resize-rounds-ties-up",
         "kernels/resizing.py",
-        '"half_down": "ceil(place - 0.5)"',
-        '"half_down": "floor(place + 0.5)"',
+        '"half_down": _ceil(place - 0.5)',
+        '"half_down": _floor(place + 0.5)',
         "Nearest neighbours of places in the middle are taken above in place of below.",
         "L2-op[nn.resize]",
         "L2-onnx[resize]",
@@ -130,8 +130,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-block-scales-of-the-first-row",
         "kernels/quantisation.py",
-        '(row / {size} * {blocks} + row % {size} / {block}) * {inner} + k"',
-        '(row % {size} / {block}) * {inner} + k"',
+        "(row // view.size * blocks + row % view.size // block) * view.inner + k",
+        "(row % view.size // block) * view.inner + k",
         "Blocks that share a scale along a middle axis have those of the first image.",
         "L2-op[quantize]",
         "L2-op[dequantize]",
