@@ -23,7 +23,6 @@ from byoc_core.authoring.c import (
     Return,
     Variable,
     called_by,
-    drop_unused,
     outline,
     parallel_works,
     print_function,
@@ -344,8 +343,7 @@ class Kernel:
         self.can_fail = any(isinstance(statement, Fail) for statement in statements_in(block))
         result = _STATUS if self.can_fail else None
         ends: Block = (Return(Literal(0, _STATUS)),) if self.can_fail else ()
-        function = simplify(Function("", tuple(buffers), (*block, *ends), result))
-        self._function = replace(function, body=drop_unused(function.body))
+        self._function = simplify(Function("", tuple(buffers), (*block, *ends), result))
         works = parallel_works(self._function)
         self.parallel_loops = [work for work in works if work.is_worth_waking or work.is_worth_sharing]
 

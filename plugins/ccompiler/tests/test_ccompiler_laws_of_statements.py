@@ -1,0 +1,59 @@
+"""Kernels of statements keep the laws of generated C, for the canonical cases of all ops, with symbols too."""
+
+from __future__ import annotations
+
+import byoc_ccompiler.kernel as kernel_module
+import pytest
+from byoc_ccompiler.backend import byoc_codegen
+from byoc_ccompiler.registry import FAMILIES
+from byoc_core.authoring.c import Function, outline, problems_of
+from byoc_core.backend.info import CompileContext
+from byoc_core.errors import ByocError
+from byoc_core.ir import TensorType
+from byoc_core.ops import default_ops
+from byoc_core.runtime.csource import CSourceModule
+
+from plugins.ccompiler.tests.bench import Bench
+
+TEXT_ALONE = frozenset(
+    {
+        *("matmul", "nn.dense", "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.attention"),
+        *("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"),
+    }
+)
+"""Ops whose kernels are text."""
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> list[Function]:
+    """Every kernel of statements that is declared, outlined."""
+    found: list[Function] = []
+
+    def recorded(function: Function, *, has_team: bool) -> Function:
+        found.append(outline(function, has_team=has_team))
+        return found[-1]
+
+    monkeypatch.setattr(kernel_module, "outline", recorded)
+    monkeypatch.setattr(CSourceModule, "build", lambda module: None)  # the text counts, not what a compiler makes of it
+    return found
+
+
+def _is_compiled(op: str, types: tuple[TensorType, ...], attrs: dict[str, object]) -> bool:
+    bench = Bench()
+    try:
+        bench.op(op, types, **attrs)
+    except ByocError:
+        return False  # the op does not take such sizes
+    result = byoc_codegen(bench.functions, CompileContext("ccompiler", bench.options, bench.constants))
+    return not result.rejections
+
+
+@pytest.mark.parametrize("op", sorted(FAMILIES))
+def test_kernels_of_canonical_cases_keep_the_laws(kernels: list[Function], op: str) -> None:
+    compiled = 0
+    for case in default_ops()[op].canonical_cases if op in default_ops() else ():
+        for types in (case.types(), *(case.symbolic_types(everywhere=everywhere) for everywhere in (False, True))):
+            compiled += _is_compiled(op, tuple(types), dict(case.attrs))
+    assert [(kernel.comments, problems) for kernel in kernels if (problems := problems_of(kernel))] == []
+    # An op without operands is computed when the code is generated.
+    assert kernels or not compiled or op in TEXT_ALONE or not default_ops()[op].operands
