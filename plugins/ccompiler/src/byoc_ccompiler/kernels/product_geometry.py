@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import align
 from byoc_core.dims import Dim, product
 from byoc_core.ir import Constant, Value
@@ -33,6 +36,11 @@ class Matrix:
     batch_strides: tuple[Dim, ...]
     row_step: Dim
     column_step: Dim
+
+    def place(self, batch: Sequence[Dim], indices: Sequence[c.Expression]) -> c.Expression:
+        """Return the offset of the matrix at a position of the batch."""
+        axes = zip(indices, self.batch_dims, batch, self.batch_strides, strict=True)
+        return reduce(operator.add, (index_term(*axis) for axis in axes), c.Size(0))
 
     def offset(self, batch: Sequence[Dim], indices: Sequence[str]) -> str:
         """Gives the C expression of the offset of the matrix at a position of the batch, empty for 0."""
@@ -141,6 +149,12 @@ class Product:
     def positions(self) -> list[tuple[str, str]]:
         """Their declarations and values, which read the position ``b`` in row-major order."""
         return [(f"const int64_t {n}", v) for n, v in zip(self.indices, unravel("b", self.batch), strict=True)]
+
+    def position(self, index: c.Expression) -> tuple[c.Block, tuple[c.Variable, ...]]:
+        """Return the position along the axes of the batch from a row-major index: statements, and what they declare."""
+        found = tuple(map(c.Variable, self.indices))
+        places = c.unravelled(index, self.batch)
+        return tuple(c.Let(*pair) for pair in zip(found, places, strict=True)), found
 
     @property
     def known_rows(self) -> int | None:

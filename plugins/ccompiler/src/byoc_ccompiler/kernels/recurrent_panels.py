@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from byoc_core.authoring.c import (
+    BOOL,
     Address,
     Alias,
     Assign,
@@ -18,7 +19,6 @@ from byoc_core.authoring.c import (
     Broadcast,
     Buffer,
     Call,
-    Callee,
     CType,
     Declare,
     Evaluate,
@@ -42,7 +42,7 @@ from byoc_core.dims import Dim, ceildiv, total
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.blocks import block_function, pack_function
+from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK
 
 __all__ = ["GatePart", "Product", "Rows", "gate_parts", "pack", "pack_panels", "row_function"]
@@ -108,13 +108,10 @@ def gate_parts(kernel: Kernel, dtype: str, sizes: Sequence[Dim]) -> tuple[GatePa
 
 def pack(matrices: NDArray, parts: Sequence[GatePart]) -> NDArray:
     """Return matrices ``(directions, columns, depth)``, whose sizes are known, in panels."""
-    panels = []
-    for matrix in matrices:
-        for part in parts:
-            first, size = int(str(part.first)), int(str(part.size))
-            steps = np.zeros((matrix.shape[1], int(str(part.padded))), matrix.dtype)
-            steps[:, :size] = matrix[first : first + size].T
-            panels += [steps[:, n : n + part.width].reshape(-1) for n in range(0, steps.shape[1], part.width)]
+    spans = [(int(str(part.first)), int(str(part.first + part.size)), part) for part in parts]
+    panels = [
+        packed_panels(matrix[first:end].T, part.width, part.lanes) for matrix in matrices for first, end, part in spans
+    ]
     return np.concatenate(panels) if panels else np.zeros(0, matrices.dtype)
 
 
@@ -135,7 +132,7 @@ def _pack_part(
     place = Address(target, (way * padded + part.place + n) * depth)
 
     def call(vectors: int) -> Statement:
-        callee = Callee(pack_function(kernel, target.dtype, vectors * part.lanes), writes=(5,))
+        callee = pack_function(kernel, target.dtype, vectors * part.lanes)
         count = index_min(Size(part.size) - n, vectors * part.lanes)
         return Evaluate(Call(callee, (source, Size(1), Size(depth), Size(depth), count, place)))
 
@@ -207,11 +204,11 @@ class Product:
         for vectors, start, stop in self._runs():
             panel = Variable("panel")
             at = panel * self.part.width
-            name = block_function(self.kernel, sums.buffer.dtype, vectors, counts, strided=False)
+            callee = block_function(self.kernel, sums.buffer.dtype, vectors, counts, strided=False)
             steps = Address(self.panels, self.first + (at + self.part.place) * self.depth)
             rows = (Address(left.buffer, left.first), left.step, steps, Size(self.depth), count)
-            place = (Address(sums.buffer, sums.first + at), sums.step, Literal(int(adds), CType("int32")))
-            call = Evaluate(Call(Callee(name, writes=(5,)), (*rows, *place, steps, Size(0))))
+            place = (Address(sums.buffer, sums.first + at), sums.step, Literal(adds, BOOL))
+            call = Evaluate(Call(callee, (*rows, *place, Size(0), Size(0))))
             block.append(For(panel, Size(start), Size(stop), around(call)))
         return tuple(block)
 

@@ -6,80 +6,157 @@ than unrolling: no reassociation, no ``-ffast-math``. Products and sums are cont
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from byoc_core.authoring.csource import c_suffix, c_type
+from byoc_core.authoring import c
+from byoc_core.authoring.csource import c_suffix
 
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.fetching import fetch_line
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["DEPTH_CHUNK", "chunk_function", "dot_tile", "panel_function", "panel_tile"]
+__all__ = ["DEPTH_CHUNK", "Tile", "block_tile", "chunk_function", "panel_function", "panel_tile"]
 
 DEPTH_CHUNK = 512
 """Products that are added up one after another in a register; longer sums are sums of such sums."""
 
+_AT_ONCE = 4
+"""Steps of a block's tile between two lines that are fetched; they are written out."""
 
-def dot_tile(name: str, unit: VectorUnit, dtype: str, rows: int, columns: int) -> str:
-    """Gives a function that computes ``rows`` times ``columns`` dot products of ``depth`` neighbouring elements.
+_ZERO = c.Size(0)
 
-    C signature: ``(x, x_step, w, w_step, depth, sums, pitch, adds)``; the sums of one row lie side by side, ``pitch``
-    elements behind those of the row before, and are added to where ``adds`` is not 0.
+
+class Tile:
+    """Statements of a tile: ``sums[j][n] = sum over k of left[j][k] * panel[k][n]``.
+
+    A panel has ``vectors * lanes`` columns; those of one ``k`` lie side by side, and so do the sums of one row. The
+    factors of a row lie side by side too.
+
+    Args:
+        unit: the vector registers.
+        dtype: ``float32`` or ``float64``.
+        rows: rows of the tile.
+        vectors: vectors in a row.
+        at_once: steps of the sums that are written out.
     """
-    suffix, ctype, lanes = c_suffix(dtype), c_type(dtype), unit.lanes(dtype)
-    return f"""\
-static BYOC_CONTRACTED void {name}(const {ctype} *x, int64_t x_step, const {ctype} *w, int64_t w_step,
-    int64_t depth, {ctype} *restrict sums, int64_t pitch, int adds) {{
-  BYOC_CONTRACT
-  vec_{suffix} acc[{rows}][{columns}];
-  int64_t k = 0;
-  BYOC_UNROLL
-  for (int i = 0; i < {rows}; ++i) {{
-    BYOC_UNROLL
-    for (int j = 0; j < {columns}; ++j) acc[i][j] = (vec_{suffix}){{0}};
-  }}
-  for (; k + {lanes} <= depth; k += {lanes}) {{
-    vec_{suffix} left[{rows}];
-    BYOC_UNROLL
-    for (int i = 0; i < {rows}; ++i) left[i] = *(const vec_{suffix}u *)(x + i * x_step + k);
-    BYOC_UNROLL
-    for (int j = 0; j < {columns}; ++j) {{
-      const vec_{suffix} right = *(const vec_{suffix}u *)(w + j * w_step + k);
-      BYOC_UNROLL
-      for (int i = 0; i < {rows}; ++i) acc[i][j] += left[i] * right;
-    }}
-  }}
-  {ctype} lanes[{rows}][{columns}][{lanes}];
-  BYOC_UNROLL
-  for (int i = 0; i < {rows}; ++i) {{
-    BYOC_UNROLL
-    for (int j = 0; j < {columns}; ++j) *(vec_{suffix}u *)lanes[i][j] = acc[i][j];
-  }}
-  for (int i = 0; i < {rows}; ++i) {{
-    for (int j = 0; j < {columns}; ++j) {{
-      {ctype} sum = vec_sum_{suffix}(lanes[i][j]), *place = sums + i * pitch + j;
-      const {ctype} *left = x + i * x_step, *right = w + j * w_step;
-      for (int64_t rest = k; rest < depth; ++rest) sum += left[rest] * right[rest];
-      *place = adds ? *place + sum : sum;
-    }}
-  }}
-}}
-"""
+
+    def __init__(self, unit: VectorUnit, dtype: str, rows: int, vectors: int, at_once: int = 1) -> None:
+        self.lanes = unit.lanes(dtype)
+        self.width = vectors * self.lanes
+        self._type, self._rows, self._at_once = c.CType(dtype), rows, at_once
+        self._sums = c.Buffer("acc", dtype, c.MemoryAccess.WRITE, rows * self.width)
+        self.declaration = c.LocalArray(self._sums, lanes=self.lanes)
+
+    def _each(self, statement: Callable[[c.Expression, int], c.Statement]) -> c.For:
+        """Return the loop over rows with a statement for each vector of a row."""
+        j = c.Variable("j")
+        body = tuple(statement(j, n) for n in range(0, self.width, self.lanes))
+        return c.For(j, _ZERO, c.Size(self._rows), body, kind=c.LoopKind.UNROLLED)
+
+    def _sum(self, j: c.Expression, n: int) -> c.Load:
+        return c.Load(self._sums, j * self.width + n, self.lanes)
+
+    def clear(self) -> c.Statement:
+        """Return the statement that sets all sums to 0."""
+        zero = c.Broadcast(c.Literal(0, self._type), self.lanes)
+        return self._each(lambda j, n: c.Store(self._sums, self._sum(j, n).index, zero))
+
+    def store(self, to: c.Buffer, pitch: c.Expression, adds: c.Expression) -> c.Statement:
+        """Return the statement that stores all sums, rows ``pitch`` elements apart, or adds them to what is there."""
+
+        def stores(*, adds: bool) -> c.Block:
+            def store(j: c.Expression, n: int) -> c.Store:
+                old, new = c.Load(to, j * pitch + n, self.lanes), self._sum(j, n)
+                return c.Store(to, old.index, old + new if adds else new)
+
+            return (self._each(store),)
+
+        return c.If(adds, stores(adds=True), stores(adds=False))
+
+    def steps(
+        self,
+        left: c.Buffer,
+        row_at: Callable[[c.Expression], c.Expression],
+        span: tuple[c.Expression, c.Expression],
+        panel: c.Buffer,
+        panel_at: Callable[[c.Expression], c.Expression],
+        fetch_at: Callable[[c.Expression], c.Block] = lambda k: (),
+    ) -> c.Block:
+        """Return the loops over some steps of the sums.
+
+        Args:
+            left: the factors of the rows, or pointers to them.
+            row_at: the offset of a row, or the number of its pointer.
+            span: the first step, and the end.
+            panel: the panel.
+            panel_at: the offset of a step's columns.
+            fetch_at: statements that fetch other memory meanwhile.
+        """
+        start, stop = span
+
+        def step(k: c.Expression) -> c.Block:
+            j, row, scale = c.Variable("j"), c.Buffer("row", left.dtype), c.Variable("scale", self._type)
+            places = range(0, self.width, self.lanes)
+            parts = [c.Variable("part", self._type.with_lanes(self.lanes)) for _ in places]
+            factor = c.Broadcast(scale, self.lanes)
+            products = (
+                c.Store(self._sums, self._sum(j, n).index, self._sum(j, n) + factor * part)
+                for n, part in zip(places, parts, strict=True)
+            )
+            body = (c.Alias(row, left, row_at(j)), c.Let(scale, row[k]), *products)
+            return (
+                *(c.Let(part, c.Load(panel, panel_at(k) + n, self.lanes)) for n, part in zip(places, parts, strict=True)),
+                c.For(j, _ZERO, c.Size(self._rows), body, kind=c.LoopKind.UNROLLED),
+            )
+
+        k = c.Variable("k")
+        if self._at_once == 1:
+            return (c.For(k, start, stop, (*fetch_at(k), *step(k))),)
+        u, rest, whole = c.Variable("u"), c.Variable("k"), c.Variable("whole")
+        written_out = c.For(u, _ZERO, c.Size(self._at_once), step(k + u), kind=c.LoopKind.UNROLLED)
+        return (
+            c.Let(whole, start + (stop - start) // self._at_once * self._at_once),
+            c.For(k, start, whole, (*fetch_at(k), written_out), step=self._at_once),
+            c.For(rest, whole, stop, step(rest)),
+        )
+
+
+def block_tile(unit: VectorUnit, dtype: str, rows: int, vectors: int, *, strided: bool) -> c.Function:
+    """Return a function that multiplies rows by a panel, a block of rows at a time; see :func:`panel_tile`.
+
+    C signature: ``(a, a_row_step, panel, [panel_step,] depth, sums, pitch, adds, ahead, stride)``. Rows of sums lie
+    ``pitch`` elements apart, and are added to where ``adds`` is true. In each step of the sums the memory ``stride``
+    elements further is fetched, from ``ahead`` elements behind the panel's beginning on.
+
+    Args:
+        unit: the vector registers.
+        dtype: ``float32`` or ``float64``.
+        rows: rows of the tile.
+        vectors: vectors in a row.
+        strided: whether the panel's steps lie ``panel_step`` elements apart, and not side by side.
+    """
+    tile = Tile(unit, dtype, rows, vectors, _AT_ONCE)
+    panel_step, pitch, adds = c.Variable("panel_step"), c.Variable("pitch"), c.Variable("adds", c.BOOL)
+    ahead, stride = c.Variable("ahead"), c.Variable("stride")
+    a, a_row_step, panel, depth, sums = _operands(dtype)
+    body = _long_sums(
+        tile,
+        (a, a_row_step, panel, panel_step if strided else c.Size(tile.width), depth),
+        lambda begin: tile.store(sums, pitch, c.Binary("||", adds, begin.compare(">", 0))),
+        lambda k: (fetch_line(panel, ahead + k * stride),),
+    )
+    steps = (panel_step,) if strided else ()
+    parameters = (a, a_row_step, panel, *steps, depth, sums, pitch, adds, ahead, stride)
+    name = f"tile_{'strided_' if strided else ''}{c_suffix(dtype)}_{rows}x{tile.width}"
+    return c.Function(name, parameters, body, is_contracted=True)
 
 
 def panel_tile(
-    name: str,
-    unit: VectorUnit,
-    dtype: str,
-    rows: int,
-    vectors: int,
-    *,
-    indirect: bool = False,
-    fetches: bool = False,
-) -> str:
-    """Gives a function that multiplies rows by a panel: ``sums[j][n] = sum over k of a[j][k] * panel[k][n]``.
+    unit: VectorUnit, dtype: str, rows: int, vectors: int, *, indirect: bool = False, fetches: bool = False
+) -> c.Function:
+    """Return a function that multiplies rows by a panel: ``sums[j][n] = sum over k of a[j][k] * panel[k][n]``.
 
-    A panel has ``vectors * lanes`` columns; those of one ``k`` lie side by side, and so do the sums of one row. The
-    factors of a row lie side by side too. Sums are overwritten; they may lie at any address, like the panel.
+    Sums are overwritten; they may lie at any address, like the panel.
 
     C signature: ``(a, a_row_step, panel, depth, sums)``; row ``j`` starts at ``a + j * a_row_step`` and has ``depth``
     factors. Indirect: ``(rows, num_taps, depth, panel, sums)``; row ``j`` is ``num_taps`` runs of ``depth`` factors,
@@ -87,7 +164,6 @@ def panel_tile(
     ``ahead_step`` stand before ``sums``: memory wanted soon, and how many of its elements to fetch in each step.
 
     Args:
-        name: the C function's name.
         unit: the vector registers.
         dtype: ``float32`` or ``float64``.
         rows: rows of the tile.
@@ -95,144 +171,119 @@ def panel_tile(
         indirect: whether rows are found through pointers.
         fetches: whether other memory is brought into the second-level cache meanwhile.
     """
-    suffix, ctype = c_suffix(dtype), c_type(dtype)
-    tile = _PanelTile(suffix, unit.lanes(dtype), rows, vectors, fetches)
-    if indirect:
-        parameters = f"const {ctype} *const *rows, int64_t num_taps, int64_t depth, const {ctype} *panel"
-        lines = tile.indirect_lines(ctype)
-    else:
-        parameters = f"const {ctype} *a, int64_t a_row_step, const {ctype} *panel, int64_t depth"
-        lines = tile.direct_lines(ctype)
-    if fetches:
-        parameters += f",\n    const {ctype} *ahead, int64_t ahead_step"
-    head = f"static BYOC_CONTRACTED void {name}({parameters}, {ctype} *restrict sums) {{"
-    return "\n".join([head, "  BYOC_CONTRACT", f"  vec_{suffix} acc[{rows}][{vectors}];", *lines, "}", ""])
+    tile = Tile(unit, dtype, rows, vectors)
+    ahead, ahead_step = c.Buffer("ahead", dtype), c.Variable("ahead_step")
+    a, a_row_step, panel, depth, sums = _operands(dtype)
+    name = f"{'rows' if indirect else 'tile'}{'_fetching' if fetches else ''}_{c_suffix(dtype)}_{rows}x{vectors}"
+    more = (ahead, ahead_step) if fetches else ()
+
+    def fetch_at(k: c.Expression) -> c.Block:
+        return (fetch_line(ahead, k * ahead_step),) if fetches else ()
+
+    width = c.Size(tile.width)
+    if not indirect:
+        operands = (a, a_row_step, panel, width, depth)
+        body = _long_sums(tile, operands, lambda begin: tile.store(sums, width, begin.compare(">", 0)), fetch_at)
+        return c.Function(name, (a, a_row_step, panel, depth, *more, sums), body, is_contracted=True)
+    pointers, num_taps, t = c.PointerArray("rows", dtype), c.Variable("num_taps"), c.Variable("t")
+    room, is_later = c.Variable("room"), c.Variable("is_later", c.BOOL)
+    begin, end = c.Variable("begin"), c.Variable("end")
+    stored: c.Block = (tile.store(sums, width, is_later),)
+    renew = (tile.clear(), c.Assign(room, c.Size(DEPTH_CHUNK)), c.Assign(is_later, c.Literal(True, c.BOOL)))
+    run = (
+        c.Declare(begin, _ZERO),
+        c.While(
+            begin.compare("<", depth),
+            (
+                c.Let(end, c.index_min(depth, begin + room)),
+                c.Assign(room, room - (end - begin)),
+                *tile.steps(
+                    pointers,
+                    lambda j: t * rows + j,
+                    (begin, end),
+                    panel,
+                    lambda k: (t * depth + k) * tile.width,
+                    lambda k: fetch_at(t * depth + k),
+                ),
+                c.Assign(begin, end),
+                c.If(room.compare("==", 0), (*stored, *renew)),
+            ),
+        ),
+    )
+    body = (
+        tile.declaration,
+        c.Declare(room, c.Size(DEPTH_CHUNK)),
+        c.Declare(is_later, c.Literal(False, c.BOOL)),
+        tile.clear(),
+        c.For(t, _ZERO, num_taps, run),
+        tile.store(sums, width, is_later),
+    )
+    return c.Function(name, (pointers, num_taps, depth, panel, *more, sums), body, is_contracted=True)
+
+
+def chunk_tile(unit: VectorUnit, dtype: str, rows: int, vectors: int) -> c.Function:
+    """Return a function that multiplies a chunk of rows by a chunk of a panel, fetching meanwhile.
+
+    C signature: ``(rows, begin, depth, panel, ahead, ahead_step, sums, adds)``; row ``j`` has its factors at
+    ``rows[j] + begin``, ``depth`` of them, at most :data:`DEPTH_CHUNK`. Sums are added to where ``adds`` is true. The
+    rest is as in :func:`panel_tile`.
+    """
+    tile = Tile(unit, dtype, rows, vectors)
+    pointers, begin, adds = c.PointerArray("rows", dtype), c.Variable("begin"), c.Variable("adds", c.BOOL)
+    ahead, ahead_step = c.Buffer("ahead", dtype), c.Variable("ahead_step")
+    _, _, panel, depth, sums = _operands(dtype)
+    body = (
+        tile.declaration,
+        tile.clear(),
+        *tile.steps(
+            pointers,
+            lambda j: j,
+            (begin, begin + depth),
+            panel,
+            lambda k: (k - begin) * tile.width,
+            lambda k: (fetch_line(ahead, (k - begin) * ahead_step),),
+        ),
+        tile.store(sums, c.Size(tile.width), adds),
+    )
+    parameters = (pointers, begin, depth, panel, ahead, ahead_step, sums, adds)
+    return c.Function(f"chunk_{c_suffix(dtype)}_{rows}x{vectors}", parameters, body, is_contracted=True)
 
 
 def panel_function(
     kernel: Kernel, dtype: str, rows: int, vectors: int, *, indirect: bool = False, fetches: bool = False
 ) -> str:
-    """Gives the C name of a :func:`panel_tile` that all kernels of the source share."""
-    form = ("rows" if indirect else "tile") + ("_fetching" if fetches else "")
-    text = panel_tile("{name}", kernel.unit, dtype, rows, vectors, indirect=indirect, fetches=fetches)
-    return kernel.helper(f"{form}_{c_suffix(dtype)}_{rows}x{vectors}", text)
+    """Return the C name of a :func:`panel_tile` that all kernels of the source share."""
+    tile = panel_tile(kernel.unit, dtype, rows, vectors, indirect=indirect, fetches=fetches)
+    return kernel.shared_name(tile)
 
 
 def chunk_function(kernel: Kernel, dtype: str, rows: int, vectors: int) -> str:
-    """Gives the C name of a function that multiplies a chunk of rows by a chunk of a panel, fetching meanwhile.
-
-    C signature: ``(rows, begin, depth, panel, ahead, ahead_step, sums, adds)``; row ``j`` has its factors at
-    ``rows[j] + begin``, ``depth`` of them, at most :data:`DEPTH_CHUNK`. Sums are added to where ``adds`` is not 0. The
-    rest is as in :func:`panel_tile`.
-    """
-    suffix, ctype = c_suffix(dtype), c_type(dtype)
-    tile = _PanelTile(suffix, kernel.unit.lanes(dtype), rows, vectors, fetches=True)
-    lines = [
-        f"static BYOC_CONTRACTED void {{name}}(const {ctype} *const *rows, int64_t begin, int64_t depth,",
-        f"    const {ctype} *panel, const {ctype} *ahead, int64_t ahead_step, {ctype} *restrict sums, int adds) {{",
-        "  BYOC_CONTRACT",
-        f"  vec_{suffix} acc[{rows}][{vectors}];",
-        "  const int64_t end = begin + depth;",
-        *tile.clear("  "),
-        *tile.steps(ctype, "rows[j][k]", "  "),
-        "  if (adds) {",
-        *tile.store("+=", "    "),
-        "  } else {",
-        *tile.store("=", "    "),
-        "  }",
-        "}",
-        "",
-    ]
-    return kernel.helper(f"chunk_{suffix}_{rows}x{vectors}", "\n".join(lines))
+    """Return the C name of a :func:`chunk_tile` that all kernels of the source share."""
+    return kernel.shared_name(chunk_tile(kernel.unit, dtype, rows, vectors))
 
 
-@dataclass(frozen=True, slots=True)
-class _PanelTile:
-    """The pieces of :func:`panel_tile`: loops over the registers of a tile, and over the steps of a sum."""
+_Operands = tuple[c.Buffer, c.Variable, c.Buffer, c.Variable, c.Buffer]
 
-    suffix: str
-    lanes: int
-    rows: int
-    vectors: int
-    fetches: bool
 
-    def each(self, statement: str, indent: str) -> list[str]:
-        """Gives the loops over all registers ``acc[j][v]``."""
-        return [
-            f"{indent}BYOC_UNROLL",
-            f"{indent}for (int j = 0; j < {self.rows}; ++j) {{",
-            f"{indent}  BYOC_UNROLL",
-            f"{indent}  for (int v = 0; v < {self.vectors}; ++v) {statement}",
-            f"{indent}}}",
-        ]
+def _operands(dtype: str) -> _Operands:
+    """Return the rows, how far apart they lie, a panel, the depth, and the sums."""
+    sums = c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
+    return c.Buffer("a", dtype), c.Variable("a_row_step"), c.Buffer("panel", dtype), c.Variable("depth"), sums
 
-    def clear(self, indent: str) -> list[str]:
-        return self.each(f"acc[j][v] = (vec_{self.suffix}){{0}};", indent)
 
-    def store(self, operator: str, indent: str) -> list[str]:
-        place = f"*(vec_{self.suffix}u *)(sums + (j * {self.vectors} + v) * {self.lanes})"
-        return self.each(f"{place} {operator} acc[j][v];", indent)
-
-    def steps(self, ctype: str, factor: str, indent: str) -> list[str]:
-        """Gives the loop over the steps ``k`` from ``begin`` to ``end``, which moves ``panel`` on."""
-        step = f"++k, panel += {self.vectors * self.lanes}" + (", ahead += ahead_step" if self.fetches else "")
-        lines = [
-            f"for (int64_t k = begin; k < end; {step}) {{",
-            *(["  __builtin_prefetch(ahead, 0, 2);"] if self.fetches else []),
-            f"  vec_{self.suffix} part[{self.vectors}];",
-            "  BYOC_UNROLL",
-            f"  for (int v = 0; v < {self.vectors}; ++v) {{",
-            f"    part[v] = *(const vec_{self.suffix}u *)(panel + v * {self.lanes});",
-            "  }",
-            "  BYOC_UNROLL",
-            f"  for (int j = 0; j < {self.rows}; ++j) {{",
-            f"    const {ctype} scale = {factor};",
-            "    BYOC_UNROLL",
-            f"    for (int v = 0; v < {self.vectors}; ++v) acc[j][v] += scale * part[v];",
-            "  }",
-            "}",
-        ]
-        return [indent + line for line in lines]
-
-    def direct_lines(self, ctype: str) -> list[str]:
-        return [
-            "  for (int64_t begin = 0, end;; begin = end) {",
-            f"    end = depth - begin > {DEPTH_CHUNK} ? begin + {DEPTH_CHUNK} : depth;",
-            *self.clear("    "),
-            *self.steps(ctype, "a[j * a_row_step + k]", "    "),
-            "    if (begin) {",
-            *self.store("+=", "      "),
-            "    } else {",
-            *self.store("=", "      "),
-            "    }",
-            "    if (end == depth) return;",
-            "  }",
-        ]
-
-    def indirect_lines(self, ctype: str) -> list[str]:
-        return [
-            f"  int64_t room = {DEPTH_CHUNK};",
-            "  int is_first = 1;",
-            *self.clear("  "),
-            f"  for (int64_t t = 0; t < num_taps; ++t, rows += {self.rows}) {{",
-            "    for (int64_t begin = 0, end; begin < depth; begin = end) {",
-            "      end = depth - begin > room ? begin + room : depth;",
-            "      room -= end - begin;",
-            *self.steps(ctype, "rows[j][k]", "      "),
-            "      if (room) continue;",
-            "      if (is_first) {",
-            *self.store("=", "        "),
-            "      } else {",
-            *self.store("+=", "        "),
-            "      }",
-            *self.clear("      "),
-            f"      room = {DEPTH_CHUNK};",
-            "      is_first = 0;",
-            "    }",
-            "  }",
-            "  if (is_first) {",
-            *self.store("=", "    "),
-            "  } else {",
-            *self.store("+=", "    "),
-            "  }",
-        ]
+def _long_sums(
+    tile: Tile,
+    operands: tuple[c.Buffer, c.Expression, c.Buffer, c.Expression, c.Expression],
+    store: Callable[[c.Expression], c.Statement],
+    fetch_at: Callable[[c.Expression], c.Block],
+) -> c.Block:
+    """Return the loop over parts of sums of any length; there is one part where they have no steps."""
+    a, a_row_step, panel, panel_step, depth = operands
+    begin, end = c.Variable("begin"), c.Variable("end")
+    body = (
+        c.Let(end, c.index_min(begin + DEPTH_CHUNK, depth)),
+        tile.clear(),
+        *tile.steps(a, lambda j: j * a_row_step, (begin, end), panel, lambda k: k * panel_step, fetch_at),
+        store(begin),
+    )
+    return (tile.declaration, c.For(begin, _ZERO, c.index_max(depth, 1), body, step=DEPTH_CHUNK))
