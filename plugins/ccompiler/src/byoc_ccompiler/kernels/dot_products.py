@@ -15,7 +15,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK
-from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
+from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["prefers_dots", "write_dot_product"]
 
@@ -116,27 +116,16 @@ def _dot_tile(kernel: Kernel, dtype: str, rows: int, columns: int) -> c.Function
     x, w, sums = c.Buffer("x", dtype), c.Buffer("w", dtype), c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
     x_step, w_step, depth, pitch = map(c.Variable, _NAMES)
     adds, k = c.Variable("adds", c.BOOL), c.Variable("k")
-    acc = c.Buffer("acc", dtype, c.MemoryAccess.WRITE, rows * columns * lanes)
-    totals = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, rows * columns)
-    whole = depth // lanes * lanes
-    lefts = [c.Variable("left", type_.with_lanes(lanes)) for _ in range(rows)]
-    right = c.Variable("right", type_.with_lanes(lanes))
-
-    def each(statements: Callable[[c.Load, c.Expression, int], c.Block], before: Callable[[c.Expression], c.Block] = lambda j: ()) -> c.For:
-        """Return the loop over columns with statements for each sum of a column."""
-        j = c.Variable("j")
-        places = [j + i * columns for i in range(rows)]
-        sums = (statements(c.Load(acc, place * lanes, lanes), place, i) for i, place in enumerate(places))
-        body = (*before(j), *(statement for block in sums for statement in block))
-        return c.For(j, _ZERO, c.Size(columns), body, kind=c.LoopKind.UNROLLED)
-
-    zero = c.Broadcast(c.Literal(0, type_), lanes)
+    totals, whole = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, rows * columns), depth // lanes * lanes
+    vector = type_.with_lanes(lanes)
+    lefts = [c.Variable("left", vector) for _ in range(rows)]
+    rights = [c.Variable("right", vector) for _ in range(columns)]
+    values = [c.Variable("value", vector) for _ in range(rows * columns)]
+    terms = [left * right for left in lefts for right in rights]
     step = (
         *(c.Let(left, c.Load(x, x_step * i + k, lanes)) for i, left in enumerate(lefts)),
-        each(
-            lambda sum_, _, i: (c.Store(acc, sum_.index, sum_ + lefts[i] * right),),
-            lambda j: (c.Let(right, c.Load(w, j * w_step + k, lanes)),),
-        ),
+        *(c.Let(right, c.Load(w, w_step * j + k, lanes)) for j, right in enumerate(rights)),
+        *(c.Assign(value, value + term) for value, term in zip(values, terms, strict=True)),
     )
     i, j, rest, total = c.Variable("i"), c.Variable("j"), c.Variable("rest"), c.Variable("total", type_)
     old = sums[i * pitch + j]
@@ -145,12 +134,12 @@ def _dot_tile(kernel: Kernel, dtype: str, rows: int, columns: int) -> c.Function
         c.For(rest, whole, depth, (c.Assign(total, total + x[i * x_step + rest] * w[j * w_step + rest]),)),
         c.Store(sums, old.index, c.Select(adds, old + total, total)),
     )
+    zero = c.Broadcast(c.Literal(0, type_), lanes)
     body = (
-        c.LocalArray(acc, lanes=lanes),
         c.LocalArray(totals),
-        each(lambda sum_, place, i: (c.Store(acc, sum_.index, zero),)),
+        *(c.Declare(value, zero) for value in values),
         c.For(k, _ZERO, whole, step, step=lanes),
-        each(lambda sum_, place, i: _lane_sum(sum_, totals, place)),
+        *(item for place, value in enumerate(values) for item in _lane_sum(value, totals, c.Size(place))),
         c.For(i, _ZERO, c.Size(rows), (c.For(j, _ZERO, c.Size(columns), finish),)),
     )
     parameters = (x, x_step, w, w_step, depth, sums, pitch, adds)

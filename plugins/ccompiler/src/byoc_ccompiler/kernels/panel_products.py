@@ -207,9 +207,7 @@ class _PanelKernel:
         body = (c.Let(m_count, c.index_min(c.Size(self.chunk), self.m_end - m0)), *body)
         return c.For(m0, self.m_begin, self.m_end, body, step=self.chunk)
 
-    def _sums(
-        self, m0: c.Expression, m_count: c.Expression, to: c.Buffer, place: c.Expression, pitch: Dim
-    ) -> c.Block:
+    def _sums(self, m0: c.Expression, m_count: c.Expression, to: c.Buffer, place: c.Expression, pitch: Dim) -> c.Block:
         """Return the statements that sum up a chunk of rows, to a place from which rows lie ``pitch`` apart."""
         p, is_strided, depth = self.p, self.form is _Form.IN_PLACE, c.Size(self.p.depth)
         is_cut, all_rows = self.depth_block != p.depth, self.m_end - self.m_begin
@@ -226,7 +224,8 @@ class _PanelKernel:
             left = (c.Address(self.rows, m0 * p.left.row_step + k0), c.Size(p.left.row_step))
             panel = (c.Address(self.panel, k0 * step), *((step,) if is_strided else ()), k_count)
             target = (c.Address(to, place), c.Size(pitch), k0.compare(">", 0) if is_cut else c.Literal(False, c.BOOL))
-            return c.Call(function, (*left, *panel, m_count, *target, fetched * width if fetches else _ZERO, ahead_rows))
+            ahead = (fetched * width if fetches else _ZERO, ahead_rows)
+            return c.Call(function, (*left, *panel, m_count, *target, *ahead))
 
         if not isinstance(k0, c.Variable) or not isinstance(k_count, c.Variable):
             return (self._by_width(call),)

@@ -13,7 +13,7 @@ from byoc_core.dims import Dim, product
 from byoc_core.ir import Constant, Value
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.epilogue import collapsed_step, operand_strides
+from byoc_ccompiler.kernels.epilogue import collapsed_step, index_term, operand_strides
 from byoc_ccompiler.kernels.epilogue_text import text_index_term, unravel
 from byoc_ccompiler.steps import dtype_of, shape_of
 

@@ -80,7 +80,7 @@ class Tile:
         span: tuple[c.Expression, c.Expression],
         panel: c.Buffer,
         panel_at: Callable[[c.Expression], c.Expression],
-        fetch_at: Callable[[c.Expression], c.Block] = lambda k: (),
+        fetch_at: Callable[[c.Expression], c.Block] = lambda _: (),
     ) -> c.Block:
         """Return the loops over some steps of the sums.
 
@@ -97,15 +97,14 @@ class Tile:
         def step(k: c.Expression) -> c.Block:
             j, row, scale = c.Variable("j"), c.Buffer("row", left.dtype), c.Variable("scale", self._type)
             places = range(0, self.width, self.lanes)
-            parts = [c.Variable("part", self._type.with_lanes(self.lanes)) for _ in places]
-            factor = c.Broadcast(scale, self.lanes)
+            parts = {n: c.Variable("part", self._type.with_lanes(self.lanes)) for n in places}
             products = (
-                c.Store(self._sums, self._sum(j, n).index, self._sum(j, n) + factor * part)
-                for n, part in zip(places, parts, strict=True)
+                c.Store(self._sums, self._sum(j, n).index, self._sum(j, n) + c.Broadcast(scale, self.lanes) * part)
+                for n, part in parts.items()
             )
             body = (c.Alias(row, left, row_at(j)), c.Let(scale, row[k]), *products)
             return (
-                *(c.Let(part, c.Load(panel, panel_at(k) + n, self.lanes)) for n, part in zip(places, parts, strict=True)),
+                *(c.Let(part, c.Load(panel, panel_at(k) + n, self.lanes)) for n, part in parts.items()),
                 c.For(j, _ZERO, c.Size(self._rows), body, kind=c.LoopKind.UNROLLED),
             )
 
