@@ -303,7 +303,8 @@ def _work(loop: c.For, sizes: Mapping[str, int]) -> int:
 
 @pytest.mark.parametrize("rows", [0, 1, 47, 4800])
 def test_the_estimate_of_its_work_is_that_of_known_rows(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    works, finish = [], Kernel.finish_block
+    works: list[int] = []
+    finish = Kernel.finish_block
 
     def record(kernel: Kernel, block: c.Block) -> None:
         # The last loop is that of the rows; before it the matrix on the right may be packed.

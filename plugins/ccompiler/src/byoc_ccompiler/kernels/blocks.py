@@ -11,16 +11,26 @@ from collections.abc import Collection
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
-from byoc_core.dims import ceildiv
+from byoc_core.dims import Dim
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.tiles import block_tile
 from byoc_ccompiler.kernels.transposes import turn_function
+from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["block_function", "pack_function", "packed_panels"]
+__all__ = ["block_function", "pack_function", "packed_panels", "panel_vectors"]
 
 _ZERO = c.Size(0)
+
+
+def panel_vectors(unit: VectorUnit, dtype: str, columns: Dim) -> tuple[int, int]:
+    """Return the vectors in a row of a panel, and those of the last one where it is known to have fewer."""
+    if not isinstance(columns, int):
+        return unit.panel_vectors, 0
+    needed = max(1, -(-columns // unit.lanes(dtype)))
+    vectors = min(unit.panel_vectors, needed)
+    return vectors, needed % vectors
 
 
 def block_function(kernel: Kernel, dtype: str, vectors: int, num_rows: Collection[int], *, strided: bool) -> c.Callee:
@@ -98,8 +108,6 @@ def pack_function(kernel: Kernel, dtype: str, width: int) -> c.Callee:
 
 def packed_panels(matrix: NDArray, width: int, lanes: int) -> NDArray:
     """Return a matrix ``(depth, columns)`` in panels, one after another; zeros fill the last one up to a vector."""
-    depth, columns = matrix.shape
-    steps = np.zeros((depth, ceildiv(columns, lanes) * lanes), matrix.dtype)
-    steps[:, :columns] = matrix
+    steps = np.pad(matrix, ((0, 0), (0, -matrix.shape[1] % lanes)))
     panels = [steps[:, n : n + width].reshape(-1) for n in range(0, steps.shape[1], width)]
     return np.concatenate(panels) if panels else np.zeros(0, matrix.dtype)

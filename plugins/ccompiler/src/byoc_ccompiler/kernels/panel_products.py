@@ -16,7 +16,7 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels
+from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels, panel_vectors
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue, result_place
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.vector_unit import multiply_add_ps
@@ -75,13 +75,9 @@ class _PanelKernel:
 
     def __init__(self, kernel: Kernel, p: Product) -> None:
         self.kernel, self.p, self.form = kernel, p, _form_of(kernel, p)
-        self.lanes, vectors, tail = kernel.unit.lanes(p.dtype), kernel.unit.panel_vectors, 0
-        if p.known_columns is not None:
-            needed = max(1, ceildiv(p.known_columns, self.lanes))
-            vectors = min(vectors, needed)
-            tail = needed % vectors
-        # Columns of a panel, and of the last one where that is known to have fewer vectors.
-        self.width, self.tail = vectors * self.lanes, tail * self.lanes
+        self.lanes = kernel.unit.lanes(p.dtype)
+        # Columns of a panel, and of the last one where that is known to have fewer vectors; else 0.
+        self.width, self.tail = (n * self.lanes for n in panel_vectors(kernel.unit, p.dtype, p.num_columns))
         self.num_panels = ceildiv(p.num_columns, self.width)
         self.has_few_rows = p.known_rows is not None and p.known_rows <= _FEW_ROWS
         # Steps that pass in one go.
@@ -238,8 +234,8 @@ def _depth_block(depth: Dim) -> Dim:
     """Return how many steps pass in one go: all of them, or equal parts."""
     if not isinstance(depth, int):
         return _DEPTH_BLOCK
-    parts = max(1, ceildiv(depth, _DEPTH_BLOCK))
-    return depth if parts == 1 else ceildiv(ceildiv(depth, parts), 4) * 4
+    parts = -(-depth // _DEPTH_BLOCK)
+    return depth if parts <= 1 else -(-depth // parts // 4) * 4
 
 
 def _fits(p: Product, nbytes: int) -> bool:

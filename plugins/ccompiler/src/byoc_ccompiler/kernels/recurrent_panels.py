@@ -42,7 +42,7 @@ from byoc_core.dims import Dim, ceildiv, total
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels
+from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels, panel_vectors
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK
 
 __all__ = ["GatePart", "Product", "Rows", "gate_parts", "pack", "pack_panels", "row_function"]
@@ -96,12 +96,7 @@ def gate_parts(kernel: Kernel, dtype: str, sizes: Sequence[Dim]) -> tuple[GatePa
     first: Dim = 0
     place: Dim = 0
     for size in sizes:
-        vectors, tail = kernel.unit.panel_vectors, 0
-        if isinstance(size, int):
-            all_vectors = -(-size // lanes)
-            vectors = max(1, min(vectors, all_vectors))
-            tail = all_vectors % vectors
-        parts.append(GatePart(first, size, place, lanes, vectors, tail))
+        parts.append(GatePart(first, size, place, lanes, *panel_vectors(kernel.unit, dtype, size)))
         first, place = first + size, place + parts[-1].padded
     return tuple(parts)
 
