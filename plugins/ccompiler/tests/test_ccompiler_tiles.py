@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, panel_tile
+from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, Factors, tile_function
 from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.authoring import c
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
@@ -26,19 +26,15 @@ def _build(folder: Path, unit: VectorUnit, march: str, dtype: str) -> ctypes.CDL
     """Gives a library with an exported function for every shape in both forms."""
     functions = []
     for rows, vectors in SHAPES:
-        for indirect in (False, True):
-            tile = panel_tile(unit, dtype, rows, vectors, indirect=indirect)
-            functions.append(replace(c.verify(tile), name=_name(rows, vectors, indirect=indirect)))
+        for factors in (Factors.ROWS, Factors.RUNS):
+            tile = c.verify(tile_function(unit, dtype, rows, vectors, factors))
+            functions.append(replace(tile, name=f"{factors.value}_{rows}x{vectors}"))
     text = c.print_definitions(functions).replace("static BYOC_CONTRACTED", "BYOC_EXPORT BYOC_CONTRACTED")
     options = BuildOptions(2, march, ("-Wall", "-Wextra", "-Wno-psabi", "-Werror"))
     library = find_toolchain().compile(HEADERS + text, options)
     path = folder / "tiles.so"
     path.write_bytes(library.data)
     return ctypes.CDLL(str(path))
-
-
-def _name(rows: int, vectors: int, *, indirect: bool = False) -> str:
-    return f"{'in' if indirect else ''}direct_{rows}x{vectors}"
 
 
 def _pointer(array: NDArray) -> ctypes.c_void_p:
@@ -63,7 +59,7 @@ def test_panel_tiles(tmp_path: Path, unit: VectorUnit, march: str, dtype: str) -
             a[:, :depth] = generator.standard_normal((rows, depth))
             panel = generator.standard_normal((depth, width)).astype(dtype)
             sums = np.full((rows, width), np.nan, dtype)
-            library[_name(rows, vectors)](
+            library[f"tile_{rows}x{vectors}"](
                 _pointer(a), ctypes.c_int64(depth + 3), _pointer(panel), ctypes.c_int64(depth), _pointer(sums)
             )
             _check(sums, a[:, :depth], panel)
@@ -81,7 +77,7 @@ def test_panel_tiles_of_scattered_rows(tmp_path: Path, unit: VectorUnit, march: 
             places = np.array([[runs[t, j].ctypes.data for j in range(rows)] for t in range(num_taps)], "uintp")
             panel = generator.standard_normal((num_taps * depth, width)).astype(dtype)
             sums = np.full((rows, width), np.nan, dtype)
-            library[_name(rows, vectors, indirect=True)](
+            library[f"rows_{rows}x{vectors}"](
                 _pointer(places), ctypes.c_int64(num_taps), ctypes.c_int64(depth), _pointer(panel), _pointer(sums)
             )
             _check(sums, runs.transpose(1, 0, 2).reshape(rows, num_taps * depth), panel)

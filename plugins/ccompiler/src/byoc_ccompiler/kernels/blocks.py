@@ -15,7 +15,7 @@ from byoc_core.dims import Dim
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.tiles import block_tile
+from byoc_ccompiler.kernels.tiles import tile_function
 from byoc_ccompiler.kernels.transposes import turn_function
 from byoc_ccompiler.vector_unit import VectorUnit
 
@@ -59,11 +59,12 @@ def block_function(kernel: Kernel, dtype: str, vectors: int, num_rows: Collectio
         def shared(size: c.Expression) -> c.Expression:
             return c.Select(ahead_rows.compare(">", 0), size // ahead_rows, _ZERO)
 
-        tile = kernel.shared_function(block_tile(kernel.unit, dtype, count, vectors, strided=strided))
-        left, to = c.Address(a, row * a_row_step), c.Address(sums, row * pitch)
+        function = tile_function(kernel.unit, dtype, count, vectors, strided=strided, placed=True, fetches=True)
+        factors = (c.Address(a, row * a_row_step), a_row_step, c.Address(panel, _ZERO), *source)
         fetched, stride = ahead + row * shared(depth * width), shared(c.Size(count * width) + ahead_rows)
-        operands = (left, a_row_step, c.Address(panel, _ZERO), *source, to, pitch, adds, fetched, stride)
-        return c.Evaluate(c.Call(tile, operands))
+        target = (c.Address(sums, row * pitch), pitch, adds)
+        fetching = (c.Address(panel, _ZERO), fetched, stride)
+        return c.Evaluate(c.Call(kernel.shared_function(function), (*factors, *fetching, *target)))
 
     body: list[c.Statement] = [c.Let(whole, given // rows * rows)]
     for count in sorted(counts or range(1, rows + 1), reverse=True):
