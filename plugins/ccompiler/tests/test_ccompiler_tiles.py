@@ -81,3 +81,14 @@ def test_panel_tiles_of_scattered_rows(tmp_path: Path, unit: VectorUnit, march: 
                 _pointer(places), ctypes.c_int64(num_taps), ctypes.c_int64(depth), _pointer(panel), _pointer(sums)
             )
             _check(sums, runs.transpose(1, 0, 2).reshape(rows, num_taps * depth), panel)
+
+
+@pytest.mark.parametrize(("depth", "panels"), [(3, 1), (5, 4), (DEPTH_CHUNK + 1, 2)])
+def test_a_row_times_panels(depth: int, panels: int) -> None:
+    function = c.verify(tile_function(VectorUnit(32, 16), "float64", 1, 2, placed=True, panels=panels))
+    rng = np.random.default_rng(depth)
+    row, matrices, sums = (rng.standard_normal(size) for size in (depth, (panels, depth, 8), panels * 8))
+    expected = sums + np.einsum("k,pkn->pn", row, matrices).reshape(-1)
+    values = (row, 0, matrices.reshape(-1), depth, sums, 0, True)
+    c.interpret(function, dict(zip(function.parameters, values, strict=True)))
+    np.testing.assert_allclose(sums, expected, rtol=1e-12)

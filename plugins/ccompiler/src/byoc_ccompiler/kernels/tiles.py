@@ -47,6 +47,7 @@ def tile_function(
     strided: bool = False,
     placed: bool = False,
     fetches: bool = False,
+    panels: int = 1,
 ) -> c.Function:
     """Return a function that multiplies rows by a panel: ``sums[j][n] = sum over k of a[j][k] * panel[k][n]``.
 
@@ -66,6 +67,7 @@ def tile_function(
         strided: whether steps of the panel lie ``panel_step`` elements apart, and not side by side.
         placed: whether it has ``ahead_at``, ``pitch`` and ``adds``.
         fetches: whether it fetches.
+        panels: how many panels of ``depth`` steps, one behind the other, it reads at a time: rows of sums go over all.
     """
     lanes, type_, width = unit.lanes(dtype), c.CType(dtype), vectors * unit.lanes(dtype)
     names = ("a_row_step", "num_taps", "first", "panel_step", "depth", "ahead_at", "ahead_step", "pitch")
@@ -74,9 +76,10 @@ def tile_function(
     adds, is_later = c.Variable("adds", c.BOOL), c.Variable("is_later", c.BOOL)
     left = c.Buffer("a", dtype) if factors is Factors.ROWS else c.PointerArray("rows", dtype)
     panel, ahead, row = (c.Buffer(name, dtype) for name in ("panel", "ahead", "row"))
-    acc = c.Buffer("acc", dtype, c.MemoryAccess.WRITE, rows * width)
+    acc = c.Buffer("acc", dtype, c.MemoryAccess.WRITE, rows * panels * width)
     sums = c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
-    scale, parts = c.Variable("scale", type_), [c.Variable("part", type_.with_lanes(lanes)) for _ in range(vectors)]
+    scale = c.Variable("scale", type_)
+    parts = {n: c.Variable("part", type_.with_lanes(lanes)) for n in range(0, panels * width, lanes)}
     zero = c.Size(0)
     forms = {
         Factors.ROWS: ((a_row_step, panel, *((panel_step,) if strided else ()), depth), j * a_row_step, zero, k),
@@ -87,10 +90,9 @@ def tile_function(
 
     def each(statement: Callable[[c.Load, c.Load, c.Variable], c.Statement], *before: c.Statement) -> c.For:
         """Return the loop over rows with a statement for each vector: of its sum, its place and its part of a step."""
-        places = [j * (pitch if placed else width) + v * lanes for v in range(vectors)]
-        held = [c.Load(acc, j * width + v * lanes, lanes) for v in range(vectors)]
-        vectors_ = zip(held, places, parts, strict=True)
-        body = (*before, *(statement(sum_, c.Load(sums, place, lanes), part) for sum_, place, part in vectors_))
+        own, apart = panels * width, pitch if placed else panels * width
+        sums_of = {n: (c.Load(acc, j * own + n, lanes), c.Load(sums, j * apart + n, lanes)) for n in parts}
+        body = (*before, *(statement(*sums_of[n], part) for n, part in parts.items()))
         return c.For(j, zero, c.Size(rows), body, kind=c.LoopKind.UNROLLED)
 
     def store(to: c.Load, value: c.Expression) -> c.Store:
@@ -103,10 +105,10 @@ def tile_function(
         (each(lambda held, place, _: store(place, place + held)),),
         (each(lambda held, place, _: store(place, held)),),
     )
-    at = step * (panel_step if strided else width)
+    columns_at = {n: (step + n // width * depth) * (panel_step if strided else width) + n % width for n in parts}
     loop = (
         *((fetch_line(ahead, (ahead_at if placed else zero) + step * ahead_step),) if fetches else ()),
-        *(c.Let(part, c.Load(panel, at + v * lanes, lanes)) for v, part in enumerate(parts)),
+        *(c.Let(part, c.Load(panel, columns_at[n], lanes)) for n, part in parts.items()),
         each(lambda held, _, part: store(held, held + factor * part), c.Alias(row, left, row_at), c.Let(scale, row[k])),
     )
     chunk = (
@@ -132,7 +134,7 @@ def tile_function(
     fetching = (ahead, *((ahead_at,) if placed else ()), ahead_step) if fetches else ()
     target = (sums, *((pitch,) if placed else ()), *((adds,) if has_adds else ()))
     options = f"{'_strided' if strided else ''}{'_placed' if placed else ''}{'_fetching' if fetches else ''}"
-    name = f"{factors.value}{options}_{c_suffix(dtype)}_{rows}x{vectors}"
+    name = f"{factors.value}{options}_{c_suffix(dtype)}_{rows}x{panels * vectors}"
     return c.Function(name, (left, *operands, *fetching, *target), body, is_contracted=True)
 
 
