@@ -6,6 +6,7 @@ For few rows, or one or two columns: each element of the larger operand is read 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
@@ -15,7 +16,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK
-from byoc_ccompiler.vector_unit import multiply_add_ps
+from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
 
 __all__ = ["prefers_dots", "write_dot_product"]
 
@@ -43,19 +44,29 @@ def write_dot_product(kernel: Kernel, p: Product) -> None:
     item, m0, m_count, n0, n_count = map(c.Variable, ("item", "m0", "m_count", "n0", "n_count"))
     position, indices = p.position(item // (across * down))
     sums = c.Buffer("sums", p.dtype, c.MemoryAccess.WRITE, rows * columns)
-    first = c.Address(left, p.left.place(p.batch, indices) + m0 * p.left.row_step)
-    matrix = c.Address(right, p.right.place(p.batch, indices) + n0 * p.right.column_step)
-    steps = (first, c.Size(p.left.row_step), matrix, c.Size(p.right.column_step), c.Size(p.depth))
-    results = (m_count, n_count, c.Address(sums, _ZERO), c.Size(columns))
+    x, w = (c.Buffer(name, p.dtype) for name in ("x", "w"))
     tile = SumsTile(sums, columns, m0, m_count, n0, n_count, columns, indices, has_columns=p.has_columns)
+    x_step, w_step = c.Size(p.left.row_step), c.Size(p.right.column_step)
+    tile_rows, tile_columns = _tile_shape(kernel.unit, rows, columns)
+
+    def dots(tile_rows: int, m: c.Expression, tile_columns: int, n: c.Expression) -> c.Block:
+        function = kernel.shared_function(_dot_tile(kernel.unit, p.dtype, tile_rows, tile_columns))
+        factors = (c.Address(x, m * x_step), x_step, c.Address(w, n * w_step), w_step, c.Size(p.depth))
+        return (c.Evaluate(c.Call(function, (*factors, c.Address(sums, m * columns + n), c.Size(columns)))),)
+
+    def dots_of_rows(tile_rows: int, m: c.Expression) -> c.Block:
+        return _in_parts("n", n_count, tile_columns, partial(dots, tile_rows, m))
+
     body = (
         c.Let(n0, item % across * columns),
         c.Let(n_count, c.index_min(c.Size(columns), c.Size(p.num_columns) - n0)),
         c.Let(m0, item // across % down * rows),
         c.Let(m_count, c.index_min(c.Size(rows), c.Size(p.num_rows) - m0)),
         *position,
+        c.Alias(x, left, p.left.place(p.batch, indices) + m0 * x_step),
+        c.Alias(w, right, p.right.place(p.batch, indices) + n0 * w_step),
         c.LocalArray(sums),
-        c.Evaluate(c.Call(_dots_function(kernel, p), (*steps, *results))),
+        *_in_parts("m", m_count, tile_rows, dots_of_rows),
         *epilogue(kernel, tile),
     )
     item_ps = rows * columns * p.depth * multiply_add_ps(kernel.unit, p.dtype)
@@ -67,34 +78,11 @@ def _bound(size: Dim, limit: int) -> int:
     return max(1, min(size, limit)) if isinstance(size, int) else limit
 
 
-_NAMES = ("x_step", "w_step", "depth", "pitch")
-
-
-def _dots_function(kernel: Kernel, p: Product) -> c.Callee:
-    """Return a function of any number of rows and columns, which sums up long products in parts."""
-    unit = kernel.unit
+def _tile_shape(unit: VectorUnit, rows: int, columns: int) -> tuple[int, int]:
+    """Return how many rows and columns are multiplied at a time, of so many."""
     side = 4 if unit.registers >= 32 else 2
-    rows = _bound(p.num_rows, side)
-    columns = _bound(p.num_columns, 8 if rows == 1 else side)
-    rows = _bound(p.num_rows, 8) if columns == 1 else rows
-    x, w, sums = c.Buffer("x", p.dtype), c.Buffer("w", p.dtype), c.Buffer("sums", p.dtype, c.MemoryAccess.WRITE)
-    x_step, w_step, depth, pitch = map(c.Variable, _NAMES)
-    num_rows, num_columns, begin, end = map(c.Variable, ("num_rows", "num_columns", "begin", "end"))
-
-    def tiles(r: int, m: c.Expression, num: int, n: c.Expression) -> c.Block:
-        tile = kernel.shared_function(_dot_tile(kernel, p.dtype, r, num))
-        place = (c.Address(sums, m * pitch + n), pitch, begin.compare(">", 0))
-        factors = (c.Address(x, m * x_step + begin), x_step, c.Address(w, n * w_step + begin), w_step, end - begin)
-        return (c.Evaluate(c.Call(tile, (*factors, *place))),)
-
-    def across(r: int, m: c.Expression) -> c.Block:
-        return _in_parts("n", num_columns, columns, lambda num, n: tiles(r, m, num, n))
-
-    chunk = DEPTH_CHUNK * unit.lanes(p.dtype)
-    body = (c.Let(end, c.index_min(depth, begin + chunk)), *_in_parts("m", num_rows, rows, across))
-    loop = c.For(begin, _ZERO, c.index_max(depth, 1), body, step=chunk)
-    parameters = (x, x_step, w, w_step, depth, num_rows, num_columns, sums, pitch)
-    return kernel.shared_function(c.Function(f"dots_{c_suffix(p.dtype)}_{rows}x{columns}", parameters, (loop,)))
+    tile_columns = min(columns, 8 if rows == 1 else side)
+    return min(rows, 8 if tile_columns == 1 else side), tile_columns
 
 
 def _in_parts(name: str, size: c.Expression, part: int, body: Callable[[int, c.Expression], c.Block]) -> c.Block:
@@ -106,18 +94,18 @@ def _in_parts(name: str, size: c.Expression, part: int, body: Callable[[int, c.E
     return loops if part == 1 else (*loops, c.For(rest, whole, size, body(1, rest)))
 
 
-def _dot_tile(kernel: Kernel, dtype: str, rows: int, columns: int) -> c.Function:
+def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Function:
     """Return a function that computes ``rows`` times ``columns`` dot products of ``depth`` neighbouring elements.
 
-    C signature: ``(x, x_step, w, w_step, depth, sums, pitch, adds)``; the sums of one row lie side by side, ``pitch``
-    elements behind those of the row before, and are added to where ``adds`` is true.
+    C signature: ``(x, x_step, w, w_step, depth, sums, pitch)``; the sums of one row lie side by side, ``pitch``
+    elements behind those of the row before.
     """
-    lanes, type_ = kernel.unit.lanes(dtype), c.CType(dtype)
-    x, w, sums = c.Buffer("x", dtype), c.Buffer("w", dtype), c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
-    x_step, w_step, depth, pitch = map(c.Variable, _NAMES)
-    adds, k = c.Variable("adds", c.BOOL), c.Variable("k")
-    totals, whole = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, rows * columns), depth // lanes * lanes
+    lanes, type_ = unit.lanes(dtype), c.CType(dtype)
     vector = type_.with_lanes(lanes)
+    x, w, sums = c.Buffer("x", dtype), c.Buffer("w", dtype), c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
+    totals = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, rows * columns)
+    x_step, w_step, depth, pitch = map(c.Variable, ("x_step", "w_step", "depth", "pitch"))
+    begin, end, whole, i, j, k, rest = map(c.Variable, ("begin", "end", "whole", "i", "j", "k", "rest"))
     lefts = [c.Variable("left", vector) for _ in range(rows)]
     rights = [c.Variable("right", vector) for _ in range(columns)]
     values = [c.Variable("value", vector) for _ in range(rows * columns)]
@@ -127,22 +115,24 @@ def _dot_tile(kernel: Kernel, dtype: str, rows: int, columns: int) -> c.Function
         *(c.Let(right, c.Load(w, w_step * j + k, lanes)) for j, right in enumerate(rights)),
         *(c.Assign(value, value + term) for value, term in zip(values, terms, strict=True)),
     )
-    i, j, rest, total = c.Variable("i"), c.Variable("j"), c.Variable("rest"), c.Variable("total", type_)
+    total = c.Variable("total", type_)
     old = sums[i * pitch + j]
     finish = (
         c.Declare(total, totals[i * columns + j]),
-        c.For(rest, whole, depth, (c.Assign(total, total + x[i * x_step + rest] * w[j * w_step + rest]),)),
-        c.Store(sums, old.index, c.Select(adds, old + total, total)),
+        c.For(rest, whole, end, (c.Assign(total, total + x[i * x_step + rest] * w[j * w_step + rest]),)),
+        c.Store(sums, old.index, c.Select(begin.compare(">", 0), old + total, total)),
     )
-    zero = c.Broadcast(c.Literal(0, type_), lanes)
-    body = (
-        c.LocalArray(totals),
-        *(c.Declare(value, zero) for value in values),
-        c.For(k, _ZERO, whole, step, step=lanes),
+    chunk = DEPTH_CHUNK * lanes
+    part = (
+        c.Let(end, c.index_min(depth, begin + chunk)),
+        c.Let(whole, begin + (end - begin) // lanes * lanes),
+        *(c.Declare(value, c.Broadcast(c.Literal(0, type_), lanes)) for value in values),
+        c.For(k, begin, whole, step, step=lanes),
         *(item for place, value in enumerate(values) for item in _lane_sum(value, totals, c.Size(place))),
         c.For(i, _ZERO, c.Size(rows), (c.For(j, _ZERO, c.Size(columns), finish),)),
     )
-    parameters = (x, x_step, w, w_step, depth, sums, pitch, adds)
+    body = (c.LocalArray(totals), c.For(begin, _ZERO, c.index_max(depth, 1), part, step=chunk))
+    parameters = (x, x_step, w, w_step, depth, sums, pitch)
     return c.Function(f"dot_{c_suffix(dtype)}_{rows}x{columns}", parameters, body, is_contracted=True)
 
 
