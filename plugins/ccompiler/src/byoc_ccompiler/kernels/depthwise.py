@@ -46,7 +46,7 @@ def write(kernel: Kernel) -> None:
 
 
 def filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer, c.Block]:
-    """Return the filter tap by tap, channels side by side, and the statements that rearrange it where it is computed."""
+    """Return the filter tap by tap, channels side by side, and the statements that rearrange one that is computed."""
     weight, channels = kernel.group.steps[0].operands[1], geometry.channels
     if isinstance(weight, Constant):
         array = geometry.ordered_filter(kernel.scope.constants.array(weight, kernel.scope.where))

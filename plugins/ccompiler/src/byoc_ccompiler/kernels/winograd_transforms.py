@@ -147,12 +147,8 @@ def _combined(terms: Iterable[tuple[float, c.Expression]]) -> c.Expression:
     ordered = sorted((term for term in terms if term[0] != 0.0), key=lambda term: (abs(term[0]) != 1.0, term[0] != 1.0))
     total: c.Expression | None = None
     for factor, value in ordered:
-        type_ = value.type
-        scaled = (
-            value
-            if abs(factor) == 1.0
-            else c.Broadcast(c.Literal(abs(factor), type_.with_lanes(1)), type_.lanes) * value
-        )
+        size = c.Broadcast(c.Literal(abs(factor), value.type.with_lanes(1)), value.type.lanes)
+        scaled = value if abs(factor) == 1.0 else size * value
         if total is None:
             total = scaled if factor > 0 else c.Unary("-", scaled)
         else:
