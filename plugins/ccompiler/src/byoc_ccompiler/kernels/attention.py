@@ -14,6 +14,7 @@ from byoc_core.ir import Binding
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.attention_block import AttentionBlock, AttentionPlan
+from byoc_ccompiler.kernels.axis_view import MAX_WORKERS, share_ps
 from byoc_ccompiler.kernels.blocks import pack_function
 from byoc_ccompiler.rejections import operand_shape, reject_non_floats
 from byoc_ccompiler.size_checks import require_equal_sizes
@@ -27,9 +28,6 @@ _EXP_PS = 600
 
 _PACK_PS = 400
 """Estimated picoseconds to pack one element."""
-
-_MAX_WORKERS = 32
-"""Threads that have scratch memory of their own."""
 
 
 def _reject(binding: Binding) -> Rejection | None:
@@ -48,7 +46,7 @@ def _write(kernel: Kernel) -> None:
     plan, dtype = AttentionPlan.of_kernel(kernel, step), dtype_of(step.operands[0])
     mine, blocks = total(plan.arrays.values()), ceildiv(plan.steps, plan.rows)
     count, packed = product((plan.batch, plan.heads, blocks)), product((plan.batch, plan.groups, plan.panels))
-    workers = dim_min(count, _MAX_WORKERS)
+    workers = dim_min(count, MAX_WORKERS)
     memory = kernel.scratch_memory(packed if plan.is_local else packed + workers * mine, dtype)
     item, worker = c.Variable("item"), c.Variable("worker")
     b, h, block = places = [c.Variable(name) for name in ("b", "h", "block")]
@@ -56,14 +54,14 @@ def _write(kernel: Kernel) -> None:
     pair = b * plan.groups + h // (plan.heads // plan.groups if plan.groups != 0 else 1)
     own = None if plan.is_local else c.Address(memory, worker * mine + packed)
     call = AttentionBlock(kernel, plan, (b, h, block * plan.rows)).call(c.Address(memory, pair * plan.panels), own)
-    body = (*(c.Let(*pair) for pair in zip(places, found, strict=True)), call)
+    body = (*(c.Let(*index) for index in zip(places, found, strict=True)), call)
     scores = plan.length * plan.rows
     item_ps = scores * (plan.size + plan.width) * multiply_add_ps(kernel.unit, dtype) + scores * _EXP_PS
     if plan.is_local:
         loop = c.For(item, c.Size(0), c.Size(count), body, kind=c.LoopKind.PARALLEL, round_ps=item_ps)
     else:
-        items = (c.For(item, worker, c.Size(count), body, step=_MAX_WORKERS),)
-        loop = c.For(worker, c.Size(0), c.Size(workers), items, kind=c.LoopKind.PARALLEL, round_ps=item_ps)
+        items, share = (c.For(item, worker, c.Size(count), body, step=MAX_WORKERS),), share_ps(count, item_ps)
+        loop = c.For(worker, c.Size(0), c.Size(workers), items, kind=c.LoopKind.PARALLEL, round_ps=share)
     kernel.finish_block((_packing(kernel, step, plan, memory), loop))
 
 
