@@ -31,8 +31,8 @@ __all__ = ["AttentionBlock", "AttentionPlan"]
 _VECTORS = 2
 """Vectors in a row of a panel."""
 
-_KEY_BLOCK = 256
-"""Keys whose scores are at hand at once."""
+_LINE_NBYTES = 2048
+"""Bytes of the scores of one query that are at hand at once."""
 
 _MAX_SIZE = 512
 """The largest size of a head for which the arrays of a block lie on the stack."""
@@ -45,6 +45,7 @@ class AttentionPlan:
     Attributes:
         rows: queries of a block.
         columns: columns of a panel.
+        keys: keys whose scores are at hand at once.
         stage: the stage whose scores are a result; empty for none.
     """
 
@@ -57,15 +58,17 @@ class AttentionPlan:
     width: Dim
     rows: int
     columns: int
+    keys: int
     stage: str
 
     @classmethod
     def of_kernel(cls, kernel: Kernel, step: Step) -> AttentionPlan:
         """Return the plan of a kernel that is one attention."""
         (batch, heads, steps, size), (_, groups, length, _), (*_, width) = map(shape_of, step.operands[:3])
-        stage = str(step.binding.attrs["scores"] or "")
-        rows, columns = kernel.unit.panel_rows(_VECTORS), _VECTORS * kernel.unit.lanes(dtype_of(step.operands[0]))
-        return cls(batch, heads, groups, steps, length, size, width, rows, columns, stage)
+        stage, dtype = str(step.binding.attrs["scores"] or ""), dtype_of(step.operands[0])
+        tile = (kernel.unit.panel_rows(_VECTORS), _VECTORS * kernel.unit.lanes(dtype))
+        keys = _LINE_NBYTES // dtype_info(dtype).itemsize
+        return cls(batch, heads, groups, steps, length, size, width, *tile, keys, stage)
 
     @property
     def key_panels(self) -> Dim:
@@ -85,7 +88,7 @@ class AttentionPlan:
     @property
     def pitch(self) -> Dim:
         """Elements from one row of scores to the next."""
-        return ceildiv(self.length, self.columns) * self.columns if self.stage else _KEY_BLOCK
+        return ceildiv(self.length, self.columns) * self.columns if self.stage else self.keys
 
     @property
     def arrays(self) -> dict[str, Dim]:
@@ -233,8 +236,11 @@ class AttentionBlock:
             return self._keys(c.Size(0), self._length)
         limit, first, count, last = (*map(c.Variable, ("limit", "first", "block")), self._last(self._count - 1))
         seen = self._length if last is None else c.index_max(c.index_min(last + 1, self._length), 0)
-        some = c.Let(count, c.index_min(limit - first, _KEY_BLOCK))
-        return (c.Let(limit, seen), c.For(first, c.Size(0), limit, (some, *self._keys(first, count)), step=_KEY_BLOCK))
+        some = c.Let(count, c.index_min(limit - first, self._plan.keys))
+        return (
+            c.Let(limit, seen),
+            c.For(first, c.Size(0), limit, (some, *self._keys(first, count)), step=self._plan.keys),
+        )
 
     def _last(self, row: c.Expression) -> c.Expression | None:
         """Return the last key that a query sees; ``None`` where it sees all."""
@@ -274,7 +280,7 @@ class AttentionBlock:
             for mask, step, stride in masks:
                 at = row * step + first * stride
                 if stride == c.Size(1) and step != c.Size(0):
-                    block += (fetch(mask, at + _KEY_BLOCK, _KEY_BLOCK * dtype_info(self._dtype).itemsize),)
+                    block += (fetch(mask, at + self._plan.keys, self._plan.keys * dtype_info(self._dtype).itemsize),)
                 block += (each(c.Size(0), c.Store(line, t, line[t] + mask[at + t * stride])),)
             last = self._last(row)
             if last is not None:
