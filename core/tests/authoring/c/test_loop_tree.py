@@ -18,6 +18,7 @@ from byoc_core.authoring.c import (
     LocalArray,
     LoopKind,
     MemoryAccess,
+    PointerArray,
     Schedule,
     Size,
     Store,
@@ -63,6 +64,17 @@ def test_pointers_count_as_what_they_point_into_and_calls_by_what_they_write() -
     function = Function("f", (X, OUT), (For(row, Size(0), Size(N), body, step=2),))
     expected = "for row in 0..dim_n step 2: reads x, total; writes total, out; calls fill"
     assert describe_loops(function) == (expected,)
+
+
+def test_pointers_of_an_array_count_as_what_they_point_into() -> None:
+    row, again, lines = Variable("row"), Variable("row"), PointerArray("lines", "float32", MemoryAccess.WRITE, 8)
+    line = Buffer("line", "float32")
+    aim = For(row, Size(0), Size(8), (Store(lines, row, Address(X, row * N)),))
+    read = For(again, Size(0), Size(8), (Alias(line, lines, again), Store(OUT, again, line[0])))
+    assert describe_loops(Function("f", (X, OUT), (LocalArray(lines), aim, read))) == (
+        "for row in 0..8: writes lines",
+        "for row in 0..8: reads x; writes out",
+    )
 
 
 def test_branches_stand_where_they_hold_loops_and_names_are_those_of_the_c() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from byoc_core.authoring.c.expression_printer import ExpressionPrinter
-from byoc_core.authoring.c.expressions import Address, Buffer, Call, Expression, Load, Variable
+from byoc_core.authoring.c.expressions import Address, Buffer, Call, Expression, Load, PointerArray, Variable
 from byoc_core.authoring.c.operands import operands_of
 from byoc_core.authoring.c.printer import names_of
 from byoc_core.authoring.c.statements import (
@@ -38,7 +38,7 @@ def describe_loops(function: Function, target: Target = C11_VECTORS) -> tuple[st
     """Return the loops of a function, a line each, two blanks deeper inside another, under the names of its C.
 
     A line has the index, the range, the kind, and what the statements of the loop outside deeper loops read, write and
-    call. A pointer into a buffer counts as the buffer.
+    call. A pointer into a buffer, or in an array of pointers, counts as the buffer.
 
     Args:
         function: the function; of a parallel loop that is outlined the range of a part stands.
@@ -125,10 +125,7 @@ class _LoopTree:
 
     def _use(self, statement: Statement, here: _Uses) -> None:
         """Add what a statement itself reads, writes and calls."""
-        pending: list[Expression] = list(expressions_of(statement))[::-1]
-        while pending:
-            expression = pending.pop()
-            pending += reversed(operands_of(expression))
+        for expression in (part for whole in expressions_of(statement) for part in _parts(whole)):
             match expression:
                 case Load(buffer, _, lanes):
                     here.reads.update(dict.fromkeys(self._root(buffer)))
@@ -141,6 +138,11 @@ class _LoopTree:
                             group = here.writes if number in callee.writes else here.reads
                             group.update(dict.fromkeys(self._root(argument.buffer)))
         match statement:
+            case Store(PointerArray() as pointers, _, value):
+                here.writes[self._names[pointers]] = None
+                aims = [part.buffer for part in _parts(value) if isinstance(part, Address)]
+                names = [*self._roots.get(pointers, ()), *(name for aim in aims for name in self._root(aim))]
+                self._roots[pointers] = tuple(dict.fromkeys(names))
             case Store(buffer, _, value):
                 here.writes.update(dict.fromkeys(self._root(buffer)))
                 if value.type.lanes > 1:
@@ -153,3 +155,10 @@ class _LoopTree:
             case RawStatement():
                 buffers = [item for item in statement.writes if isinstance(item, Buffer)]
                 here.writes.update(dict.fromkeys(name for item in buffers for name in self._root(item)))
+
+
+def _parts(expression: Expression) -> Iterator[Expression]:
+    """Yield an expression and those below it."""
+    yield expression
+    for operand in operands_of(expression):
+        yield from _parts(operand)
