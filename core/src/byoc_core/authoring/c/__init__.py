@@ -37,6 +37,7 @@ from byoc_core.authoring.c.expressions import (
 )
 from byoc_core.authoring.c.hoist import hoist
 from byoc_core.authoring.c.indices import index_max, index_min, index_mod, unravelled
+from byoc_core.authoring.c.loop_tree import describe_loops
 from byoc_core.authoring.c.loops import as_copy, change_loop, peeled, smaller, split, unrolled
 from byoc_core.authoring.c.naming import Names
 from byoc_core.authoring.c.nest import Accumulator, Axis, Nest, fuse_into_load, fuse_into_store, merge_nests
@@ -140,6 +141,7 @@ __all__ = [
     "as_copy",
     "called_by",
     "change_loop",
+    "describe_loops",
     "drop_unused",
     "estimate",
     "fuse_into_load",

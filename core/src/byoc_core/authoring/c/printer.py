@@ -39,7 +39,7 @@ from byoc_core.authoring.csource_types import c_type
 from byoc_core.errors import InternalError
 from byoc_core.native.c_text import c_identifier, c_string
 
-__all__ = ["BlockPrinter", "print_definitions", "print_function", "vector_typedefs"]
+__all__ = ["BlockPrinter", "names_of", "print_definitions", "print_function", "vector_typedefs"]
 
 _AUGMENTED = ("+", "-", "*", "|", "&", "^")
 _WIDTH = 110
@@ -49,6 +49,12 @@ _SIMPLE = (Store, Assign, Evaluate, Copy, Clear)
 def print_function(function: Function, target: Target = C11_VECTORS) -> str:
     """Return the C definition of a function, behind those of its outlined loops."""
     return "\n".join(_definition(function, target))
+
+
+def names_of(function: Function, target: Target) -> Names:
+    """Return the names of a function's variables and buffers before any is declared."""
+    reserved = {function.name, *(callee.name for callee in called_by(function)), *words_of(function), *target.keywords}
+    return Names(reserved, (f"{function.name}_",))
 
 
 def print_definitions(functions: Iterable[Function], target: Target = C11_VECTORS) -> str:
@@ -80,8 +86,7 @@ def vector_typedefs(functions: Iterable[Function]) -> list[str]:
 
 def _definition(function: Function, target: Target) -> list[str]:
     """Return the lines of a function, behind those of its outlined loops."""
-    reserved = {function.name, *(callee.name for callee in called_by(function)), *words_of(function), *target.keywords}
-    names = Names(reserved, (f"{function.name}_",))
+    names = names_of(function, target)
     printer = BlockPrinter(target, names, function.name)
     declared = [names.declare(item) for item in function.parameters]
     parameters = [printer.declaration(item) for item in function.parameters]
