@@ -34,6 +34,7 @@ from byoc_core.authoring.c.expressions import (
     Unary,
     Variable,
 )
+from byoc_core.authoring.c.grid import Grid, Launch, map_to_grid
 from byoc_core.authoring.c.hoist import hoist
 from byoc_core.authoring.c.indices import index_max, index_min, index_mod, unravelled
 from byoc_core.authoring.c.loops import as_copy, change_loop, peeled, smaller, split, unrolled
@@ -111,8 +112,10 @@ __all__ = [
     "Fail",
     "For",
     "Function",
+    "Grid",
     "If",
     "Lane",
+    "Launch",
     "Let",
     "Literal",
     "Load",
@@ -149,6 +152,7 @@ __all__ = [
     "index_mod",
     "interpret",
     "lower_nest",
+    "map_to_grid",
     "merge_nests",
     "outline",
     "parallel_works",
