@@ -57,7 +57,7 @@ def all_runs(num_nests: int, *, ops: bool = True) -> list[Run]:
         num_nests: the number of nests; with 0 there are no products either.
         ops: whether all elementwise ops are among them.
     """
-    functions = [*_pointwise(), *_rows(), *_copies(), *_helpers()]
+    functions = [*_pointwise(), *_rows(), *_copies(), *_helpers(), *_pointers()]
     cases = (*CASES, *_HALVES) if ops else ()
     return [
         *(_nests(num_nests) if num_nests else ()),
@@ -176,6 +176,30 @@ def _helpers() -> Iterator[_Arguments]:
     loop = c.For(i, c.Size(0), c.Size(n), body, kind=c.LoopKind.PARALLEL)
     arrays = {x: np.arange(500, dtype=np.float32), out: np.zeros(500, np.float32)}
     yield c.Function("helpers", (x, out), (loop,)), arrays, {"n": 500}
+
+
+def _pointers() -> Iterator[_Arguments]:
+    """Yield a loop that reads by pointers of an array: into an input, or into zeros that the function declares."""
+    n = symbol("n")
+    x, out = c.Buffer("x", "float32", size=n), c.Buffer("out", "float32", c.MemoryAccess.WRITE, n)
+    zeros = c.Buffer("zeros", "float32", size=4)
+    rows, row, i = (
+        c.PointerArray("rows", "float32", c.MemoryAccess.WRITE, 2),
+        c.Buffer("row", "float32"),
+        c.Variable("i"),
+    )
+    is_inside = (i + 4).compare("<", n)
+    last = c.Select(is_inside, c.Address(x, i), c.Address(zeros, c.Size(0)))
+    body = (
+        c.LocalArray(rows),
+        c.Store(rows, c.Size(0), c.Address(x, c.Size(0))),
+        c.Store(rows, c.Size(1), last),
+        c.Alias(row, rows, c.Size(1)),
+        c.Store(out, i, row[3]),
+    )
+    loop = c.For(i, c.Size(0), c.Size(n), body, kind=c.LoopKind.PARALLEL)
+    arrays = {x: np.arange(300, dtype=np.float32), out: np.ones(300, np.float32)}
+    yield c.Function("pointers", (x, out), (c.LocalArray(zeros, is_zeroed=True), loop)), arrays, {"n": 300}
 
 
 _HALVES = tuple(

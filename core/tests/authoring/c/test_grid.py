@@ -140,6 +140,7 @@ def _text(name: str, **fields: Any) -> c.Call:
 
 
 INSIDE = c.For(c.Variable("t"), c.Size(0), c.Size(3), (_loop(c.Store(OUT, ROW, X[ROW])),))
+POINTERS = c.PointerArray("rows", "float32", c.MemoryAccess.WRITE, 2)
 REFUSED: dict[str, tuple[c.Block, str]] = {
     "a parallel loop inside": ((INSIDE,), "has a parallel loop inside another statement; got For"),
     "a value that changes": (
@@ -158,6 +159,10 @@ REFUSED: dict[str, tuple[c.Block, str]] = {
     "a function of text": (
         (_loop(c.Store(OUT, ROW, _text("half", definition="static float {name}(float x) { return x / 2; }"))),),
         "calls `half`, which is C for processors",
+    ),
+    "pointers of all rounds": (
+        (c.LocalArray(POINTERS), _loop(c.Store(OUT, ROW, X[ROW]))),
+        "has pointers in `rows` outside its parallel loops",
     ),
     "an end before the end": ((c.Return(), _loop(c.Store(OUT, ROW, X[ROW]))), "has the statement Return"),
 }

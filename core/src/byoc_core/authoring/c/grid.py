@@ -14,6 +14,7 @@ from byoc_core.authoring.c.expressions import (
     Expression,
     Literal,
     Load,
+    PointerArray,
     Raw,
     Size,
     Variable,
@@ -115,9 +116,11 @@ class _Mapper:
         return Grid(tuple(self._launches), tuple(self._scratch))
 
     def _add(self, statement: Statement) -> None:
-        if isinstance(statement, LocalArray) and self._has_loops:
+        if isinstance(statement, LocalArray) and statement.buffer.is_writable and self._has_loops:
             buffer, size = statement.buffer, statement.buffer.size
             assert size is not None
+            if isinstance(buffer, PointerArray):
+                raise InternalError(self._where, f"has pointers in `{buffer.name}` outside its parallel loops")
             self._scratch.append(buffer)
             statement = Clear(buffer, Size(0), Size(size)) if statement.is_zeroed else Comment("scratch memory")
         loop = _parallel_loop(statement)
@@ -154,6 +157,8 @@ class _Mapper:
 
     def _may_be_repeated(self, statement: Statement) -> bool:
         """Return whether a statement declares what each kernel may declare for itself: no launch changes its value."""
+        if isinstance(statement, LocalArray):
+            return not statement.buffer.is_writable
         if not isinstance(statement, Let | Alias):
             return False
         parts = tuple(expressions_in((statement,)))
