@@ -29,6 +29,7 @@ from byoc_core.authoring.c.statements import (
     Comment,
     Copy,
     Dispatch,
+    Fail,
     For,
     Function,
     Let,
@@ -209,7 +210,7 @@ def _for_device(function: Function) -> Function:
 def _problems(function: Function) -> Iterator[str]:
     is_kernel = any(map(is_parallel, function.body))
     for statement in statements_in(function.body):
-        if isinstance(statement, RawStatement) or (isinstance(statement, Return) and is_kernel):
+        if isinstance(statement, RawStatement | Fail) or (is_kernel and isinstance(statement, Return)):
             yield f"has the statement {type(statement).__name__}"
     for item in expressions_in(function.body):
         if isinstance(item, Raw):
