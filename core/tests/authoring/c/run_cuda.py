@@ -20,16 +20,19 @@ __all__ = ["find_faults"]
 
 
 def find_faults(device: Device, nvrtc: Nvrtc, runs: Sequence[Run]) -> list[str]:
-    """Return what is wrong with the results of runs on a device."""
+    """Return what is wrong with the results of runs on a device, up to the first that breaks off."""
     module = device.load(nvrtc, source_of(runs))
     faults = []
     for run in runs:
         arrays = {buffer: array.copy() for buffer, array in run.arrays.items()}
-        device.run(module, run.grid, arrays, run.sizes)
         try:
+            device.run(module, run.grid, arrays, run.sizes)
             run.check(arrays)
         except AssertionError as error:
             faults.append(str(error))
+        except RuntimeError as error:
+            # After an access out of bounds the driver refuses all else.
+            return [*faults, f"{run.grid.launches[0].kernel.name}: {error}"]
     return faults
 
 
