@@ -179,7 +179,8 @@ class CSourceCodegen:
         traits: dict[str, CallTraits] = {}
         texts: list[str] = []
         by_function: dict[str, str] = {}
-        for scope in self._visited(functions, pool, definitions):
+        # A kernel of one function may serve the others: all are visited before a text is taken.
+        for scope in list(self._visited(functions, pool, definitions)):
             own = [*scope.kernels, scope.raw_function(), wrapper_function(scope), packed_export(scope)]
             by_function[scope.function.name] = "\n".join(own)
             texts += own
@@ -209,7 +210,7 @@ class CSourceCodegen:
             CodegenError: as :meth:`generate`.
         """
         functions, constants = _listed(functions, constants)
-        scopes = self._visited(functions, ConstantPool(constants), Definitions())
+        scopes = list(self._visited(functions, ConstantPool(constants), Definitions()))
         return [report for scope in scopes for report in report_kernels(scope)]
 
     def _visited(

@@ -140,10 +140,12 @@ class Definitions:
 
     Attributes:
         texts: the definitions, each behind those that it uses.
+        kernels: by a key that equal kernels have, the records of a function, and the place of the kernel among them.
     """
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self.kernels: dict[str, tuple[list[KernelRecord], int]] = {}
         self._by_text: dict[str, str] = {}
         self._names = NameTable()
 
@@ -338,17 +340,38 @@ class FunctionScope:
         """Return the name of the next kernel: the symbol, a number, and a hint for readers."""
         return self.new_kernel_name() + (f"_{c_identifier(hint)}" if hint else "")
 
-    def declare_kernel(self, definition: str, hint: str = "", facts: KernelFacts | None = None) -> str:
+    def declare_kernel(
+        self, definition: str, hint: str = "", facts: KernelFacts | None = None, *, key: str = ""
+    ) -> str:
         """Adds a C definition in front of the function and gives its name.
 
         Args:
             definition: C text; every ``{name}`` in it becomes the kernel's name.
             hint: what stands behind symbol and number in that name, for readers.
             facts: what reports tell of the kernel; by default that it computes the op that is visited.
+            key: a text that kernels have which do the same, for :meth:`reuse_kernel`; empty for a kernel of one call.
         """
         name = self.kernel_name(hint)
         text = definition.replace("{name}", name)
+        if key:
+            self.definitions.kernels[key] = (self.records, len(self.records))
         self.records.append(KernelRecord(name, text, facts or KernelFacts(self.visiting)))
+        return name
+
+    def reuse_kernel(self, key: str, bindings: Sequence[Binding], comments: Sequence[str]) -> str | None:
+        """Return the name of a kernel of the source that does the same as another would, which then is not declared.
+
+        Args:
+            key: the text that kernels have which do the same.
+            bindings: the ops that the other kernel would compute.
+            comments: lines of C that stand before the kernel for them.
+        """
+        if key not in self.definitions.kernels:
+            return None
+        records, place = self.definitions.kernels[key]
+        name, text, facts = records[place]
+        facts = facts._replace(bindings=(*facts.bindings, *bindings))
+        records[place] = KernelRecord(name, "\n".join([*comments, text]), facts)
         return name
 
     def call(self, kernel: str, *arguments: str) -> None:

@@ -24,6 +24,7 @@ from byoc_core.authoring.c import (
     ParallelWork,
     Return,
     Variable,
+    anonymous_text,
     called_by,
     outline,
     parallel_works,
@@ -367,7 +368,8 @@ class Kernel:
         """
         origins = dict.fromkeys(step.origin or step.binding for step in self.group.steps)
         ops = [origin.op.name for origin in origins]
-        comments = [*map(_describe, origins), f"/* {', '.join(ops)} */"]
+        described = [_describe(origin) for origin in origins]
+        comments = [*described, f"/* {', '.join(ops)} */"]
         hint = "_".join(op.rpartition(".")[2] for op in ops[:_NAMED_OPS])
         if self._function is None:
             loops = [loop for loop in self._text.body if isinstance(loop, ParallelLoop)]
@@ -378,9 +380,15 @@ class Kernel:
         function = replace(self._function, name=self.scope.kernel_name(hint), comments=tuple(comments))
         function = outline(function, has_team=has_team)
         self.sizes = [f"dim_{c_identifier(symbol)}" for symbol in sorted(symbols_in(function.body))]
+        # The layers of a network repeat: C compilers take longest of all, and get a kernel once.
+        key = anonymous_text(function)
+        known = self.scope.reuse_kernel(key, tuple(origins), described)
+        if known is not None:
+            self.name = known
+            return
         self._share(function)
         facts = KernelFacts(tuple(origins), function)
-        self.name = self.scope.declare_kernel(print_function(function), hint, facts)
+        self.name = self.scope.declare_kernel(print_function(function), hint, facts, key=key)
 
     def _definition(self, comments: Sequence[str], *, has_team: bool) -> str:
         """Return the text of a kernel whose body is text."""

@@ -43,7 +43,13 @@ from byoc_core.authoring.c.loops import as_copy, change_loop, peeled, smaller, s
 from byoc_core.authoring.c.naming import Names
 from byoc_core.authoring.c.nest import Accumulator, Axis, Nest, fuse_into_load, fuse_into_store, merge_nests
 from byoc_core.authoring.c.outline import ParallelWork, outline, parallel_works, serialise
-from byoc_core.authoring.c.printer import BlockPrinter, print_definitions, print_function, vector_typedefs
+from byoc_core.authoring.c.printer import (
+    BlockPrinter,
+    anonymous_text,
+    print_definitions,
+    print_function,
+    vector_typedefs,
+)
 from byoc_core.authoring.c.scalarise import scalarise
 from byoc_core.authoring.c.schedule import Schedule, lower_nest
 from byoc_core.authoring.c.simplify import simplify
@@ -141,6 +147,7 @@ __all__ = [
     "Unary",
     "Variable",
     "While",
+    "anonymous_text",
     "as_copy",
     "called_by",
     "change_loop",

@@ -8,7 +8,7 @@ from byoc_core.authoring.c.expressions import Buffer, Variable
 from byoc_core.authoring.csource_types import C_LIBRARY_NAMES
 from byoc_core.native.c_text import c_identifier
 
-__all__ = ["Names"]
+__all__ = ["Names", "NumberedNames"]
 
 _PREFIXES = ("byoc_", "BYOC_", "dim_", "vec_", "__")
 """Beginnings of names that headers, sizes, types and compilers have."""
@@ -71,3 +71,16 @@ class Names:
         """End the block begun last, and forget its names."""
         for item in self._blocks.pop():
             self._taken.discard(self._names.pop(item))
+
+
+class NumberedNames(Names):
+    """Names that tell nothing but the order of the declarations: functions of equal statements get the same ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._number = 0
+
+    def new_name(self, hint: str) -> str:
+        """Return a new name; the hint says nothing."""
+        self._number += 1
+        return f"v{self._number}"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from byoc_core.authoring.c.collecting import called_by, vector_types_of, words_of
 from byoc_core.authoring.c.expression_printer import ExpressionPrinter, type_name
 from byoc_core.authoring.c.expressions import Binary, Buffer, Load, MemoryAccess, PointerArray, Size, Variable
-from byoc_core.authoring.c.naming import Names
+from byoc_core.authoring.c.naming import Names, NumberedNames
 from byoc_core.authoring.c.statements import (
     Alias,
     Assign,
@@ -40,7 +40,7 @@ from byoc_core.authoring.csource_types import c_type
 from byoc_core.errors import InternalError
 from byoc_core.native.c_text import c_identifier, c_string
 
-__all__ = ["BlockPrinter", "names_of", "print_definitions", "print_function", "vector_typedefs"]
+__all__ = ["BlockPrinter", "anonymous_text", "names_of", "print_definitions", "print_function", "vector_typedefs"]
 
 _AUGMENTED = ("+", "-", "*", "|", "&", "^")
 _WIDTH = 110
@@ -49,7 +49,12 @@ _SIMPLE = (Store, Assign, Evaluate, Copy, Clear)
 
 def print_function(function: Function, target: Target = C11_VECTORS) -> str:
     """Return the C definition of a function, behind those of its outlined loops."""
-    return "\n".join(_definition(function, target))
+    return "\n".join(_definition(function, target, names_of(function, target)))
+
+
+def anonymous_text(function: Function, target: Target = C11_VECTORS) -> str:
+    """Return a text that two functions share if they differ in names and comments alone."""
+    return "\n".join(_definition(replace(function, name="", comments=()), target, NumberedNames()))
 
 
 def names_of(function: Function, target: Target) -> Names:
@@ -96,9 +101,8 @@ def vector_typedefs(functions: Iterable[Function]) -> list[str]:
     return lines
 
 
-def _definition(function: Function, target: Target) -> list[str]:
+def _definition(function: Function, target: Target, names: Names) -> list[str]:
     """Return the lines of a function, behind those of its outlined loops."""
-    names = names_of(function, target)
     printer = BlockPrinter(target, names, function.name)
     declared = [names.declare(item) for item in function.parameters]
     parameters = [printer.declaration(item) for item in function.parameters]
