@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import nox
@@ -106,3 +107,16 @@ def zig(session: nox.Session) -> None:
     environment = {"BYOC_TEST_INSTALLED": "1", "BYOC_CC": compiler}
     tests = session.posargs or ["core/tests/native", "plugins/ccompiler/tests"]
     session.run("pytest", "-n", count_workers(), *tests, env=environment)
+
+
+@nox.session(requires=["wheels"])
+def processors(session: nox.Session) -> None:
+    """Runs generated C on vectors of every width of one table: x86-64's on this machine, NEON's and SVE's under qemu.
+
+    ``nox -s processors -- -k sve256`` takes one width. Not among the default ones: each takes a minute, and zig builds
+    its C library first.
+    """
+    if shutil.which("qemu-aarch64-static") is None:
+        session.error("qemu-aarch64-static is not there. On Debian: apt-get install qemu-user-static.")
+    install_wheels(session, ("core", "ccompiler"), *group("test"), zig=True)
+    run_tests(session, f"{PACKAGES['ccompiler']}/tests/processors/checks.py")
