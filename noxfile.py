@@ -52,6 +52,7 @@ nox.options.sessions = [
     "core-alone",
     "conformance",
     "tvm",
+    "cuda",
     "versions",
     "docs",
     "demo",

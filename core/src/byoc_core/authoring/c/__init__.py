@@ -35,6 +35,7 @@ from byoc_core.authoring.c.expressions import (
     Unary,
     Variable,
 )
+from byoc_core.authoring.c.grid import Grid, Launch, map_to_grid
 from byoc_core.authoring.c.hoist import hoist
 from byoc_core.authoring.c.indices import index_max, index_min, index_mod, unravelled
 from byoc_core.authoring.c.loop_tree import describe_loops
@@ -113,8 +114,10 @@ __all__ = [
     "Fail",
     "For",
     "Function",
+    "Grid",
     "If",
     "Lane",
+    "Launch",
     "Let",
     "Literal",
     "Load",
@@ -153,6 +156,7 @@ __all__ = [
     "index_mod",
     "interpret",
     "lower_nest",
+    "map_to_grid",
     "merge_nests",
     "outline",
     "parallel_works",
