@@ -12,8 +12,9 @@ random graphs, ``nox -s fuzz``, which loads and runs mutants of artifacts, ``nox
 properties to more examples and the kit to all faults, ``nox -s sanitizers``, which runs the C extensions' tests under
 gcc's sanitizers, ``nox -s sanitized-c``, which runs generated C under them, ``nox -s mutation``, which changes the
 code and counts the changes that no test notices, ``nox -s zig``, which compiles all that ccompiler's tests generate
-by zig, ``nox -s release``, which builds and checks what a package index takes (``-- --rehearse`` before all that a
-release needs is there), and ``nox -s minimums``, which tries the oldest dependencies.
+by zig, ``nox -s processors``, which runs generated C on vectors of other widths, ``nox -s release``, which builds and
+checks what a package index takes (``-- --rehearse`` before all that a release needs is there), and
+``nox -s minimums``, which tries the oldest dependencies.
 
 Where nox finds uv (``pip install "nox[uv]"``), that makes the environments, else pip. They are reused between runs
 (``nox --reuse-venv=no`` makes them anew), as is what C compilers made (``out/build-cache``, by a key of all that goes

@@ -113,3 +113,15 @@ def zig(session: nox.Session) -> None:
     environment = {"BYOC_TEST_INSTALLED": "1", "BYOC_CC": compiler}
     tests = session.posargs or ["core/tests/native", "plugins/ccompiler/tests"]
     session.run("pytest", "-n", count_workers(), *tests, env=environment)
+
+
+@nox.session(requires=["wheels"])
+def processors(session: nox.Session) -> None:
+    """Runs generated C on vectors of every width of one table: x86-64's on this machine, NEON's and SVE's under qemu.
+
+    ``nox -s processors -- -k sve256`` takes one width. Not among the default ones: each takes a minute, and zig builds
+    its C library first.
+    """
+    install_wheels(session, ("core", "ccompiler"), *group("test"), zig=True)
+    # zig takes minutes for its C library: no reason to print where everybody stands.
+    run_tests(session, "-o", "faulthandler_timeout=1800", f"{PACKAGES['ccompiler']}/tests/processors/checks.py")

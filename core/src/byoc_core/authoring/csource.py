@@ -31,11 +31,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from byoc_core.authoring.csource_kernels import report_kernels
+from byoc_core.authoring.csource_kernels import KernelFacts, report_kernels
 from byoc_core.authoring.csource_loops import LoopNest, align
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, PARALLEL_HEADER, ParallelLoop
 from byoc_core.authoring.csource_scalars import SCALAR_OPS, scalar_expression, without_parentheses
-from byoc_core.authoring.csource_scope import ConstantPool, Definitions, FunctionScope, KernelFacts, tensor_type
+from byoc_core.authoring.csource_scope import ConstantPool, Definitions, FunctionScope, tensor_type
 from byoc_core.authoring.csource_types import (
     C_LIBRARY_NAMES,
     C_TYPES,
@@ -211,7 +211,7 @@ class CSourceCodegen:
         """
         functions, constants = _listed(functions, constants)
         scopes = list(self._visited(functions, ConstantPool(constants), Definitions()))
-        return [report for scope in scopes for report in report_kernels(scope)]
+        return [report for scope in scopes for report in report_kernels(scope.symbol, scope.records)]
 
     def _visited(
         self, functions: Iterable[Function], pool: ConstantPool, definitions: Definitions

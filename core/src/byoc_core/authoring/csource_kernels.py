@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 from byoc_core.authoring.c.estimate import estimate
 from byoc_core.authoring.c.loop_tree import describe_loops
 from byoc_core.authoring.c.statements import Dispatch
+from byoc_core.authoring.c.statements import Function as CFunction
 from byoc_core.authoring.c.traversal import statements_in
-from byoc_core.authoring.csource_scope import FunctionScope, KernelRecord
+from byoc_core.authoring.csource_parallel import ParallelLoop
 from byoc_core.backend.hooks import KernelReport, SharedLoop
 from byoc_core.ir import COMPOSITE, Binding
 
-__all__ = ["report_kernels"]
+__all__ = ["KernelFacts", "KernelRecord", "report_kernels"]
 
 
-def report_kernels(scope: FunctionScope) -> list[KernelReport]:
-    """Return a report of each kernel of a function, in the order in which they stand in the source."""
-    return [_report(scope.symbol, record) for record in scope.records]
+class KernelFacts(NamedTuple):
+    """What a report tells of a kernel.
+
+    Attributes:
+        bindings: the ops that it computes.
+        function: the statements that its text was printed from; ``None`` where there is only text.
+        loops: the loops of a text that threads may share.
+    """
+
+    bindings: tuple[Binding, ...] = ()
+    function: CFunction | None = None
+    loops: tuple[ParallelLoop, ...] = ()
+
+
+class KernelRecord(NamedTuple):
+    """A kernel of a function.
+
+    Attributes:
+        name: its name in C.
+        text: its definition.
+        facts: what a report tells of it.
+    """
+
+    name: str
+    text: str
+    facts: KernelFacts
+
+
+def report_kernels(symbol: str, records: Iterable[KernelRecord]) -> list[KernelReport]:
+    """Return a report of each kernel of a function that is exported under a symbol."""
+    return [_report(symbol, record) for record in records]
 
 
 def _report(symbol: str, record: KernelRecord) -> KernelReport:

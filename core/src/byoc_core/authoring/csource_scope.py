@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from byoc_core.authoring.csource_parallel import ParallelLoop, team_function
+from byoc_core.authoring.csource_kernels import KernelFacts, KernelRecord
+from byoc_core.authoring.csource_parallel import team_function
 from byoc_core.authoring.csource_types import (
     C_LIBRARY_NAMES,
     C_TYPES,
@@ -25,18 +25,7 @@ from byoc_core.errors import CodegenError
 from byoc_core.ir import Binding, Constant, ConstantStore, Function, TensorType, Value, Var
 from byoc_core.runtime.module import NDArray
 
-if TYPE_CHECKING:
-    from byoc_core.authoring.c.statements import Function as CFunction
-
-__all__ = [
-    "WORKSPACE_ALIGNMENT",
-    "ConstantPool",
-    "Definitions",
-    "FunctionScope",
-    "KernelFacts",
-    "KernelRecord",
-    "tensor_type",
-]
+__all__ = ["WORKSPACE_ALIGNMENT", "ConstantPool", "Definitions", "FunctionScope", "tensor_type"]
 
 WORKSPACE_ALIGNMENT = 64
 """Bytes to which scratch memory is aligned, as :class:`~byoc_core.runtime.module.CallTraits` promises."""
@@ -170,34 +159,6 @@ class Definitions:
         """Add a definition that has its name already, or a directive, where no equal text is there."""
         if text not in self.texts:
             self.texts.append(text)
-
-
-class KernelFacts(NamedTuple):
-    """What a report tells of a kernel.
-
-    Attributes:
-        bindings: the ops that it computes.
-        function: the statements that its text was printed from; ``None`` where there is only text.
-        loops: the loops of a text that threads may share.
-    """
-
-    bindings: tuple[Binding, ...] = ()
-    function: CFunction | None = None
-    loops: tuple[ParallelLoop, ...] = ()
-
-
-class KernelRecord(NamedTuple):
-    """A kernel of a function.
-
-    Attributes:
-        name: its name in C.
-        text: its definition.
-        facts: what a report tells of it.
-    """
-
-    name: str
-    text: str
-    facts: KernelFacts
 
 
 class FunctionScope:

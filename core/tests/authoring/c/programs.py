@@ -33,8 +33,12 @@ static void *copied(const void *data, size_t nbytes) {
   memcpy(memory, data, nbytes);
   return memory;
 }
-static void shown(const uint32_t *words, size_t count) {
-  for (size_t k = 0; k < count; ++k) printf("%08x", (unsigned)words[k]);
+static void shown(const float *values, size_t count) {
+  for (size_t k = 0; k < count; ++k) {
+    uint32_t word;
+    memcpy(&word, values + k, sizeof(word));
+    printf("%08x", (unsigned)word);
+  }
   printf("\\n");
 }
 """
@@ -57,7 +61,7 @@ def program_of(runs: Sequence[tuple[Function, Case]], target: Target) -> str:
         lines.append(f"  {function.name}({', '.join([*names, *sizes])});")
         for place, parameter in enumerate(function.parameters):
             if parameter in case.outputs:
-                lines.append(f"  shown((const uint32_t *)(const void *)a{place}, {arrays[parameter].size});")
+                lines.append(f"  shown(a{place}, {arrays[parameter].size});")
             lines.append(f"  free(a{place});")
         mains.append("\n".join([f"static void run{number}(void) {{", *lines, "}"]))
         calls.append(f"  run{number}();")
@@ -65,16 +69,26 @@ def program_of(runs: Sequence[tuple[Function, Case]], target: Target) -> str:
     return "\n".join([_HEAD, functions, *mains, "int main(void) {", *calls, "  return 0;", "}", ""])
 
 
-def run_program(text: str, flags: Sequence[str], folder: Path) -> list[bytes]:
-    """Return the bytes of the outputs of a program, in order."""
+def run_program(
+    text: str, flags: Sequence[str], folder: Path, compiler: Sequence[str] = (), emulator: Sequence[str] = ()
+) -> list[bytes]:
+    """Return the bytes of the outputs of a program, in order.
+
+    Args:
+        text: the program.
+        flags: what the compiler is told.
+        folder: gets source and program.
+        compiler: a command; by default the compiler of this machine.
+        emulator: the command that runs the program; by default it runs by itself.
+    """
     source, program = folder / "program.c", folder / "program"
     source.write_text(text, encoding="utf-8")
     # Whether a short tile's sums have a value before they are read is more than compilers find out.
-    warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-maybe-uninitialized"]
-    command = [*find_toolchain().command, *flags, *warnings, f"-I{include_directory()}"]
+    warnings = ["-Wall", "-Wextra", "-Werror", "-Wno-maybe-uninitialized", "-Wno-unknown-warning-option"]
+    command = [*(compiler or find_toolchain().command), *flags, *warnings, f"-I{include_directory()}"]
     built = subprocess.run([*command, source, "-o", program, "-lm"], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
-    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    done = subprocess.run([*emulator, program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return [
         np.array([int(line[k : k + 8], 16) for k in range(0, len(line), 8)], np.uint32).tobytes()

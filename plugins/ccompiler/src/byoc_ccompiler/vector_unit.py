@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from byoc_core.authoring.csource import c_suffix, c_type
 from byoc_core.dtypes import dtype_info
 
-__all__ = ["VectorUnit", "multiply_add_ps", "vector_preamble"]
+__all__ = ["VECTOR_SETS", "VectorSet", "VectorUnit", "multiply_add_ps", "vector_preamble"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,9 @@ class VectorUnit:
     @classmethod
     def of_features(cls, machine: str, features: Iterable[str]) -> VectorUnit:
         """Gives the unit of a machine with these instruction sets."""
-        names = set(features)
-        if "avx512f" in names:
-            return cls(64, 32)
-        if "avx" in names:
-            return cls(32, 16)
-        return cls(16, 16 if machine in ("x86_64", "AMD64", "i686") else 32)
+        names = {"", *features}
+        found = (item.unit for item in VECTOR_SETS if machine in item.machines and item.feature in names)
+        return next(found, cls(16, 32))
 
     def lanes(self, dtype: str) -> int:
         """Gives how many elements a register holds."""
@@ -50,6 +47,53 @@ class VectorUnit:
     def rows_for(self, vectors: int) -> int:
         """Gives how many rows of so many vectors fit into the registers, beside what feeds them."""
         return max(1, (self.registers - vectors - 2) // vectors)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorSet:
+    """Instructions on vectors of one width.
+
+    Attributes:
+        name: the name that people use.
+        machines: the processor families that have them, as ``platform.machine()`` names these.
+        feature: the instruction set of a target that has them, as Linux names it; empty where every machine of the
+            family has them. ``None`` where no feature tells the width, so that nobody gets it by the target.
+        unit: the registers.
+        flags: what gcc and clang are told, beside the family, to make such code.
+        predicate: a condition of the preprocessor that holds where the compiler makes such code.
+    """
+
+    name: str
+    machines: tuple[str, ...]
+    feature: str | None
+    unit: VectorUnit
+    flags: tuple[str, ...]
+    predicate: str
+
+
+_X86 = ("x86_64", "AMD64", "i686")
+_ARM = ("aarch64", "arm64", "ARM64")
+_AVX512 = ("-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mfma")
+
+VECTOR_SETS = (
+    VectorSet("avx512", _X86, "avx512f", VectorUnit(64, 32), _AVX512, "defined(__AVX512F__)"),
+    VectorSet("avx2", _X86, "avx", VectorUnit(32, 16), ("-mavx2", "-mfma"), "defined(__AVX2__)"),
+    VectorSet("sse2", _X86, "", VectorUnit(16, 16), (), "defined(__SSE2__)"),
+    VectorSet("neon", _ARM, "", VectorUnit(16, 32), (), "defined(__ARM_NEON)"),
+    # Code for one width of SVE computes nonsense on processors of another, and no feature tells which a processor has.
+    *(
+        VectorSet(
+            f"sve{bits}",
+            _ARM,
+            None,
+            VectorUnit(bits // 8, 32),
+            ("-mcpu=generic+sve", f"-msve-vector-bits={bits}"),
+            f"__ARM_FEATURE_SVE_BITS == {bits}",
+        )
+        for bits in (256, 512)
+    ),
+)
+"""What kernels are shaped for, the widest of a family first; a new width is one entry."""
 
 
 def multiply_add_ps(unit: VectorUnit, dtype: str) -> int:
