@@ -17,7 +17,7 @@ from byoc_ccompiler.kernels.bfloat16_blocks import DEPTH, ROWS
 from byoc_ccompiler.kernels.bfloat16_loops import LOCALS, VARIABLES, BlockedRows, count_steps, panel_columns
 from byoc_ccompiler.kernels.bfloat16_products import pack_panels
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.epilogue import SumsTile, reserve_epilogue_names
+from byoc_ccompiler.kernels.epilogue_text import TextTile
 from byoc_ccompiler.kernels.implicit_gemm import COPY_LOCALS, copy_loop, table_lines
 from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm
 from byoc_ccompiler.kernels.window_rows import rows_function, zeros
@@ -41,7 +41,6 @@ def is_suited(step: Step, kernel: Kernel) -> bool:
 def write(kernel: Kernel) -> None:
     """Writes the kernel of a convolution that :func:`is_suited`, and of what follows it elementwise."""
     kernel.names.reserve(_LOCALS)
-    reserve_epilogue_names(kernel)
     anchor = kernel.group.steps[0]
     columns = ConvolutionGeometry.of_step(anchor).out_channels
     width = panel_columns(columns)
@@ -57,7 +56,7 @@ def write(kernel: Kernel) -> None:
         f"  const int tiles = {rows.blocks.permit}();",
     ]
     names = ("sums", str(width), "m0", "m_count", "n0", "n_count")
-    tile = SumsTile(*names, width, leading=("n",) if plan.copies else ())
+    tile = TextTile(*names, width, leading=("n",) if plan.copies else ())
     source = "image" if plan.copies else x
     setup = table_lines(kernel, plan)
     loops = rows.lines(setup, _round_lines(kernel, plan, rows, source, steps), tile)

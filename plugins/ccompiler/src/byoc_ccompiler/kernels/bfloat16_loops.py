@@ -16,7 +16,7 @@ from byoc_core.dims import Dim, dim_min
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.bfloat16_blocks import DEPTH, LINE, ROWS, STEP_PS, Blocks
 from byoc_ccompiler.kernels.declarations import declared
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, result_place
+from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines, text_result_place
 
 __all__ = ["LOCALS", "VARIABLES", "BlockedRows", "count_steps", "panel_columns"]
 
@@ -126,14 +126,14 @@ class BlockedRows:
         """Elements of one panel."""
         return self.num_steps * DEPTH * self.width
 
-    def _product_lines(self, source: str, tile: SumsTile) -> list[str]:
+    def _product_lines(self, source: str, tile: TextTile) -> list[str]:
         """Gives the lines that sum up a block by a panel, and what follows; whole blocks go where they belong."""
         buffered = [
             f"    float sums[{ROWS * self.width}];",
             f"    {self.blocks.multiply}({source}, sums, {self.width}, tiles);",
             *epilogue_lines(self.kernel, tile, "    "),
         ]
-        place = result_place(self.kernel, tile)
+        place = text_result_place(self.kernel, tile)
         if place is None:
             return buffered
         pointer, pitch = place
@@ -158,7 +158,7 @@ class BlockedRows:
         panel = f"byoc_min(item / {blocks} + 1, {panels - 1})"
         return f"panels + {panel} * {size} + block * {share}, {num_lines}"
 
-    def lines(self, setup: Sequence[str], round_lines: Sequence[str], tile: SumsTile) -> list[str | ParallelLoop]:
+    def lines(self, setup: Sequence[str], round_lines: Sequence[str], tile: TextTile) -> list[str | ParallelLoop]:
         """Gives the loops: rows are rounded, and multiplied by all panels.
 
         They read the C variables :data:`VARIABLES`, of which ``rounded`` points to the scratch memory, if any.
@@ -170,7 +170,7 @@ class BlockedRows:
         """
         return [self._near_loop(setup, round_lines, tile)] if self.is_near else self._passes(setup, round_lines, tile)
 
-    def _near_loop(self, setup: Sequence[str], round_lines: Sequence[str], tile: SumsTile) -> ParallelLoop:
+    def _near_loop(self, setup: Sequence[str], round_lines: Sequence[str], tile: TextTile) -> ParallelLoop:
         """Gives the loop over blocks that meet all panels."""
         panel = f"panels + panel * {c_dim(self.panel_size)}"
         steps = c_dim(self.num_steps)
@@ -195,7 +195,7 @@ class BlockedRows:
         item_ps = self.num_steps * (self.panels * STEP_PS + ROWS * DEPTH * _ROUND_PS)
         return ParallelLoop(tuple(whole), (self.num_rows + (ROWS - 1)) // ROWS, item_ps)
 
-    def _passes(self, setup: Sequence[str], round_lines: Sequence[str], tile: SumsTile) -> list[str | ParallelLoop]:
+    def _passes(self, setup: Sequence[str], round_lines: Sequence[str], tile: TextTile) -> list[str | ParallelLoop]:
         """Gives the loop over passes: some rows are rounded, and multiplied by all panels."""
         size = c_dim(self.num_steps * ROWS * DEPTH)
         blocks = c_dim(1 if self.pass_blocks == 0 else self.pass_blocks)

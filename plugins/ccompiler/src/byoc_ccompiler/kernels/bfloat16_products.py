@@ -11,7 +11,7 @@ from byoc_core.runtime.module import NDArray
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.bfloat16_blocks import DEPTH
 from byoc_ccompiler.kernels.bfloat16_loops import LOCALS, VARIABLES, BlockedRows, count_steps, panel_columns
-from byoc_ccompiler.kernels.epilogue import SumsTile
+from byoc_ccompiler.kernels.epilogue_text import TextTile
 from byoc_ccompiler.kernels.product_geometry import Product
 
 __all__ = ["is_suited", "pack_panels", "write"]
@@ -71,7 +71,7 @@ def write(kernel: Kernel, p: Product) -> None:
         pointers.append(f"  const float *right = {_at(right, p.right.offset(p.batch, p.indices))};")
         packing = [_pack_loop(rows, p)]
     names = ("sums", str(rows.width), "m0", "m_count", "n0", "n_count")
-    tile = SumsTile(*names, rows.width, p.indices, has_columns=p.has_columns)
+    tile = TextTile(*names, rows.width, p.indices, has_columns=p.has_columns)
     step, depth = c_dim(p.left.row_step), c_dim(p.depth)
     round_lines = [
         "for (int64_t row = 0; row < m_count; ++row) {",

@@ -23,7 +23,7 @@ from byoc_ccompiler.kernels.byte_tiles import QUAD, byte_tile
 from byoc_ccompiler.kernels.conv2d import require_room
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.declarations import declared
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, reserve_epilogue_names
+from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 from byoc_ccompiler.vector_unit import multiply_add_ps
@@ -114,7 +114,6 @@ class _Plan:
 def _write(kernel: Kernel) -> None:
     """Writes the kernel: items are a block of rows times a panel, the panels of a block one after the other."""
     kernel.names.reserve(_LOCALS)
-    reserve_epilogue_names(kernel)
     step = kernel.group.steps[0]
     x, weight, *border = step.operands
     assert isinstance(weight, Constant)
@@ -132,7 +131,7 @@ def _write(kernel: Kernel) -> None:
     starts = kernel.input(kernel.scope.constants.derive(plan.starts_of(matrix, zero)), "starts")
     tile = byte_tile(kernel, plan.tile_rows, plan.vectors)
     n_count = "n_count" if plan.num_columns % plan.width else str(plan.width)
-    place = SumsTile("sums", str(plan.width), "m0", "m_count", "n0", n_count, plan.width)
+    place = TextTile("sums", str(plan.width), "m0", "m_count", "n0", n_count, plan.width)
     body = [
         "    if (at_hand != block) {",
         "      at_hand = block;",
