@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from byoc_core.authoring.c import (
     C11_VECTORS,
+    Alias,
     Block,
     BlockPrinter,
     Buffer,
@@ -21,6 +22,7 @@ from byoc_core.authoring.c import (
     Names,
     ParallelWork,
     Return,
+    Size,
     Variable,
     called_by,
     outline,
@@ -237,6 +239,17 @@ class Kernel:
         self._scratch_buffer = Buffer("scratch", dtype, MemoryAccess.WRITE)
         return self._scratch_buffer
 
+    def in_scratch(self, buffer: Buffer) -> Alias:
+        """Return the statement that declares a buffer of known size in scratch memory, behind those before it.
+
+        All of them have one dtype.
+        """
+        first, size = self.scratch, buffer.size
+        assert size is not None
+        memory = self._scratch_buffer or self.scratch_memory(0, buffer.dtype)
+        self.scratch = first + size
+        return Alias(buffer, memory, Size(first))
+
     def shared_function(self, function: Function) -> Callee:
         """Return a C function that all kernels of the source share; equal functions are written once.
 
@@ -244,7 +257,9 @@ class Kernel:
             function: the function; its name is a hint, behind ``byoc_shared_``.
         """
         text = print_function(replace(function, name="{name}"))
-        return Callee(self.scope.definitions.reserve(function.name, text), definition=text, function=function)
+        written = (isinstance(item, Buffer) and item.is_writable for item in function.parameters)
+        writes = tuple(number for number, is_written in enumerate(written) if is_written)
+        return Callee(self.scope.definitions.reserve(function.name, text), None, writes, "", text, function=function)
 
     def _share(self, function: Function) -> None:
         """Add what a function needs to the source, once: vector types, and the C functions that it calls."""

@@ -18,9 +18,9 @@ from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.depthwise import taps_lines
 from byoc_ccompiler.kernels.depthwise_block import DepthwiseBlock, PixelSource, choose_block, sum_function
 from byoc_ccompiler.kernels.epilogue_text import epilogue_lines
-from byoc_ccompiler.kernels.implicit_gemm import COPY_LOCALS, copy_loop, window_line
 from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm
 from byoc_ccompiler.kernels.pixel_products import PixelProduct
+from byoc_ccompiler.kernels.window_text import COPY_LOCALS, copy_loop, window_line
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["write_chain"]

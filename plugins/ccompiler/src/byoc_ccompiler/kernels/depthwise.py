@@ -23,7 +23,7 @@ from byoc_ccompiler.kernels.depthwise_block import (
     sum_function,
 )
 from byoc_ccompiler.kernels.epilogue_text import epilogue_lines
-from byoc_ccompiler.kernels.window_rows import zeros
+from byoc_ccompiler.kernels.window_text import zeros
 from byoc_ccompiler.steps import Step
 from byoc_ccompiler.vector_unit import multiply_add_ps
 

@@ -14,7 +14,7 @@ from byoc_ccompiler.kernels.convolution_panels import count_panels, packed_const
 from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines
 from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm, choose_tile
 from byoc_ccompiler.kernels.tiles import panel_function
-from byoc_ccompiler.kernels.window_rows import rows_function
+from byoc_ccompiler.kernels.window_text import rows_function
 
 __all__ = ["PixelProduct"]
 

@@ -16,7 +16,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines
 from byoc_ccompiler.kernels.tiles import panel_function
-from byoc_ccompiler.kernels.window_rows import zeros
+from byoc_ccompiler.kernels.window_text import zeros
 from byoc_ccompiler.kernels.winograd_functions import input_function, output_function
 from byoc_ccompiler.kernels.winograd_plan import Parts, WinogradPlan
 from byoc_ccompiler.vector_unit import multiply_add_ps
