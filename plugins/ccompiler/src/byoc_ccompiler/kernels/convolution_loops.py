@@ -16,8 +16,8 @@ from byoc_core.ops import axes_of
 
 from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.copies import offset_along
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
-from byoc_ccompiler.kernels.pooling_windows import position
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["write"]
@@ -112,13 +112,13 @@ class _Convolution:
     def image_place(self, image: c.Expression, places: Sequence[c.Expression]) -> c.Expression:
         """Return where an element of the image lies, at places along the first spatial axes."""
         indices = [image, self.group * self.in_channels + self.channel, *places]
-        return position(self.image_steps[: len(indices)], indices)
+        return offset_along(indices, self.image_steps[: len(indices)])
 
     def weight_place(self, channel: c.Expression) -> c.Expression:
         """Return where a tap of the filter lies, to an output channel of the group."""
         into, out = self.group * self.in_channels, self.group * self.out_channels
         pair = (channel, into + self.channel) if self.is_transposed else (out + channel, self.channel)
-        return position(self.weight_steps, [*pair, *(axis.tap for axis in self.axes)])
+        return offset_along([*pair, *(axis.tap for axis in self.axes)], self.weight_steps)
 
     def over_channels(self, image: c.Expression, windows: Sequence[c.Expression]) -> c.Block:
         """Return the loops that add up the totals of neighbouring output channels."""

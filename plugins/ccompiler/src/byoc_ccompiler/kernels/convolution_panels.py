@@ -13,7 +13,7 @@ from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.pooling_windows import loops_over, position
+from byoc_ccompiler.kernels.copies import loops_around, offset_along
 
 __all__ = ["count_panels", "pack_panels", "packed_constant", "panel_size"]
 
@@ -41,16 +41,14 @@ def packed_constant(kernel: Kernel, shape: ConvolutionGeometry, weight: Constant
     return kernel.scope.constants.derive(tiled.transpose(0, 1, 4, 5, 3, 2))
 
 
-def pack_panels(shape: ConvolutionGeometry, weight: c.Buffer, packed: c.Buffer, columns: int) -> c.For:
+def pack_panels(shape: ConvolutionGeometry, weight: c.Buffer, packed: c.Buffer, columns: int) -> c.Block:
     """Return the loop that writes the panels of a filter, group by group."""
     panels, width, size = count_panels(shape, columns), shape.group_out_channels, panel_size(shape, columns)
     panel, down, right, channel, j = map(c.Variable, ("panel", "down", "right", "c", "j"))
     column = panel % panels * columns + j
-    place = position(shape.weight_steps, (panel // panels * width + column, channel, down, right))
+    place = offset_along((panel // panels * width + column, channel, down, right), shape.weight_steps)
     row = (down * shape.filter_width + right) * shape.group_channels + channel
     value = c.Select(column.compare("<", width), weight[place], c.Literal(0, c.CType(shape.dtype)))
     store = c.Store(packed, panel * size + (row * columns + j), value)
-    counts = map(c.Size, (shape.filter_height, shape.filter_width, shape.group_channels, columns))
-    body = loops_over((down, right, channel, j), list(counts), (store,))
-    total = c.Size(shape.groups * panels)
-    return c.For(panel, c.Size(0), total, body, kind=c.LoopKind.PARALLEL, round_ps=size * _PACK_PS)
+    sizes = (shape.groups * panels, shape.filter_height, shape.filter_width, shape.group_channels, columns)
+    return loops_around((store,), (panel, down, right, channel, j), sizes, part=0, round_ps=size * _PACK_PS)

@@ -19,9 +19,9 @@ from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_panels import pack_panels, packed_constant, panel_size
+from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm
 from byoc_ccompiler.kernels.pixel_tiles import PixelTile, by_count
-from byoc_ccompiler.kernels.pooling_windows import loops_over
 from byoc_ccompiler.kernels.window_rows import WindowRows
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
@@ -42,7 +42,7 @@ def write(kernel: Kernel) -> None:
         size = shape.groups * plan.panels * panel_size(shape, plan.columns)
         packed = c.Buffer("packed", shape.dtype, c.MemoryAccess.WRITE, size)
         filter_ = kernel.source(weight, "weight")
-        block += [kernel.in_scratch(packed), pack_panels(shape, filter_, packed, plan.columns)]
+        block += [kernel.in_scratch(packed), *pack_panels(shape, filter_, packed, plan.columns)]
     if not plan.copies:
         kernel.finish_block((*block, _Tiles(kernel, plan, source, packed).loop()))
         return
@@ -69,7 +69,7 @@ def copy_image(plan: ImplicitGemm, source: c.Buffer, image: c.Buffer, n: c.Expre
     copy: c.Statement = c.Copy(to, c.Size(left), from_, c.Size(0), c.Size(count))
     if channel != 1 or pixel != shape.channels:
         store = c.Store(to, column * shape.channels + (k + left), from_[column * pixel + k * channel])
-        (copy,) = loops_over((column, k), (c.Size(shape.width), c.Size(shape.channels)), (store,))
+        (copy,) = loops_around((store,), (column, k), (shape.width, shape.channels))
     clear = c.Clear(to, c.Size(0), c.Size(line))
     filled: c.Block = (
         c.Alias(from_, source, n * batch + y * row_step),
