@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 
 from byoc_core.authoring import c
+from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.convolution_panels import panel_size
+from byoc_ccompiler.kernels.convolution_panels import packed_constant, panel_size
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
-from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm
+from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm, choose_tile
 from byoc_ccompiler.kernels.tiles import panel_function
 
-__all__ = ["PixelTile", "by_count"]
+__all__ = ["PixelLoop", "PixelTile", "by_count"]
 
 
 def by_count(count: c.Expression, counts: Sequence[int], of: Callable[[int], c.Statement]) -> c.Block:
@@ -85,3 +86,58 @@ class PixelTile:
             c.Let(n_count, c.index_min(c.Size(width) - first, columns)),
             *epilogue(self.kernel, tile),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PixelLoop:
+    """The loop over tiles of some neighbouring pixels, each multiplied by all panels, as a part of a larger kernel.
+
+    Attributes:
+        kernel: the convolution, and what follows it.
+        plan: how it is cut.
+        packed: the panels of the filter.
+        counts: the rows that a tile may have.
+        pixel: the first pixel of a tile.
+        count: how many pixels a tile has.
+    """
+
+    kernel: Kernel
+    plan: ImplicitGemm
+    packed: c.Buffer
+    counts: Sequence[int]
+    pixel: c.Variable
+    count: c.Variable
+
+    @classmethod
+    def of(cls, kernel: Kernel, totals: Collection[int]) -> PixelLoop:
+        """Return the loop for a convolution with a constant filter, and the numbers of pixels that there may be."""
+        plan, weight = ImplicitGemm.of(kernel), kernel.group.steps[0].operands[1]
+        assert isinstance(weight, Constant)
+        rows, vectors = choose_tile(kernel.unit, plan.shape, max(totals))
+        plan = replace(plan, rows=rows, vectors=vectors, columns=vectors * kernel.unit.lanes(plan.shape.dtype))
+        packed = kernel.source(packed_constant(kernel, plan.shape, weight, plan.columns), "weights")
+        counts = [*([rows] if max(totals) >= rows else []), *sorted({total % rows for total in totals} - {0})]
+        return cls(kernel, plan, packed, counts, c.Variable("p0"), c.Variable("p_count"))
+
+    def over(
+        self,
+        end: c.Expression,
+        factors: tuple[c.Expression, ...],
+        first: c.Expression,
+        leading: tuple[c.Expression, ...],
+        before: c.Block = (),
+    ) -> c.For:
+        """Return the loop.
+
+        Args:
+            end: how many pixels there are.
+            factors: those of a tile, as in :meth:`PixelTile.product`.
+            first: the index of a tile's first pixel in the result, behind the leading axes.
+            leading: the indices along the leading axes.
+            before: finds the factors of a tile.
+        """
+        panel, plan = c.Variable("panel"), self.plan
+        tile = PixelTile(self.kernel, plan, first, self.count, panel, leading)
+        panels = c.For(panel, c.Size(0), c.Size(plan.panels), tile.product(self.counts, self.packed, factors))
+        body = (c.Let(self.count, c.index_min(end - self.pixel, plan.rows)), *before, panels)
+        return c.For(self.pixel, c.Size(0), end, body, step=plan.rows)
