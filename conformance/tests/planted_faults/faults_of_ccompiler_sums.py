@@ -220,8 +220,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-depthwise-reads-a-row-too-far",
         "kernels/depthwise.py",
-        "row >= 0 && row + {block.in_rows} <= {height}",
-        "row >= 0 && row + {block.in_rows} <= {height} + 1",
+        "image.misses(row, column, block.in_rows, block.in_columns)",
+        "image.misses(row, column, block.in_rows - 1, block.in_columns)",
         "A depthwise convolution, channels last, reads one row beyond the image at its lower border.",
         "L2-blocks[depthwise*]",
         "L2-op[nn.conv2d]",
@@ -254,8 +254,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-winograd-swaps-top-and-left",
         "kernels/winograd_loops.py",
-        "top, left = geometry.padding[:2]",
-        "left, top = geometry.padding[:2]",
+        "(top, left, _, _)",
+        "(left, top, _, _)",
         "A fast convolution takes the padding above for that on the left.",
         "L2-blocks[convolution, channels last]",
         "L2-op[nn.conv2d]",

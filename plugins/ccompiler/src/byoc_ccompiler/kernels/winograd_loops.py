@@ -158,7 +158,9 @@ class WinogradLoops:
         """
         plan, channels = self.plan, self.geometry.channels
         fetched = () if ahead is None else (c.Address(self.weights, ahead), c.Size(self._share))
-        text = panel_tile("{name}", plan.unit, self.geometry.dtype, rows, plan.vectors, fetches=ahead is not None)
+        text = panel_tile(
+            "{name}", plan.unit, self.geometry.dtype, rows, plan.vectors, fetches=ahead is not None
+        ).strip()
         name = self.kernel.scope.definitions.reserve(f"tile_{rows}x{plan.vectors}", text)
         callee = c.Callee(name, writes=(4 + len(fetched),), definition=text)
         operands = (c.Address(self.tiles, tile), c.Size(plan.row_step), c.Address(self.weights, factors))
