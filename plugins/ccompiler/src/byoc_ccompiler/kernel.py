@@ -280,7 +280,7 @@ class Kernel:
             if callee.header:
                 self.scope.definitions.add(f'#include "{callee.header}"')
             if callee.definition:
-                self.scope.definitions.add(callee.definition.replace("{name}", callee.name).strip())
+                self.scope.definitions.add(callee.definition.replace("{name}", callee.name))
 
     def strides(self, value: Value) -> tuple[Dim, ...]:
         """Gives the distances, in elements, from one position to the next along each axis of a value."""
