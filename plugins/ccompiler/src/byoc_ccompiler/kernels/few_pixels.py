@@ -18,7 +18,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_panels import packed_constant, panel_size
 from byoc_ccompiler.kernels.implicit_gemm_plan import MAX_POINTERS, ImplicitGemm
 from byoc_ccompiler.kernels.pixel_tiles import PixelTile
-from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, chunk_function
+from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, Factors, tile_function
 from byoc_ccompiler.kernels.window_rows import WindowRows
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
@@ -104,7 +104,8 @@ def _products(
     size, tile = panel_size(plan.shape, columns), plan.rows * columns
     tap, c0, c_count, block, at, ahead = map(c.Variable, ("tap", "c0", "c_count", "block", "at", "ahead"))
     last = plan.panels * size - cut.channels * columns
-    callee = c.Callee(chunk_function(kernel, plan.shape.dtype, plan.rows, plan.vectors), writes=(6,))
+    form = (plan.shape.dtype, plan.rows, plan.vectors, Factors.POINTERS)
+    callee = kernel.shared_function(tile_function(kernel.unit, *form, fetches=True))
     arguments = (
         *(c.Address(rows, (block * plan.runs + tap) * plan.rows), c0, c_count, c.Address(packed, at)),
         *(c.Address(packed, ahead + block * (cut.channels * columns // cut.blocks)), c.Size(-(-columns // cut.blocks))),
@@ -123,9 +124,9 @@ def _products(
 def _pointers(cut: _Cut, rows: WindowRows) -> c.Block:
     """Return the statements that find the runs of all pixels."""
     plan, block, j = cut.plan, c.Variable("block"), c.Variable("j")
-    find: c.Statement = rows.find(block * plan.rows, plan.rows, c.Size(0), block * (plan.runs * plan.rows))
-    loop = c.For(block, c.Size(0), c.Size(cut.blocks), (find,))
     if not plan.has_pointers:
         pixel = c.Address(rows.image, c.index_min(j, cut.pixels - 1) * plan.steps[3])
         loop = c.For(j, c.Size(0), c.Size(cut.blocks * plan.rows), (c.Store(rows.rows, j, pixel),))
-    return (*rows.declarations(), loop)
+        return (c.LocalArray(rows.rows), loop)
+    find = rows.find(block * plan.rows, plan.rows, c.Size(0), block * (plan.runs * plan.rows))
+    return (*rows.declarations(), c.For(block, c.Size(0), c.Size(cut.blocks), (find,)))

@@ -12,7 +12,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_panels import packed_constant, panel_size
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm, choose_tile
-from byoc_ccompiler.kernels.tiles import panel_function
+from byoc_ccompiler.kernels.tiles import Factors, tile_function
 
 __all__ = ["PixelLoop", "PixelTile", "by_count"]
 
@@ -69,9 +69,9 @@ class PixelTile:
         arguments = (*factors, *sizes, *ahead, c.Address(sums, c.Size(0)))
 
         def call(rows: int) -> c.Statement:
-            form = (sums.dtype, rows, plan.vectors)
-            name = panel_function(self.kernel, *form, indirect=is_indirect, fetches=bool(ahead))
-            return c.Evaluate(c.Call(c.Callee(name, writes=(len(arguments) - 1,)), arguments))
+            form = Factors.RUNS if is_indirect else Factors.ROWS
+            tile = tile_function(self.kernel.unit, sums.dtype, rows, plan.vectors, form, fetches=bool(ahead))
+            return c.Evaluate(c.Call(self.kernel.shared_function(tile), arguments))
 
         return (c.LocalArray(sums), *by_count(self.count, counts, call), *self.rest(sums))
 
