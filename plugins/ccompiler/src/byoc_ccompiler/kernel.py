@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 from byoc_core.authoring.c import (
     C11_VECTORS,
+    Alias,
     Block,
     BlockPrinter,
     Buffer,
-    Call,
     Callee,
     CType,
-    Evaluate,
     Fail,
     Function,
     Literal,
@@ -23,6 +22,7 @@ from byoc_core.authoring.c import (
     Names,
     ParallelWork,
     Return,
+    Size,
     Variable,
     anonymous_text,
     called_by,
@@ -241,6 +241,17 @@ class Kernel:
         self._scratch_buffer = Buffer("scratch", dtype, MemoryAccess.WRITE)
         return self._scratch_buffer
 
+    def in_scratch(self, buffer: Buffer) -> Alias:
+        """Return the statement that declares a buffer of known size in scratch memory, behind those before it.
+
+        All of them have one dtype.
+        """
+        first, size = self.scratch, buffer.size
+        assert size is not None
+        memory = self._scratch_buffer or self.scratch_memory(0, buffer.dtype)
+        self.scratch = first + size
+        return Alias(buffer, memory, Size(first))
+
     def shared_function(self, function: Function) -> Callee:
         """Return a C function that all kernels of the source share; equal functions are written once.
 
@@ -253,12 +264,6 @@ class Kernel:
         writes = tuple(number for number, is_written in enumerate(buffers) if is_written)
         return Callee(name, writes=writes, definition=text, function=function)
 
-    def shared_name(self, function: Function) -> str:
-        """Return the name of a C function that all kernels of the source share, for a body that is text."""
-        callee = self.shared_function(function)
-        self._share(Function("", (), (Evaluate(Call(callee, ())),)))
-        return callee.name
-
     def _share(self, function: Function) -> None:
         """Add what a function needs to the source, once: vector types, and the C functions that it calls."""
         for line in vector_typedefs([function]):
@@ -269,27 +274,29 @@ class Kernel:
             if callee.header:
                 self.scope.definitions.add(f'#include "{callee.header}"')
             if callee.definition:
-                self.scope.definitions.add(callee.definition.replace("{name}", callee.name).strip())
+                self.scope.definitions.add(callee.definition.replace("{name}", callee.name))
 
     def strides(self, value: Value) -> tuple[Dim, ...]:
         """Gives the distances, in elements, from one position to the next along each axis of a value."""
         found = self._strides.get(value)
         return compact_strides(shape_of(value)) if found is None else found
 
-    def part(self, group: Group, buffer: tuple[str, tuple[Dim, ...]] | None = None) -> Kernel:
-        """Gives a kernel for a part of this one's steps, which has its names and its pointers and is not finished.
+    def part(self, group: Group, buffer: Buffer | None = None, strides: Sequence[Dim] = ()) -> Kernel:
+        """Return a kernel for a part of this one's steps, which has its buffers and is not finished.
 
         Args:
             group: the steps.
-            buffer: the C name of a pointer to where their last result goes, and its strides there; without one they
-                write what this kernel writes.
+            buffer: where their last result goes; without one they write what this kernel writes.
+            strides: those of the result there.
         """
         result = group.steps[-1].result
-        strides = self._strides if buffer is None else {**self._strides, result: buffer[1]}
-        context = KernelContext(self.scope, self.unit, self.options, strides)
+        known = self._strides if buffer is None else {**self._strides, result: tuple(strides)}
+        context = KernelContext(self.scope, self.unit, self.options, known)
         part = Kernel(context, group, self.stored if buffer is None else [result])
-        part.names, part._inputs = self.names, self._inputs
-        part._outputs = self._outputs if buffer is None else {result: buffer[0]}
+        part.names, part.shared = self.names, self.shared
+        part._inputs, part._outputs, part._buffers = self._inputs, self._outputs, self._buffers
+        if buffer is not None:
+            part._buffers[result, True] = buffer
         return part
 
     def literal(self, value: Value) -> str | None:

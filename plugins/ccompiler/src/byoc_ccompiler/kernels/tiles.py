@@ -12,11 +12,10 @@ from enum import Enum
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
 
-from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.fetching import fetch_line
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["DEPTH_CHUNK", "Factors", "chunk_function", "panel_function", "tile_function"]
+__all__ = ["DEPTH_CHUNK", "Factors", "tile_function"]
 
 DEPTH_CHUNK = 512
 """Products that are added up one after another in a register; longer sums are sums of such sums."""
@@ -136,16 +135,3 @@ def tile_function(
     options = f"{'_strided' if strided else ''}{'_placed' if placed else ''}{'_fetching' if fetches else ''}"
     name = f"{factors.value}{options}_{c_suffix(dtype)}_{rows}x{panels * vectors}"
     return c.Function(name, (left, *operands, *fetching, *target), body, is_contracted=True)
-
-
-def panel_function(
-    kernel: Kernel, dtype: str, rows: int, vectors: int, *, indirect: bool = False, fetches: bool = False
-) -> str:
-    """Return the C name of a :func:`tile_function` of rows, or of runs, that all kernels of the source share."""
-    factors = Factors.RUNS if indirect else Factors.ROWS
-    return kernel.shared_name(tile_function(kernel.unit, dtype, rows, vectors, factors, fetches=fetches))
-
-
-def chunk_function(kernel: Kernel, dtype: str, rows: int, vectors: int) -> str:
-    """Return the C name of a :func:`tile_function` behind pointers that all kernels of the source share."""
-    return kernel.shared_name(tile_function(kernel.unit, dtype, rows, vectors, Factors.POINTERS, fetches=True))
