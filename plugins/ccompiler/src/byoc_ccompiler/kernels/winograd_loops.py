@@ -145,65 +145,47 @@ class WinogradLoops:
         return c.For(item, begin, end, (*place, c.LocalArray(at), *pointers, transform))
 
     def _multiply(
-        self, rows: int, tile: c.Expression, factors: c.Expression, ahead: c.Expression | None, place: c.Address
+        self, rows: int, place: tuple[c.Variable, c.Variable, c.Expression], products: c.Address
     ) -> c.Evaluate:
-        """Return the product of some rows and a point of a panel.
+        """Return the product of the tiles of a block and a point of a panel; a part of the next point is fetched.
 
         Args:
-            rows: how many tiles.
-            tile: the offset of the first one.
-            factors: the offset of the factors.
-            ahead: the offset of the factors to fetch meanwhile; ``None`` for none.
-            place: where the products go.
+            rows: how many tiles the block has.
+            place: the panel, the point and the block.
+            products: where the products go.
         """
-        plan, channels = self.plan, self.geometry.channels
-        fetched = () if ahead is None else (c.Address(self.weights, ahead), c.Size(self._share))
-        text = panel_tile(
-            "{name}", plan.unit, self.geometry.dtype, rows, plan.vectors, fetches=ahead is not None
-        ).strip()
+        plan, channels, (panel, k, block) = self.plan, self.geometry.channels, place
+        point = panel * plan.num_points + k
+        ahead = c.index_min(point + 1, plan.num_points * plan.num_panels - 1) * plan.point_size
+        ahead = ahead + block * (plan.point_size // plan.blocks)
+        text = panel_tile("{name}", plan.unit, self.geometry.dtype, rows, plan.vectors, fetches=True).strip()
         name = self.kernel.scope.definitions.reserve(f"tile_{rows}x{plan.vectors}", text)
-        callee = c.Callee(name, writes=(4 + len(fetched),), definition=text)
-        operands = (c.Address(self.tiles, tile), c.Size(plan.row_step), c.Address(self.weights, factors))
-        return c.Evaluate(c.Call(callee, (*operands, c.Size(channels), *fetched, place)))
-
-    @property
-    def _share(self) -> int:
-        """Elements of a step of the next factors that are fetched with one block."""
-        return -(-self.plan.width // self.plan.blocks)
+        tile = c.Address(self.tiles, block * plan.block_step + k * plan.point_step)
+        factors, fetched = c.Address(self.weights, point * plan.point_size), c.Address(self.weights, ahead)
+        steps = (c.Size(plan.row_step), c.Size(channels), c.Size(-(-plan.width // plan.blocks)))
+        callee = c.Callee(name, writes=(6,), definition=text)
+        return c.Evaluate(c.Call(callee, (tile, steps[0], factors, steps[1], fetched, steps[2], products)))
 
     def _pair(self, item: c.Variable) -> c.Block:
         """Return the statements of a pair of a panel and a block: multiply, transform back, do what follows."""
-        plan, points, k = self.plan, self.plan.num_points, c.Variable("k")
-        panel, block, slot = (c.Variable(name) for name in ("panel", "block", "slot"))
-        size = plan.rows * plan.width
+        plan, points = self.plan, self.plan.num_points
+        panel, block, slot, k = (c.Variable(name) for name in ("panel", "block", "slot", "k"))
+        size, first = plan.rows * plan.width, block * plan.rows
         products = self._array("products", points * size)
-        ahead = None
-        if plan.fetches:
-            # A share of the next panel.
-            beyond = c.index_min(panel + 1, plan.num_panels - 1) * plan.panel_size
-            ahead = beyond + item % plan.blocks * (plan.panel_size // plan.blocks)
-            ahead = ahead + k * (self.geometry.channels * self._share)
-        tile = block * (points * plan.row_step) + k * plan.point_step
-        factors = panel * plan.panel_size + k * plan.point_size
-        multiply = self._multiply(plan.rows, tile, factors, ahead, c.Address(products, k * size))
-        outputs = self._outputs(block + slot, panel, c.Address(products, slot * plan.width), size)
+        multiply = self._multiply(plan.rows, (panel, k, block), c.Address(products, k * size))
+        outputs = self._outputs(first + slot, panel, c.Address(products, slot * plan.width), size)
         body = (
             c.LocalArray(products, alignment=plan.unit.nbytes),
             c.For(k, _FIRST, c.Size(points), (multiply,)),
-            c.For(slot, _FIRST, c.index_min(c.Size(plan.rows), self.t_count - block), outputs),
+            c.For(slot, _FIRST, c.index_min(c.Size(plan.rows), self.t_count - first), outputs),
         )
-        return (
-            c.Let(panel, item // plan.blocks),
-            c.Let(block, item % plan.blocks * plan.rows),
-            c.If(block.compare("<", self.t_count), body),
-        )
+        is_any = first.compare("<", self.t_count)
+        return (c.Let(panel, item // plan.blocks), c.Let(block, item % plan.blocks), c.If(is_any, body))
 
     def _panel_loop(
         self, begin: c.Expression, end: c.Expression, num_tiles: c.Expression, blocks: c.Expression, tail: int = 0
     ) -> c.For:
         """Return the loop over panels: multiply point by point, transform back, do what follows.
-
-        The factors of the next point, or of the next panel's first, are fetched meanwhile.
 
         Args:
             begin: the first panel.
@@ -212,26 +194,19 @@ class WinogradLoops:
             blocks: the whole blocks that they are in.
             tail: tiles of one more block, which has fewer.
         """
-        plan, points = self.plan, self.plan.num_points
-        panel, k, block, slot, point, ahead = (
-            c.Variable(name) for name in ("panel", "k", "block", "slot", "point", "ahead")
-        )
+        plan, width = self.plan, self.plan.width
+        panel, k, block, slot = (c.Variable(name) for name in ("panel", "k", "block", "slot"))
 
         def multiply(rows: int, block: c.Expression) -> c.Evaluate:
-            tile = block * plan.block_step + k * plan.point_step
-            fetched = ahead * plan.point_size + block * (plan.point_size // plan.blocks)
-            place = c.Address(self.products, (k * plan.round_tiles + block * plan.rows) * plan.width)
-            return self._multiply(rows, tile, point * plan.point_size, fetched, place)
+            place = c.Address(self.products, (k * plan.round_tiles + block * plan.rows) * width)
+            return self._multiply(rows, (panel, k, block), place)
 
         products = (
-            c.Let(point, panel * points + k),
-            c.Let(ahead, c.index_min(point + 1, points * plan.num_panels - 1)),
             c.For(block, _FIRST, blocks, (multiply(plan.rows, block),)),
             *((multiply(tail, blocks),) if tail else ()),
         )
-        place = c.Address(self.products, slot * plan.width)
-        outputs = self._outputs(slot, panel, place, plan.round_tiles * plan.width)
-        body = (c.For(k, _FIRST, c.Size(points), products), c.For(slot, _FIRST, num_tiles, outputs))
+        outputs = self._outputs(slot, panel, c.Address(self.products, slot * width), plan.round_tiles * width)
+        body = (c.For(k, _FIRST, c.Size(plan.num_points), products), c.For(slot, _FIRST, num_tiles, outputs))
         return c.For(panel, begin, end, body)
 
     def _outputs(self, tile: c.Expression, panel: c.Variable, products: c.Address, point_step: int) -> c.Block:
