@@ -16,7 +16,7 @@ from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.image_pixels import ImagePixels
-from byoc_ccompiler.kernels.tiles import panel_tile
+from byoc_ccompiler.kernels.tiles import tile_function
 from byoc_ccompiler.kernels.winograd_functions import input_function, output_function
 from byoc_ccompiler.kernels.winograd_plan import Parts, WinogradPlan
 from byoc_ccompiler.vector_unit import multiply_add_ps
@@ -154,17 +154,16 @@ class WinogradLoops:
             place: the panel, the point and the block.
             products: where the products go.
         """
-        plan, channels, (panel, k, block) = self.plan, self.geometry.channels, place
+        plan, (panel, k, block) = self.plan, place
         point = panel * plan.num_points + k
         ahead = c.index_min(point + 1, plan.num_points * plan.num_panels - 1) * plan.point_size
         ahead = ahead + block * (plan.point_size // plan.blocks)
-        text = panel_tile("{name}", plan.unit, self.geometry.dtype, rows, plan.vectors, fetches=True).strip()
-        name = self.kernel.scope.definitions.reserve(f"tile_{rows}x{plan.vectors}", text)
         tile = c.Address(self.tiles, block * plan.block_step + k * plan.point_step)
         factors, fetched = c.Address(self.weights, point * plan.point_size), c.Address(self.weights, ahead)
-        steps = (c.Size(plan.row_step), c.Size(channels), c.Size(-(-plan.width // plan.blocks)))
-        callee = c.Callee(name, writes=(6,), definition=text)
-        return c.Evaluate(c.Call(callee, (tile, steps[0], factors, steps[1], fetched, steps[2], products)))
+        operands = (tile, c.Size(plan.row_step), factors, c.Size(self.geometry.channels))
+        share = c.Size(-(-plan.width // plan.blocks))
+        function = tile_function(plan.unit, self.geometry.dtype, rows, plan.vectors, fetches=True)
+        return c.Evaluate(c.Call(self.kernel.shared_function(function), (*operands, fetched, share, products)))
 
     def _pair(self, item: c.Variable) -> c.Block:
         """Return the statements of a pair of a panel and a block: multiply, transform back, do what follows."""
