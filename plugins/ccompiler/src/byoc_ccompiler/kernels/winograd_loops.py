@@ -35,6 +35,7 @@ class WinogradLoops:
     Args:
         kernel: the kernel.
         plan: its plan.
+        image: the pixels of the images.
         weights: the panels of the filter.
     """
 
@@ -50,12 +51,18 @@ class WinogradLoops:
 
     def block(self) -> c.Block:
         """Return the loops."""
-        match self.plan.parts:
-            case Parts.BLOCKS:
-                return (self._blocks(),)
-            case Parts.PANELS:
-                return self._panels()
-        return self._pairs()
+        plan = self.plan
+        if plan.parts is Parts.BLOCKS:
+            return (self._blocks(),)
+        first, end, size = c.Variable(FIRST_ITEM), c.Variable(END_ITEM), plan.round_tiles
+        transforms = self._transforms(first, c.index_min(end, self.t_count))
+        one_round = (
+            c.Let(self.t_count, c.index_min(c.Size(size), c.Size(plan.num_tiles) - self.t0)),
+            c.Dispatch(first, end, (transforms,), size, 1, size * self._transform_ps),
+            self._panels() if plan.parts is Parts.PANELS else self._pairs(),
+        )
+        rounds = c.For(self.t0, _FIRST, c.Size(plan.num_tiles), one_round, step=size)
+        return (c.Alias(self.tiles, self.scratch, _FIRST), rounds)
 
     def _blocks(self) -> c.Dispatch:
         plan, first, end = self.plan, c.Variable(FIRST_ITEM), c.Variable(END_ITEM)
@@ -81,32 +88,15 @@ class WinogradLoops:
         block_ps = plan.rows * self._transform_ps + plan.num_panels * self._product_ps
         return c.Dispatch(first, end, body, plan.total_blocks, plan.part_blocks, plan.total_blocks * block_ps)
 
-    def _pairs(self) -> c.Block:
-        plan, item = self.plan, c.Variable("item")
-        count = c.Size(plan.num_panels * plan.blocks)
-        one_round = (
-            c.Let(self.t_count, c.index_min(c.Size(plan.round_tiles), c.Size(plan.num_tiles) - self.t0)),
-            self._transform_loop(),
-            c.For(item, _FIRST, count, self._pair(item), kind=c.LoopKind.PARALLEL, round_ps=self._product_ps),
-        )
-        rounds = c.For(self.t0, _FIRST, c.Size(plan.num_tiles), one_round, step=plan.round_tiles)
-        return (c.Alias(self.tiles, self.scratch, _FIRST), rounds)
-
-    def _panels(self) -> c.Block:
-        plan, num_tiles, first, end = self.plan, self.plan.num_tiles, c.Variable(FIRST_ITEM), c.Variable(END_ITEM)
-        assert isinstance(num_tiles, int)
-        whole, tail = divmod(num_tiles, plan.rows)
+    def _panels(self) -> c.Dispatch:
+        plan, first, end = self.plan, c.Variable(FIRST_ITEM), c.Variable(END_ITEM)
+        assert isinstance(plan.num_tiles, int)
+        whole, tail = divmod(plan.num_tiles, plan.rows)
         place = first // plan.part_panels * plan.panel_products + plan.tiles_size
-        loop = self._panel_loop(first, end, c.Size(num_tiles), c.Size(whole), tail)
+        loop = self._panel_loop(first, end, c.Size(plan.num_tiles), c.Size(whole), tail)
         body = (c.Alias(self.products, self.scratch, place), loop)
         work_ps = plan.num_panels * plan.blocks * self._product_ps
-        return (
-            c.Alias(self.tiles, self.scratch, _FIRST),
-            c.Let(self.t0, _FIRST),
-            c.Let(self.t_count, c.Size(num_tiles)),
-            self._transform_loop(),
-            c.Dispatch(first, end, body, plan.num_panels, plan.part_panels, work_ps),
-        )
+        return c.Dispatch(first, end, body, plan.num_panels, plan.part_panels, work_ps)
 
     @property
     def _transform_ps(self) -> int:
@@ -126,12 +116,6 @@ class WinogradLoops:
         size = plan.algorithm.num_outputs
         lets = (c.Let(t, self.t0 + tile), c.Let(n, image), c.Let(y0, down * size), c.Let(x0, right * size))
         return n, y0, x0, lets
-
-    def _transform_loop(self) -> c.Dispatch:
-        """Return the loop that transforms the tiles of a round, which threads share."""
-        first, end, count = c.Variable(FIRST_ITEM), c.Variable(END_ITEM), self.plan.round_tiles
-        loop = self._transforms(first, c.index_min(end, self.t_count))
-        return c.Dispatch(first, end, (loop,), count, 1, count * self._transform_ps)
 
     def _transforms(self, begin: c.Expression, end: c.Expression) -> c.For:
         """Return the loop that transforms some tiles of a round."""
@@ -165,21 +149,26 @@ class WinogradLoops:
         function = tile_function(plan.unit, self.geometry.dtype, rows, plan.vectors, fetches=True)
         return c.Evaluate(c.Call(self.kernel.shared_function(function), (*operands, fetched, share, products)))
 
-    def _pair(self, item: c.Variable) -> c.Block:
-        """Return the statements of a pair of a panel and a block: multiply, transform back, do what follows."""
+    def _pairs(self) -> c.For:
+        """Return the loop over pairs of a panel and a block: multiply, transform back, do what follows."""
         plan, points = self.plan, self.plan.num_points
-        panel, block, slot, k = (c.Variable(name) for name in ("panel", "block", "slot", "k"))
+        item, panel, block, slot, k = (c.Variable(name) for name in ("item", "panel", "block", "slot", "k"))
         size, first = plan.rows * plan.width, block * plan.rows
         products = self._array("products", points * size)
         multiply = self._multiply(plan.rows, (panel, k, block), c.Address(products, k * size))
         outputs = self._outputs(first + slot, panel, c.Address(products, slot * plan.width), size)
-        body = (
+        pair = (
             c.LocalArray(products, alignment=plan.unit.nbytes),
             c.For(k, _FIRST, c.Size(points), (multiply,)),
             c.For(slot, _FIRST, c.index_min(c.Size(plan.rows), self.t_count - first), outputs),
         )
-        is_any = first.compare("<", self.t_count)
-        return (c.Let(panel, item // plan.blocks), c.Let(block, item % plan.blocks), c.If(is_any, body))
+        body = (
+            c.Let(panel, item // plan.blocks),
+            c.Let(block, item % plan.blocks),
+            c.If(first.compare("<", self.t_count), pair),
+        )
+        count = c.Size(plan.num_panels * plan.blocks)
+        return c.For(item, _FIRST, count, body, kind=c.LoopKind.PARALLEL, round_ps=self._product_ps)
 
     def _panel_loop(
         self, begin: c.Expression, end: c.Expression, num_tiles: c.Expression, blocks: c.Expression, tail: int = 0
@@ -216,9 +205,7 @@ class WinogradLoops:
         pixels, first = self._array("pixels", size**2 * width), panel * width
         is_whole = geometry.out_channels % width == 0
         n, y0, x0, place = self._place(tile)
-        transform = c.Call(
-            self.kernel.shared_function(output_function(plan, point_step)), (products, c.Address(pixels, _FIRST))
-        )
+        callee = self.kernel.shared_function(output_function(plan, point_step))
         offset = (y - y0) * (size * width)
         sums = SumsTile(pixels, width, x0, x_count, first, count, width, leading=(n, y), offset=offset)
         return (
@@ -226,6 +213,6 @@ class WinogradLoops:
             c.Let(count, c.Size(width) if is_whole else c.index_min(c.Size(width), geometry.out_channels - first)),
             c.Let(x_count, c.index_min(c.Size(size), c.Size(geometry.out_width) - x0)),
             c.LocalArray(pixels, alignment=plan.unit.nbytes),
-            c.Evaluate(transform),
+            c.Evaluate(c.Call(callee, (products, c.Address(pixels, _FIRST)))),
             c.For(y, y0, c.index_min(y0 + size, geometry.out_height), epilogue(self.kernel, sums)),
         )
