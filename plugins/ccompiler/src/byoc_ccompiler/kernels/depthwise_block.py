@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from byoc_core.authoring import c
@@ -20,7 +20,7 @@ _CHUNK = 256
 
 _MAX_TAPS = 49
 _MAX_REACH = 32
-"""Rows and columns of pixels that a block reads, at most: the loops over them are unrolled."""
+"""Rows and columns of pixels that a block reads, at most: at the border each has an address."""
 
 
 class PixelSource(Enum):
@@ -105,9 +105,9 @@ class DepthwiseBlock:
 
 
 def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
-    """Tells whether a convolution has as many groups as channels, before and after, and a filter that is summed here.
+    """Return whether a convolution has as many groups as channels, before and after, and a filter that is summed here.
 
-    There must be channels for a vector, and the filter must be small enough for unrolled loops.
+    There must be channels for a vector, and the filter must be small enough for loops that are written out.
     """
     is_depthwise = geometry.is_depthwise and geometry.out_channels == geometry.channels
     reach = max(filter_reach(geometry, axis) for axis in (0, 1))
@@ -116,8 +116,8 @@ def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
 
 
 def choose_block(geometry: ConvolutionGeometry, unit: VectorUnit, row_step: Dim, pixel_step: Dim) -> DepthwiseBlock:
-    """Gives the block that computes fewest outputs beyond the result's, the largest of them."""
-    room = unit.registers - min(geometry.num_taps, unit.registers // 2) - 2
+    """Return the block that computes fewest outputs beyond the result's, the largest of them."""
+    room = unit.registers // 2 - 2
     rows = 2 if unit.registers >= 32 and geometry.strides[0] == 1 and geometry.out_height != 1 else 1
     width = geometry.out_width
     reach = (_MAX_REACH - filter_reach(geometry, 1)) // geometry.strides[1] + 1
@@ -127,7 +127,7 @@ def choose_block(geometry: ConvolutionGeometry, unit: VectorUnit, row_step: Dim,
 
 
 def filter_reach(geometry: ConvolutionGeometry, axis: int) -> int:
-    """Gives how many rows (axis 0) or columns (1) a filter spans."""
+    """Return how many rows (axis 0) or columns (1) a filter spans."""
     return ((geometry.filter_height, geometry.filter_width)[axis] - 1) * geometry.dilation[axis] + 1
 
 
@@ -139,44 +139,43 @@ def sum_function(block: DepthwiseBlock, source: PixelSource) -> c.Function:
     channel of the first pixel lies.
     """
     geometry, lanes, dtype = block.geometry, block.lanes, block.geometry.dtype
-    height, width, num_sums = geometry.filter_height, geometry.filter_width, block.rows * block.columns
-    image, at, taps = c.Buffer("from", dtype), c.PointerArray("at", dtype), c.Buffer("taps", dtype)
-    sums, tap, acc = (
-        c.Buffer(name, dtype, c.MemoryAccess.WRITE, size)
-        for name, size in (("sums", None), ("tap", geometry.num_taps * lanes), ("acc", num_sums * lanes))
-    )
+    num_sums, (down, right), (below, beside) = block.rows * block.columns, geometry.strides, geometry.dilation
+    at, sums = c.PointerArray("at", dtype), c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
+    image, taps, line = (c.Buffer(name, dtype) for name in ("from", "taps", "line"))
+    acc = c.Buffer("acc", dtype, c.MemoryAccess.WRITE, num_sums * lanes)
     first, count, c1, channel = (c.Variable(name) for name in ("first", "count", "c1", "c"))
     dims = {"row_step": block.row_step, "pixel_step": block.pixel_step}
     row_step, pixel_step = (c.Size(dim) if isinstance(dim, int) else c.Variable(name) for name, dim in dims.items())
-
-    i, j, k, y, x, down, right = (c.Variable(name) for name in ("i", "j", "k", "y", "x", "down", "right"))
+    i, j, k, y, x = (c.Variable(name) for name in ("i", "j", "k", "y", "x"))
+    row, column, total = y * down + i * below, x * right + j * beside, (y * block.columns + x) * lanes
     parameters: tuple[c.Buffer | c.Variable, ...] = (at, first)
-    pixel, line, place = c.Variable("pixel", c.CType(dtype, lanes)), c.Buffer("line", dtype), first + channel
-    pointed: c.Block = (c.Alias(line, at, i * block.in_columns + j),)
-    if source is PixelSource.ROWS:
-        place, pointed = place + j * pixel_step, (c.Alias(line, at, i),)
-    elif source is PixelSource.STEPS:
-        line, place, pointed = image, i * row_step + j * pixel_step + channel, ()
-        parameters = (image, *(step for step in (row_step, pixel_step) if isinstance(step, c.Variable)))
-
-    total = (y * block.columns + x) * lanes
-    factor = c.Load(tap, (down // geometry.dilation[0] * width + right // geometry.dilation[1]) * lanes, lanes)
-    added = c.Store(acc, total, c.Load(acc, total, lanes) + pixel * factor)
-    in_row = (c.Let(right, j - x * geometry.strides[1]), _if_tap(right, geometry.dilation[1], width, added))
-    in_rows = (
-        c.Let(down, i - y * geometry.strides[0]),
-        _if_tap(down, geometry.dilation[0], height, _each(x, block.columns, *in_row)),
+    pointed: c.Block = ()
+    match source:
+        case PixelSource.STEPS:
+            parameters = (image, *(step for step in (row_step, pixel_step) if isinstance(step, c.Variable)))
+            pixel = c.Load(image, row * row_step + column * pixel_step + channel, lanes)
+        case PixelSource.ROWS:
+            pointed = (c.Alias(line, at, row),)
+            pixel = c.Load(line, first + channel + column * pixel_step, lanes)
+        case PixelSource.PIXELS:
+            pointed = (c.Alias(line, at, row * block.in_columns + column),)
+            pixel = c.Load(line, first + channel, lanes)
+    tap, number = c.Variable("tap", pixel.type), i * geometry.filter_width + j
+    added = c.Store(acc, total, c.Load(acc, total, lanes) + pixel * tap)
+    of_tap = (
+        c.Let(tap, c.Load(taps, number * geometry.channels + channel, lanes)),
+        _each(y, block.rows, _each(x, block.columns, *pointed, added)),
     )
-    from_taps = c.Load(taps, (i * width + j) * geometry.channels + channel, lanes)
-    summed = (*pointed, c.Let(pixel, c.Load(line, place, lanes)), _each(y, block.rows, *in_rows))
+    all_taps = _each(i, geometry.filter_height, _each(j, geometry.filter_width, *of_tap))
+    if source is PixelSource.PIXELS:
+        # Where all rows of taps are written out there are more addresses than registers.
+        all_taps = replace(all_taps, kind=c.LoopKind.SERIAL)
     body = (
         # The last vector may begin inside the one before.
         c.Let(channel, c.index_min(c1, count - lanes)),
-        c.LocalArray(tap, lanes=lanes),
         c.LocalArray(acc, lanes=lanes),
-        _each(i, height, _each(j, width, c.Store(tap, (i * width + j) * lanes, from_taps))),
         _each(k, num_sums, c.Store(acc, k * lanes, c.Broadcast(c.Literal(0, c.CType(dtype)), lanes))),
-        _each(i, block.in_rows, _each(j, block.in_columns, *summed)),
+        all_taps,
         _each(k, num_sums, c.Store(sums, k * block.chunk + channel, c.Load(acc, k * lanes, lanes))),
     )
     loop, comment = c.For(c1, c.Size(0), count, body, step=lanes), "// Sums up a block of outputs for some channels."
@@ -185,13 +184,5 @@ def sum_function(block: DepthwiseBlock, source: PixelSource) -> c.Function:
 
 
 def _each(index: c.Variable, count: int, *body: c.Statement) -> c.For:
+    """Return a loop that is written out."""
     return c.For(index, c.Size(0), c.Size(count), body, kind=c.LoopKind.UNROLLED)
-
-
-def _if_tap(distance: c.Expression, apart: int, count: int, statement: c.Statement) -> c.If:
-    """Return a statement that runs where a filter has a tap so many pixels behind its first.
-
-    The conditions stand one inside the other: of `&&` gcc makes code that moves more sums out of registers.
-    """
-    has_tap = c.If((distance // apart).compare("<", count), (statement,))
-    return c.If(distance.compare(">=", 0), (c.If((distance % apart).compare("==", 0), (has_tap,)),))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 
 from byoc_core.authoring import c
 
 from byoc_ccompiler.kernels.winograd_plan import WinogradPlan
-from byoc_ccompiler.kernels.winograd_transforms import map_inputs, map_products
+from byoc_ccompiler.kernels.winograd_transforms import Matrix, map_values
 
 __all__ = ["input_function", "output_function"]
-
-_Map = Callable[[Sequence[c.Expression], Callable[[int, c.Expression], c.Statement]], c.Block]
 
 
 def input_function(plan: WinogradPlan) -> c.Function:
@@ -28,8 +25,7 @@ def input_function(plan: WinogradPlan) -> c.Function:
 
     points = _mapped(
         plan,
-        partial(map_inputs, plan.algorithm.inputs),
-        num,
+        plan.algorithm.inputs,
         pixels,
         (to, lambda point: point * plan.point_step + channel),
     )
@@ -49,8 +45,7 @@ def output_function(plan: WinogradPlan, point_step: int) -> c.Function:
     products, pixels = c.Buffer("products", dtype), c.Buffer("pixels", dtype, c.MemoryAccess.WRITE)
     body = _mapped(
         plan,
-        partial(map_products, plan.algorithm.outputs),
-        size,
+        plan.algorithm.outputs,
         lambda j: ((), [c.Load(products, (j + i * num) * point_step + v, plan.lanes) for i in range(num)]),
         (pixels, lambda pixel: pixel * plan.width + v),
     )
@@ -61,8 +56,7 @@ def output_function(plan: WinogradPlan, point_step: int) -> c.Function:
 
 def _mapped(
     plan: WinogradPlan,
-    apply: _Map,
-    num_results: int,
+    matrix: Matrix,
     column: Callable[[c.Expression], tuple[c.Block, list[c.Load]]],
     place: tuple[c.Buffer, Callable[[c.Expression], c.Expression]],
 ) -> c.Block:
@@ -70,20 +64,19 @@ def _mapped(
 
     Args:
         plan: says how many vectors there are, and of how many lanes.
-        apply: returns the statements that map a line of vectors and store the results.
-        num_results: how many results a line has.
+        matrix: the map of a line of vectors.
         column: returns statements that stand before the loads of a column, and these, from its number.
         place: the buffer of the results, and the offset of a result from its number, row by row.
     """
-    dtype, lanes, num = plan.geometry.dtype, plan.lanes, plan.algorithm.num_inputs
+    dtype, lanes, (num_results, num) = plan.geometry.dtype, plan.lanes, matrix.shape
     part = c.Buffer("part", dtype, c.MemoryAccess.WRITE, num_results * num * lanes)
     i, j = c.Variable("i"), c.Variable("j")
     before, loads = column(j)
     values = [c.Variable("d", load.type) for load in loads]
-    down = apply(values, lambda row, value: c.Store(part, (j + row * num) * lanes, value))
+    down = map_values(matrix, values, lambda row, value: c.Store(part, (j + row * num) * lanes, value))
     parts = [c.Load(part, (i * num + column) * lanes, lanes) for column in range(num)]
     buffer, offset = place
-    right = apply(parts, lambda column, value: c.Store(buffer, offset(i * num_results + column), value))
+    right = map_values(matrix, parts, lambda column, value: c.Store(buffer, offset(i * num_results + column), value))
     return (
         c.LocalArray(part, lanes=lanes),
         c.For(j, c.Size(0), c.Size(num), (*before, *map(c.Let, values, loads), *down), kind=c.LoopKind.UNROLLED),

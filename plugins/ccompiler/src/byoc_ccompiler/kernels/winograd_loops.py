@@ -35,6 +35,7 @@ class WinogradLoops:
     Args:
         kernel: the kernel.
         plan: its plan.
+        image: the pixels of the images.
         weights: the panels of the filter.
     """
 
@@ -50,12 +51,18 @@ class WinogradLoops:
 
     def block(self) -> c.Block:
         """Return the loops."""
-        match self.plan.parts:
-            case Parts.BLOCKS:
-                return (self._blocks(),)
-            case Parts.PANELS:
-                return self._panels()
-        return self._pairs()
+        plan = self.plan
+        if plan.parts is Parts.BLOCKS:
+            return (self._blocks(),)
+        first, end, size = c.Variable(FIRST_ITEM), c.Variable(END_ITEM), plan.round_tiles
+        transforms = self._transforms(first, c.index_min(end, self.t_count))
+        one_round = (
+            c.Let(self.t_count, c.index_min(c.Size(size), c.Size(plan.num_tiles) - self.t0)),
+            c.Dispatch(first, end, (transforms,), size, 1, size * self._transform_ps),
+            self._panels() if plan.parts is Parts.PANELS else self._pairs(),
+        )
+        rounds = c.For(self.t0, _FIRST, c.Size(plan.num_tiles), one_round, step=size)
+        return (c.Alias(self.tiles, self.scratch, _FIRST), rounds)
 
     def _blocks(self) -> c.Dispatch:
         plan, first, end = self.plan, c.Variable(FIRST_ITEM), c.Variable(END_ITEM)
@@ -81,32 +88,15 @@ class WinogradLoops:
         block_ps = plan.rows * self._transform_ps + plan.num_panels * self._product_ps
         return c.Dispatch(first, end, body, plan.total_blocks, plan.part_blocks, plan.total_blocks * block_ps)
 
-    def _pairs(self) -> c.Block:
-        plan, item = self.plan, c.Variable("item")
-        count = c.Size(plan.num_panels * plan.blocks)
-        one_round = (
-            c.Let(self.t_count, c.index_min(c.Size(plan.round_tiles), c.Size(plan.num_tiles) - self.t0)),
-            self._transform_loop(),
-            c.For(item, _FIRST, count, self._pair(item), kind=c.LoopKind.PARALLEL, round_ps=self._product_ps),
-        )
-        rounds = c.For(self.t0, _FIRST, c.Size(plan.num_tiles), one_round, step=plan.round_tiles)
-        return (c.Alias(self.tiles, self.scratch, _FIRST), rounds)
-
-    def _panels(self) -> c.Block:
-        plan, num_tiles, first, end = self.plan, self.plan.num_tiles, c.Variable(FIRST_ITEM), c.Variable(END_ITEM)
-        assert isinstance(num_tiles, int)
-        whole, tail = divmod(num_tiles, plan.rows)
+    def _panels(self) -> c.Dispatch:
+        plan, first, end = self.plan, c.Variable(FIRST_ITEM), c.Variable(END_ITEM)
+        assert isinstance(plan.num_tiles, int)
+        whole, tail = divmod(plan.num_tiles, plan.rows)
         place = first // plan.part_panels * plan.panel_products + plan.tiles_size
-        loop = self._panel_loop(first, end, c.Size(num_tiles), c.Size(whole), tail)
+        loop = self._panel_loop(first, end, c.Size(plan.num_tiles), c.Size(whole), tail)
         body = (c.Alias(self.products, self.scratch, place), loop)
         work_ps = plan.num_panels * plan.blocks * self._product_ps
-        return (
-            c.Alias(self.tiles, self.scratch, _FIRST),
-            c.Let(self.t0, _FIRST),
-            c.Let(self.t_count, c.Size(num_tiles)),
-            self._transform_loop(),
-            c.Dispatch(first, end, body, plan.num_panels, plan.part_panels, work_ps),
-        )
+        return c.Dispatch(first, end, body, plan.num_panels, plan.part_panels, work_ps)
 
     @property
     def _transform_ps(self) -> int:
@@ -127,12 +117,6 @@ class WinogradLoops:
         lets = (c.Let(t, self.t0 + tile), c.Let(n, image), c.Let(y0, down * size), c.Let(x0, right * size))
         return n, y0, x0, lets
 
-    def _transform_loop(self) -> c.Dispatch:
-        """Return the loop that transforms the tiles of a round, which threads share."""
-        first, end, count = c.Variable(FIRST_ITEM), c.Variable(END_ITEM), self.plan.round_tiles
-        loop = self._transforms(first, c.index_min(end, self.t_count))
-        return c.Dispatch(first, end, (loop,), count, 1, count * self._transform_ps)
-
     def _transforms(self, begin: c.Expression, end: c.Expression) -> c.For:
         """Return the loop that transforms some tiles of a round."""
         plan, item, (top, left, _, _) = self.plan, c.Variable("item"), self.geometry.padding
@@ -145,62 +129,51 @@ class WinogradLoops:
         return c.For(item, begin, end, (*place, c.LocalArray(at), *pointers, transform))
 
     def _multiply(
-        self, rows: int, tile: c.Expression, factors: c.Expression, ahead: c.Expression | None, place: c.Address
+        self, rows: int, place: tuple[c.Variable, c.Variable, c.Expression], products: c.Address
     ) -> c.Evaluate:
-        """Return the product of some rows and a point of a panel.
+        """Return the product of the tiles of a block and a point of a panel; a part of the next point is fetched.
 
         Args:
-            rows: how many tiles.
-            tile: the offset of the first one.
-            factors: the offset of the factors.
-            ahead: the offset of the factors to fetch meanwhile; ``None`` for none.
-            place: where the products go.
+            rows: how many tiles the block has.
+            place: the panel, the point and the block.
+            products: where the products go.
         """
-        plan, channels = self.plan, self.geometry.channels
-        fetched = () if ahead is None else (c.Address(self.weights, ahead), c.Size(self._share))
-        function = tile_function(plan.unit, self.geometry.dtype, rows, plan.vectors, fetches=ahead is not None)
-        callee = self.kernel.shared_function(function)
-        operands = (c.Address(self.tiles, tile), c.Size(plan.row_step), c.Address(self.weights, factors))
-        return c.Evaluate(c.Call(callee, (*operands, c.Size(channels), *fetched, place)))
+        plan, (panel, k, block) = self.plan, place
+        point = panel * plan.num_points + k
+        ahead = c.index_min(point + 1, plan.num_points * plan.num_panels - 1) * plan.point_size
+        ahead = ahead + block * (plan.point_size // plan.blocks)
+        tile = c.Address(self.tiles, block * plan.block_step + k * plan.point_step)
+        factors, fetched = c.Address(self.weights, point * plan.point_size), c.Address(self.weights, ahead)
+        operands = (tile, c.Size(plan.row_step), factors, c.Size(self.geometry.channels))
+        share = c.Size(-(-plan.width // plan.blocks))
+        function = tile_function(plan.unit, self.geometry.dtype, rows, plan.vectors, fetches=True)
+        return c.Evaluate(c.Call(self.kernel.shared_function(function), (*operands, fetched, share, products)))
 
-    @property
-    def _share(self) -> int:
-        """Elements of a step of the next factors that are fetched with one block."""
-        return -(-self.plan.width // self.plan.blocks)
-
-    def _pair(self, item: c.Variable) -> c.Block:
-        """Return the statements of a pair of a panel and a block: multiply, transform back, do what follows."""
-        plan, points, k = self.plan, self.plan.num_points, c.Variable("k")
-        panel, block, slot = (c.Variable(name) for name in ("panel", "block", "slot"))
-        size = plan.rows * plan.width
+    def _pairs(self) -> c.For:
+        """Return the loop over pairs of a panel and a block: multiply, transform back, do what follows."""
+        plan, points = self.plan, self.plan.num_points
+        item, panel, block, slot, k = (c.Variable(name) for name in ("item", "panel", "block", "slot", "k"))
+        size, first = plan.rows * plan.width, block * plan.rows
         products = self._array("products", points * size)
-        ahead = None
-        if plan.fetches:
-            # A share of the next panel.
-            beyond = c.index_min(panel + 1, plan.num_panels - 1) * plan.panel_size
-            ahead = beyond + item % plan.blocks * (plan.panel_size // plan.blocks)
-            ahead = ahead + k * (self.geometry.channels * self._share)
-        tile = block * (points * plan.row_step) + k * plan.point_step
-        factors = panel * plan.panel_size + k * plan.point_size
-        multiply = self._multiply(plan.rows, tile, factors, ahead, c.Address(products, k * size))
-        outputs = self._outputs(block + slot, panel, c.Address(products, slot * plan.width), size)
-        body = (
+        multiply = self._multiply(plan.rows, (panel, k, block), c.Address(products, k * size))
+        outputs = self._outputs(first + slot, panel, c.Address(products, slot * plan.width), size)
+        pair = (
             c.LocalArray(products, alignment=plan.unit.nbytes),
             c.For(k, _FIRST, c.Size(points), (multiply,)),
-            c.For(slot, _FIRST, c.index_min(c.Size(plan.rows), self.t_count - block), outputs),
+            c.For(slot, _FIRST, c.index_min(c.Size(plan.rows), self.t_count - first), outputs),
         )
-        return (
+        body = (
             c.Let(panel, item // plan.blocks),
-            c.Let(block, item % plan.blocks * plan.rows),
-            c.If(block.compare("<", self.t_count), body),
+            c.Let(block, item % plan.blocks),
+            c.If(first.compare("<", self.t_count), pair),
         )
+        count = c.Size(plan.num_panels * plan.blocks)
+        return c.For(item, _FIRST, count, body, kind=c.LoopKind.PARALLEL, round_ps=self._product_ps)
 
     def _panel_loop(
         self, begin: c.Expression, end: c.Expression, num_tiles: c.Expression, blocks: c.Expression, tail: int = 0
     ) -> c.For:
         """Return the loop over panels: multiply point by point, transform back, do what follows.
-
-        The factors of the next point, or of the next panel's first, are fetched meanwhile.
 
         Args:
             begin: the first panel.
@@ -209,26 +182,19 @@ class WinogradLoops:
             blocks: the whole blocks that they are in.
             tail: tiles of one more block, which has fewer.
         """
-        plan, points = self.plan, self.plan.num_points
-        panel, k, block, slot, point, ahead = (
-            c.Variable(name) for name in ("panel", "k", "block", "slot", "point", "ahead")
-        )
+        plan, width = self.plan, self.plan.width
+        panel, k, block, slot = (c.Variable(name) for name in ("panel", "k", "block", "slot"))
 
         def multiply(rows: int, block: c.Expression) -> c.Evaluate:
-            tile = block * plan.block_step + k * plan.point_step
-            fetched = ahead * plan.point_size + block * (plan.point_size // plan.blocks)
-            place = c.Address(self.products, (k * plan.round_tiles + block * plan.rows) * plan.width)
-            return self._multiply(rows, tile, point * plan.point_size, fetched, place)
+            place = c.Address(self.products, (k * plan.round_tiles + block * plan.rows) * width)
+            return self._multiply(rows, (panel, k, block), place)
 
         products = (
-            c.Let(point, panel * points + k),
-            c.Let(ahead, c.index_min(point + 1, points * plan.num_panels - 1)),
             c.For(block, _FIRST, blocks, (multiply(plan.rows, block),)),
             *((multiply(tail, blocks),) if tail else ()),
         )
-        place = c.Address(self.products, slot * plan.width)
-        outputs = self._outputs(slot, panel, place, plan.round_tiles * plan.width)
-        body = (c.For(k, _FIRST, c.Size(points), products), c.For(slot, _FIRST, num_tiles, outputs))
+        outputs = self._outputs(slot, panel, c.Address(self.products, slot * width), plan.round_tiles * width)
+        body = (c.For(k, _FIRST, c.Size(plan.num_points), products), c.For(slot, _FIRST, num_tiles, outputs))
         return c.For(panel, begin, end, body)
 
     def _outputs(self, tile: c.Expression, panel: c.Variable, products: c.Address, point_step: int) -> c.Block:
@@ -239,9 +205,7 @@ class WinogradLoops:
         pixels, first = self._array("pixels", size**2 * width), panel * width
         is_whole = geometry.out_channels % width == 0
         n, y0, x0, place = self._place(tile)
-        transform = c.Call(
-            self.kernel.shared_function(output_function(plan, point_step)), (products, c.Address(pixels, _FIRST))
-        )
+        callee = self.kernel.shared_function(output_function(plan, point_step))
         offset = (y - y0) * (size * width)
         sums = SumsTile(pixels, width, x0, x_count, first, count, width, leading=(n, y), offset=offset)
         return (
@@ -249,6 +213,6 @@ class WinogradLoops:
             c.Let(count, c.Size(width) if is_whole else c.index_min(c.Size(width), geometry.out_channels - first)),
             c.Let(x_count, c.index_min(c.Size(size), c.Size(geometry.out_width) - x0)),
             c.LocalArray(pixels, alignment=plan.unit.nbytes),
-            c.Evaluate(transform),
+            c.Evaluate(c.Call(callee, (products, c.Address(pixels, _FIRST)))),
             c.For(y, y0, c.index_min(y0 + size, geometry.out_height), epilogue(self.kernel, sums)),
         )

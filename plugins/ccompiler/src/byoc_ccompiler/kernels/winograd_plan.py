@@ -27,12 +27,6 @@ _PRODUCTS_NBYTES = 1 << 16
 _NEAR_NBYTES = 1 << 20
 """So many bytes of one panel's factors are in the second-level cache when the second block needs them."""
 
-_RESIDENT_NBYTES = 1 << 19
-"""A filter up to this size stays in the second-level cache from round to round."""
-
-_FETCHING_BLOCKS = 8
-"""With more blocks in a round, one panel's way from memory is short beside the time that it is used."""
-
 _LEAST_BLOCKS = 12
 """With so many blocks, parts of neighbouring blocks are even enough."""
 
@@ -127,12 +121,6 @@ class WinogradPlan:
     def panel_size(self) -> int:
         """Elements of one panel of the transformed filter."""
         return self.num_points * self.point_size
-
-    @property
-    def fetches(self) -> bool:
-        """Whether the next panel is fetched while the blocks of a round pass this one: not all stay in the cache."""
-        is_large = self.num_panels * self.panel_size * self.itemsize > _RESIDENT_NBYTES
-        return is_large and self.vectors <= self.blocks <= _FETCHING_BLOCKS
 
     @property
     def tiles_down(self) -> Dim:

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from byoc_core.authoring import c
 
-__all__ = ["MinimalFilter", "map_inputs", "map_products", "minimal_filter"]
+__all__ = ["Matrix", "MinimalFilter", "map_values", "minimal_filter"]
 
 _TAPS = 3
 _POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.75, -0.75, 1.5, -1.5)}
@@ -80,49 +80,31 @@ def minimal_filter(num_outputs: int) -> MinimalFilter:
     return MinimalFilter(num_outputs, outputs, taps, inputs)
 
 
-def map_inputs(matrix: Matrix, values: Sequence[c.Expression], store: Store) -> c.Block:
-    """Return the statements that store ``matrix @ values``, on vectors.
-
-    Rows of opposite points have the same coefficients but for the signs of the odd ones: they share two sums.
-
-    Args:
-        matrix: ``B^T``.
-        values: the inputs.
-        store: returns the statement that stores a result, by its number.
-    """
-    block: list[c.Statement] = []
-    for row, has_opposite in _points(matrix):
-        terms = list(zip(matrix[row], values, strict=True))
-        if has_opposite:
-            even, odd = _let(block, "even", _combined(terms[0::2])), _let(block, "odd", _combined(terms[1::2]))
-            block += [store(row, even + odd), store(row + 1, even - odd)]
-        else:
-            block.append(store(row, _combined(terms)))
-    return tuple(block)
-
-
-def map_products(matrix: Matrix, values: Sequence[c.Expression], store: Store) -> c.Block:
+def map_values(matrix: Matrix, values: Sequence[c.Expression], store: Store) -> c.Block:
     """Return the statements that store ``matrix @ values``, on vectors.
 
     Columns of opposite points have the same coefficients but for the signs of the odd ones: their sum and their
-    difference serve all rows.
+    difference serve all rows. Rows of opposite points, likewise, share two sums.
 
     Args:
-        matrix: ``A^T``.
-        values: the products.
+        matrix: ``A^T`` or ``B^T``.
+        values: the products or the inputs.
         store: returns the statement that stores a result, by its number.
     """
     block: list[c.Statement] = []
     even, odd = dict(enumerate(values)), dict(enumerate(values))
     for column, has_opposite in _points(matrix.T):
         if has_opposite:
-            left, right = even.pop(column), even.pop(column + 1)
-            even[column] = _let(block, "plus", left + right)
-            odd[column] = _let(block, "minus", left - right)
-            del odd[column + 1]
-    for row, coefficients in enumerate(matrix):
-        terms = [(coefficients[column], value) for column, value in (even, odd)[row % 2].items()]
-        block.append(store(row, _combined(terms)))
+            left, right = values[column], values[column + 1]
+            even[column], odd[column] = _let(block, "plus", left + right), _let(block, "minus", left - right)
+            del even[column + 1], odd[column + 1]
+    for row, has_opposite in _points(matrix):
+        terms = [(matrix[row, column], value) for column, value in (odd if row % 2 else even).items()]
+        if has_opposite:
+            one, other = _let(block, "even", _combined(terms[0::2])), _let(block, "odd", _combined(terms[1::2]))
+            block += [store(row, one + other), store(row + 1, one - other)]
+        else:
+            block.append(store(row, _combined(terms)))
     return tuple(block)
 
 
