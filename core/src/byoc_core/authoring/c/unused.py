@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byoc_core.authoring.c.expressions import Buffer, Call, Variable
-from byoc_core.authoring.c.statements import Alias, Block, For, If, Let, LocalArray, Statement
+from byoc_core.authoring.c.statements import Alias, Block, Declare, For, If, Let, LocalArray, Statement
 from byoc_core.authoring.c.traversal import blocks_of, declared_by, expressions_in, free_in, with_blocks
 
 __all__ = ["drop_unused"]
@@ -29,7 +29,7 @@ def drop_unused(block: Block) -> Block:
 
 def _is_needed(statement: Statement, used: set[Buffer | Variable]) -> bool:
     match statement:
-        case Let() | Alias() | LocalArray():
+        case Let() | Declare() | Alias() | LocalArray():
             is_used = not used.isdisjoint(declared_by(statement))
         case For() | If():
             is_used = any(blocks_of(statement))

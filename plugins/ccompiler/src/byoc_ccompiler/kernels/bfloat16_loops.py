@@ -248,4 +248,4 @@ def _block_function(kernel: Kernel, width: int) -> c.Callee:
         loops.append(c.For(row, done, stop, (columns,), step=count))
         done = stop
     body = (c.If(_TILES.compare("!=", c.Literal(0, _TILES.type)), (tiled,), tuple(loops)),)
-    return kernel.shared_function(c.Function(f"bfloat16_block_{width}", parameters, body))
+    return kernel.shared_function(c.simplify(c.Function(f"bfloat16_block_{width}", parameters, body)))
