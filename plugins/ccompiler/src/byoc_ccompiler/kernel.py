@@ -138,7 +138,7 @@ class _TextNames(Names):
         self._table = table
 
     def __getitem__(self, item: Buffer | Variable) -> str:
-        return item.name if isinstance(item, Buffer) else super().__getitem__(item)
+        return item.name if isinstance(item, Buffer) and item not in self else super().__getitem__(item)
 
     def new_name(self, hint: str) -> str:
         return self._table.unique(hint)

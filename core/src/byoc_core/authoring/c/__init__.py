@@ -68,7 +68,7 @@ from byoc_core.authoring.c.statements import (
     While,
 )
 from byoc_core.authoring.c.targets import C11, C11_VECTORS, CUDA, TARGETS, Target
-from byoc_core.authoring.c.traversal import statements_in, substitute, symbols_in
+from byoc_core.authoring.c.traversal import statements_in, substitute, symbols_in, variables_in
 from byoc_core.authoring.c.types import BOOL, INDEX, CType
 from byoc_core.authoring.c.unused import drop_unused
 from byoc_core.authoring.c.vectorise import vectorised
@@ -166,6 +166,7 @@ __all__ = [
     "symbols_in",
     "unravelled",
     "unrolled",
+    "variables_in",
     "vector_typedefs",
     "vectorised",
     "verify",

@@ -17,7 +17,7 @@ from byoc_ccompiler.kernel import Group, Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.depthwise import taps_lines
 from byoc_ccompiler.kernels.depthwise_block import DepthwiseBlock, PixelSource, choose_block, sum_function
-from byoc_ccompiler.kernels.epilogue import epilogue_lines, reserve_epilogue_names
+from byoc_ccompiler.kernels.epilogue_text import epilogue_lines
 from byoc_ccompiler.kernels.implicit_gemm import COPY_LOCALS, copy_loop, window_line
 from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm
 from byoc_ccompiler.kernels.pixel_products import PixelProduct
@@ -54,8 +54,6 @@ def write_chain(kernel: Kernel) -> None:
     """Writes the kernel of a group that is a chain."""
     kernel.names.reserve(_LOCALS)
     kernel.scratch_dtype = _geometry(kernel.group.chain[0]).dtype
-    for group in kernel.group.chain:
-        reserve_epilogue_names(kernel.part(group))
     writer = _ChainWriter.of(kernel)
     kernel.scratch = writer.num_parts * writer.part_size
     ctype = c_type(writer.shape.dtype)

@@ -16,7 +16,7 @@ from byoc_core.ops import axes_of
 
 from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, reserve_epilogue_names
+from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines
 from byoc_ccompiler.steps import dtype_of, shape_of
 
 __all__ = ["write"]
@@ -134,7 +134,6 @@ def _offset(steps: Sequence[Dim], indices: Sequence[str]) -> str:
 def write(kernel: Kernel) -> None:
     """Writes the kernel of a convolution of any kind, and of what follows it elementwise."""
     kernel.names.reserve(_LOCALS)
-    reserve_epilogue_names(kernel)
     step = kernel.group.steps[0]
     loops = _Loops.of(kernel)
     dtype, result = dtype_of(step.result), shape_of(step.result)
@@ -177,7 +176,7 @@ def _place_lines(loops: _Loops) -> list[str]:
     return [*lines, f"    const int64_t count = byoc_min({_STRETCH}, {left});"]
 
 
-def _tile(loops: _Loops, result: Sequence[Dim]) -> SumsTile:
+def _tile(loops: _Loops, result: Sequence[Dim]) -> TextTile:
     """Gives which part of the result an item is, its axes but the last seen as one."""
     names = ["n", *(name for name, _ in loops.ranges if name[0] in "yo" and name != "o0")]
     row = names[0]
@@ -186,7 +185,7 @@ def _tile(loops: _Loops, result: Sequence[Dim]) -> SumsTile:
     column = "p0" if not loops.is_last else "o0"
     if loops.is_last and loops.groups > 1:
         column = f"g * {c_dim(loops.out_channels)} + o0"
-    return SumsTile("sums", str(_STRETCH), row, "1", column, "count")
+    return TextTile("sums", str(_STRETCH), row, "1", column, "count")
 
 
 def _tap_lines(loops: _Loops, axes: Sequence[int], indent: str) -> tuple[list[str], list[str]]:

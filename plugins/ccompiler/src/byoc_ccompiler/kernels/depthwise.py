@@ -22,7 +22,7 @@ from byoc_ccompiler.kernels.depthwise_block import (
     has_suited_filter,
     sum_function,
 )
-from byoc_ccompiler.kernels.epilogue import epilogue_lines, reserve_epilogue_names
+from byoc_ccompiler.kernels.epilogue_text import epilogue_lines
 from byoc_ccompiler.kernels.window_rows import zeros
 from byoc_ccompiler.steps import Step
 from byoc_ccompiler.vector_unit import multiply_add_ps
@@ -49,7 +49,6 @@ def write(kernel: Kernel) -> None:
     image_step, _, row_step, pixel_step = geometry.image_steps(kernel.strides(anchor.operands[0]))
     block = choose_block(geometry, kernel.unit, row_step, pixel_step)
     kernel.names.reserve(_LOCALS)
-    reserve_epilogue_names(kernel)
     image = kernel.input(anchor.operands[0], "x")
     ctype = c_type(geometry.dtype)
     taps = taps_lines(kernel, geometry)

@@ -9,7 +9,7 @@ from byoc_core.authoring.csource import c_dim, c_suffix, c_type
 from byoc_core.dims import Dim
 
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.epilogue import SumsTile
+from byoc_ccompiler.kernels.epilogue_text import TextTile
 from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["DepthwiseBlock", "PixelSource", "choose_block", "filter_reach", "has_suited_filter", "sum_function"]
@@ -75,10 +75,10 @@ class DepthwiseBlock:
                 return size
         return whole
 
-    def sums_tile(self, leading: tuple[str, ...]) -> SumsTile:
+    def sums_tile(self, leading: tuple[str, ...]) -> TextTile:
         """Gives the sums of one row ``y`` of a block, and one chunk, as what follows the convolution reads them."""
         chunk = self.chunk
-        return SumsTile(
+        return TextTile(
             f"(sums + (y - y0) * {self.columns * chunk})",
             row_step=str(chunk),
             first_row="x0",

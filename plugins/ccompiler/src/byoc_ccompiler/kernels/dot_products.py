@@ -10,7 +10,7 @@ from byoc_core.dims import Dim, product
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.declarations import declared
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines
+from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, dot_tile
 from byoc_ccompiler.vector_unit import multiply_add_ps
@@ -46,7 +46,7 @@ def write_dot_product(kernel: Kernel, p: Product) -> None:
         places.append(" + ".join([pointer, *(term for term in offset if term)]))
     steps = f"{c_dim(p.left.row_step)}, {places[1]}, {c_dim(p.right.column_step)}, {c_dim(p.depth)}"
     names = ("sums", str(columns), "m0", "m_count", "n0", "n_count")
-    tile = SumsTile(*names, columns, p.indices, has_columns=p.has_columns)
+    tile = TextTile(*names, columns, p.indices, has_columns=p.has_columns)
     body = [
         f"    {ctype} sums[{rows * columns}];",
         f"    {_dots_function(kernel, p)}({places[0]}, {steps}, m_count, n_count, sums, {columns});",

@@ -16,7 +16,7 @@ from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_panels import packed_constant, panel_size
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, reserve_epilogue_names
+from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines
 from byoc_ccompiler.kernels.implicit_gemm import window_line
 from byoc_ccompiler.kernels.implicit_gemm_plan import MAX_POINTERS, ImplicitGemm
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, chunk_function
@@ -83,7 +83,6 @@ def _cut(kernel: Kernel) -> _Cut | None:
 def write(kernel: Kernel) -> None:
     """Writes the kernel of a convolution that :func:`is_suited`, and of what follows it elementwise."""
     kernel.names.reserve(_LOCALS)
-    reserve_epilogue_names(kernel)
     anchor, cut = kernel.group.steps[0], _cut(kernel)
     weight = anchor.operands[1]
     assert cut is not None
@@ -98,7 +97,7 @@ def _panel_loop(kernel: Kernel, cut: _Cut, image: str, packed: str) -> ParallelL
     ctype, size = c_type(shape.dtype), panel_size(shape, columns)
     multiply = chunk_function(kernel, shape.dtype, plan.rows, plan.vectors)
     is_whole = shape.out_channels % columns == 0
-    tile = SumsTile(
+    tile = TextTile(
         "sums",
         row_step=str(columns),
         first_row="0",

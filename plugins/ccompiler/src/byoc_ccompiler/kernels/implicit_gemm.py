@@ -18,7 +18,7 @@ from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_panels import count_panels, pack_lines, packed_constant, panel_size
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, reserve_epilogue_names
+from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines
 from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm
 from byoc_ccompiler.kernels.tiles import panel_function
 from byoc_ccompiler.kernels.window_rows import rows_function, window_type, zeros
@@ -41,7 +41,6 @@ _LOCALS = (
 def write(kernel: Kernel) -> None:
     """Writes the kernel of a convolution, channels last, and of what follows it elementwise."""
     kernel.names.reserve(_LOCALS)
-    reserve_epilogue_names(kernel)
     anchor = kernel.group.steps[0]
     plan = ImplicitGemm.of(kernel)
     shape, ctype, weight = plan.shape, c_type(plan.shape.dtype), anchor.operands[1]
@@ -155,14 +154,14 @@ def _tile_loop(kernel: Kernel, plan: ImplicitGemm, source: str) -> ParallelLoop:
     return ParallelLoop(tuple(lines), blocks * panels, item_ps)
 
 
-def _sums_tile(plan: ImplicitGemm) -> SumsTile:
+def _sums_tile(plan: ImplicitGemm) -> TextTile:
     """Gives which part of the result a tile is; its numbers of rows and columns are constants where they can be."""
     is_whole = isinstance(plan.num_pixels, int) and not plan.tail
     per_group, columns = plan.shape.group_out_channels, plan.columns
     num_columns = "n_count"
     if plan.panels == 1 or per_group % columns == 0:
         num_columns = str(min(columns, per_group))
-    return SumsTile(
+    return TextTile(
         "sums",
         row_step=str(columns),
         first_row="m0",

@@ -8,7 +8,7 @@ from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.declarations import declared
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines
+from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines
 from byoc_ccompiler.kernels.product_geometry import Product
 
 __all__ = ["write_integer_product"]
@@ -28,7 +28,7 @@ def write_integer_product(kernel: Kernel, p: Product) -> None:
     first = " + ".join(term for term in (left, p.left.offset(p.batch, p.indices), row) if term)
     matrix = " + ".join(term for term in (right, p.right.offset(p.batch, p.indices)) if term)
     place = f"k * {c_dim(p.right.row_step)} + (n0 + j) * {c_dim(p.right.column_step)}"
-    tile = SumsTile("sums", "0", "m0", "1", "n0", "n_count", _COLUMNS, p.indices, has_columns=p.has_columns)
+    tile = TextTile("sums", "0", "m0", "1", "n0", "n_count", _COLUMNS, p.indices, has_columns=p.has_columns)
     body = [
         f"    const {ctype} *left = {first};",
         f"    const {ctype} *right = {matrix};",

@@ -19,7 +19,7 @@ from byoc_core.runtime.module import NDArray
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.blocks import block_function, pack_function
 from byoc_ccompiler.kernels.declarations import declared
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines, result_place
+from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines, text_result_place
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
@@ -262,14 +262,14 @@ class _PanelKernel:
         columns = self.p.known_columns
         n_count = str(self.width) if columns is not None and columns % self.width == 0 else "n_count"
         names = ("sums", str(self.width), "m0", "m_count", "n0", n_count)
-        tile = SumsTile(*names, self.width, self.p.indices, has_columns=self.p.has_columns)
+        tile = TextTile(*names, self.width, self.p.indices, has_columns=self.p.has_columns)
         head = [
             f"    for (int64_t m0 = m_begin; m0 < m_end; m0 += {self.chunk}) {{",
             f"      const int64_t m_count = byoc_min({self.chunk}, m_end - m0);",
         ]
         buffer = f"{self.ctype} sums[{self.chunk * self.width}];"
         epilogue = epilogue_lines(self.kernel, tile, "      ")
-        place = result_place(self.kernel, tile)
+        place = text_result_place(self.kernel, tile)
         if place is None:
             sums = [buffer, *self._sum_lines("sums", str(self.width))]
             return [*head, *(f"      {line}" for line in sums), *epilogue, "    }"]

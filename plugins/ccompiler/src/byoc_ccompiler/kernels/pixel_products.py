@@ -11,7 +11,7 @@ from byoc_core.ir import Constant
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.convolution_panels import count_panels, packed_constant, panel_size
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines
+from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines
 from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm, choose_tile
 from byoc_ccompiler.kernels.tiles import panel_function
 from byoc_ccompiler.kernels.window_rows import rows_function
@@ -26,7 +26,7 @@ class PixelProduct:
     Attributes:
         kernel: the convolution, and what follows it.
         shape: its sizes.
-        leading: the indices along the leading axes of the result, as in :class:`SumsTile`.
+        leading: the indices along the leading axes of the result, as in :class:`TextTile`.
         first_row: the index of the pixel ``p0`` along those that follow.
         counts: how many pixels there may be.
         source: the C expression of the pointer to the pixel ``p0`` of a pointwise convolution; of any other the one to
@@ -55,7 +55,7 @@ class PixelProduct:
         panels, size = count_panels(shape, columns), panel_size(shape, columns)
         is_whole = shape.out_channels % columns == 0
         has_tail = any(count % rows for count in self.counts)
-        tile = SumsTile(
+        tile = TextTile(
             "sums",
             row_step=str(columns),
             first_row=self.first_row,

@@ -10,7 +10,8 @@ from byoc_core.dims import Dim, product
 from byoc_core.ir import Constant, Value
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.epilogue import collapsed_step, index_term, operand_strides, unravel
+from byoc_ccompiler.kernels.epilogue import collapsed_step, operand_strides
+from byoc_ccompiler.kernels.epilogue_text import text_index_term, unravel
 from byoc_ccompiler.steps import dtype_of, shape_of
 
 __all__ = ["Matrix", "Product"]
@@ -37,7 +38,7 @@ class Matrix:
     def offset(self, batch: Sequence[Dim], indices: Sequence[str]) -> str:
         """Gives the C expression of the offset of the matrix at a position of the batch, empty for 0."""
         axes = zip(indices, self.batch_dims, batch, self.batch_strides, strict=True)
-        terms = [index_term(index, dim, size, stride) for index, dim, size, stride in axes]
+        terms = [text_index_term(index, dim, size, stride) for index, dim, size, stride in axes]
         return " + ".join(term for term in terms if term)
 
 

@@ -10,7 +10,6 @@ from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels import bfloat16_products
 from byoc_ccompiler.kernels.dot_products import prefers_dots, write_dot_product
-from byoc_ccompiler.kernels.epilogue import reserve_epilogue_names
 from byoc_ccompiler.kernels.integer_products import write_integer_product
 from byoc_ccompiler.kernels.panel_products import write_panel_product
 from byoc_ccompiler.kernels.product_geometry import Product
@@ -28,7 +27,6 @@ _LOCALS = (
 def _write(kernel: Kernel) -> None:
     rank = len(shape_of(kernel.group.steps[0].result))
     kernel.names.reserve([*_LOCALS, *(f"b{axis}" for axis in range(rank))])
-    reserve_epilogue_names(kernel)
     geometry = Product.of_kernel(kernel)
     if 0 in shape_of(kernel.group.steps[0].result):
         kernel.finish([f"  (void){kernel.output(value)};" for value in kernel.stored])

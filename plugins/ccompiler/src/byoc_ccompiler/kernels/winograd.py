@@ -22,7 +22,6 @@ from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.epilogue import reserve_epilogue_names
 from byoc_ccompiler.kernels.winograd_loops import LOCALS, WinogradLoops
 from byoc_ccompiler.kernels.winograd_plan import WinogradPlan, choose_plan
 from byoc_ccompiler.steps import Step
@@ -69,7 +68,6 @@ def write_plan(kernel: Kernel, plan: WinogradPlan) -> None:
     x, weight = kernel.group.steps[0].operands
     assert isinstance(weight, Constant)
     kernel.names.reserve(LOCALS)
-    reserve_epilogue_names(kernel)
     packed = _pack_filter(plan, kernel.scope.constants.array(weight, kernel.scope.where))
     image, weights = kernel.input(x, "x"), kernel.input(kernel.scope.constants.derive(packed), "weights")
     WinogradLoops(kernel, plan, image, weights).finish()

@@ -14,7 +14,7 @@ from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_di
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue_lines
+from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines
 from byoc_ccompiler.kernels.tiles import panel_function
 from byoc_ccompiler.kernels.window_rows import zeros
 from byoc_ccompiler.kernels.winograd_functions import input_function, output_function
@@ -249,7 +249,7 @@ class WinogradLoops:
         plan, geometry = self.plan, self.geometry
         size, width = plan.algorithm.num_outputs, plan.width
         transform = self.kernel.helper(f"winograd_output_{size}", output_function(plan, point_step))
-        sums = SumsTile(
+        sums = TextTile(
             f"(pixels + (y - y0) * {size * width})",
             str(width),
             "x0",
