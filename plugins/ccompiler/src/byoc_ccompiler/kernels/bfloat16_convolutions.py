@@ -9,12 +9,10 @@ from byoc_core.authoring import c
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.bfloat16_loops import RoundedProduct, panel_columns
-from byoc_ccompiler.kernels.bfloat16_products import pack_rounded
+from byoc_ccompiler.kernels.bfloat16_loops import RoundedProduct
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.word_blocks import Blocks
-from byoc_ccompiler.kernels.word_rows import STEP_DEPTH, RoundedRows, gather_windows
-from byoc_ccompiler.kernels.word_tiles import PAIRS, STEP_ROWS
+from byoc_ccompiler.kernels.word_rows import RowWriter, gather_windows
+from byoc_ccompiler.kernels.word_tiles import STEP_DEPTH
 from byoc_ccompiler.steps import Step
 
 __all__ = ["is_suited", "write"]
@@ -33,22 +31,20 @@ def is_suited(step: Step, kernel: Kernel) -> bool:
 
 def write(kernel: Kernel) -> None:
     """Writes the kernel of a convolution that :func:`is_suited`, and of what follows it elementwise."""
-    step, constants = kernel.group.steps[0], kernel.scope.constants
+    step = kernel.group.steps[0]
     image, weight = step.operands
     assert isinstance(weight, Constant)
-    shape, columns = ConvolutionGeometry.of_step(step), ConvolutionGeometry.of_step(step).out_channels
-    x, steps = kernel.source(image, "x"), shape.image_steps(kernel.strides(image))
-    # A row of weights is a window of the image: line by line, pixel by pixel, channels last.
-    filters = shape.ordered_filter(constants.array(weight, kernel.scope.where)).transpose(2, 3, 1, 0)
-    blocks = Blocks(shape.num_pixels, columns, STEP_ROWS, panel_columns(columns))
-    panels = kernel.source(constants.derive(pack_rounded(filters.reshape(-1, columns), blocks.width)), "weights")
-    rows = c.Buffer("rounded", PAIRS.dtype, c.MemoryAccess.WRITE)
-    whole = RoundedProduct(kernel, blocks, shape.num_taps * shape.channels, shape.channels, panels, rows)
+    shape = ConvolutionGeometry.of_step(step)
+    depth, columns = shape.num_taps * shape.channels, shape.out_channels
+    filters = shape.ordered_filter(kernel.scope.constants.array(weight, kernel.scope.where))
+    x, strides = kernel.source(image, "x"), kernel.strides(image)
+    # A row of weights is a window of the image, as it is gathered.
+    has_pixels = shape.image_steps(strides)[1] == 1
+    matrix = filters.transpose((2, 3, 1, 0) if has_pixels else (2, 1, 3, 0)).reshape(depth, columns)
+    whole = RoundedProduct(kernel, shape.num_pixels, matrix, columns, depth, shape.channels)
+    m0, count = whole.blocks.m0, whole.blocks.m_count
 
-    def gather(writer: RoundedRows) -> c.Block:
-        return (gather_windows(x, shape, steps, blocks.m0, blocks.m_count, writer),)
+    def gather(writer: RowWriter) -> c.Block:
+        return (gather_windows(x, shape, strides, m0, count, writer),)
 
-    region: c.Block = ()
-    if whole.scratch != 0:
-        region = (c.Alias(rows, kernel.scratch_memory(whole.scratch, PAIRS.dtype), c.Size(0)),)
-    kernel.finish_block((*whole.set_up(), *region, *whole.loops(gather)))
+    kernel.finish_block((*whole.set_up, *whole.loops(gather)))

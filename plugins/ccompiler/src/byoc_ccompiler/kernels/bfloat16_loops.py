@@ -13,20 +13,20 @@ subnormal sums, which the last form keeps.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import numpy as np
 from byoc_core.authoring import c
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM
 from byoc_core.dims import Dim, ceildiv, dim_min
+from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.epilogue import epilogue, result_place
 from byoc_ccompiler.kernels.matrix_tiles import BEGIN, END, PERMIT, tile_product
-from byoc_ccompiler.kernels.word_blocks import Blocks
-from byoc_ccompiler.kernels.word_rows import STEP_DEPTH, RoundedRows
-from byoc_ccompiler.kernels.word_tiles import PAIRS, STEP_ROWS, STEP_WORDS, word_tile
+from byoc_ccompiler.kernels.word_blocks import Blocks, shared_loop
+from byoc_ccompiler.kernels.word_rows import RowWriter, rounded, rounded_rows
+from byoc_ccompiler.kernels.word_tiles import PAIRS, STEP_DEPTH, STEP_ROWS, STEP_WORDS, pack_panels, word_tile
 
-__all__ = ["RoundedProduct", "panel_columns"]
+__all__ = ["RoundedProduct"]
 
 _ROWS_NBYTES = 1 << 19
 """What the rounded rows of one pass may take."""
@@ -46,136 +46,122 @@ _ROUND_PS = 150
 _STEP_PS = 60_000
 """Estimated picoseconds of one step of a whole block."""
 
-_LINE_WORDS = 16
-"""Words in a line of the cache."""
-
 _TILES = c.Variable("tiles", c.CType("int32"))
 """Whether matrix tiles may be used."""
 
-Gather = Callable[[RoundedRows], c.Block]
+Gather = Callable[[RowWriter], c.Block]
 """Returns the statements that write the rows of a block."""
 
 
-def panel_columns(columns: Dim) -> int:
-    """Return the columns of a panel of a matrix of so many."""
-    return 16 if isinstance(columns, int) and columns <= 16 else 32
-
-
-@dataclass(frozen=True, slots=True)
 class RoundedProduct:
     """Rows of factors times panels of columns.
 
-    Attributes:
+    Args:
         kernel: where it goes.
-        blocks: the rows and the columns.
+        num_rows: how many rows.
+        weights: the columns, depth x columns, where they are known.
+        num_columns: how many there are.
         depth: the length of the sums.
-        run: numbers of a row that lie side by side, as of :class:`~byoc_ccompiler.kernels.word_rows.RoundedRows`.
-        panels: the memory of the panels.
-        rounded: that of the rounded rows, where they do not lie on the stack.
+        run: numbers of a row that lie side by side, as of :func:`~byoc_ccompiler.kernels.word_rows.rounded_rows`.
         leading: the indices along the leading axes of the result.
         has_columns: whether the result has an axis of columns.
+
+    Attributes:
+        blocks: the rows and the columns.
+        num_steps: steps of the sums.
+        panels: the memory of the panels.
+        panel_size: the words of one.
+        set_up: the statements before the loops.
     """
 
-    kernel: Kernel
-    blocks: Blocks
-    depth: Dim
-    run: Dim
-    panels: c.Buffer
-    rounded: c.Buffer
-    leading: tuple[c.Expression, ...] = ()
-    has_columns: bool = True
+    def __init__(
+        self,
+        kernel: Kernel,
+        num_rows: Dim,
+        weights: NDArray | None,
+        num_columns: Dim,
+        depth: Dim,
+        run: Dim,
+        *,
+        leading: tuple[c.Expression, ...] = (),
+        has_columns: bool = True,
+    ) -> None:
+        width = 16 if isinstance(num_columns, int) and num_columns <= 16 else 32
+        self.blocks, self.num_steps = Blocks(num_rows, num_columns, STEP_ROWS, width), ceildiv(depth, STEP_DEPTH)
+        self.panel_size, self._block_size = (self.num_steps * (STEP_WORDS * size) for size in (width, STEP_ROWS))
+        self._kernel, self._depth, self._run, self._leading = kernel, depth, run, leading
+        self._has_columns = has_columns
+        size: Dim = 0 if self._is_near else self._pass_rows * self.num_steps * STEP_WORDS
+        self.panels, self._rounded = (
+            c.Buffer(name, PAIRS.dtype, c.MemoryAccess.WRITE) for name in ("panels", "rounded")
+        )
+        places = [(self._rounded, c.Size(0)), (self.panels, c.Size(size))]
+        if weights is None:
+            size = size + self.blocks.panels * self.panel_size
+        else:
+            numbers = rounded(np.ascontiguousarray(weights))
+            packed = pack_panels(numbers, width, int(str(self.num_steps)) * STEP_WORDS, PAIRS.dtype)
+            self.panels = kernel.source(kernel.scope.constants.derive(packed), "weights")
+            places.pop()
+        self.set_up: c.Block = (c.Let(_TILES, c.Call(PERMIT, (), _TILES.type)),)
+        if size != 0:
+            scratch = kernel.scratch_memory(size, PAIRS.dtype)
+            self.set_up += tuple(c.Alias(buffer, scratch, place) for buffer, place in places)
 
     @property
-    def num_steps(self) -> Dim:
-        """The steps of the sums."""
-        return ceildiv(self.depth, STEP_DEPTH)
-
-    @property
-    def panel_size(self) -> Dim:
-        """The words of one panel."""
-        return self.num_steps * (STEP_WORDS * self.blocks.width)
-
-    @property
-    def block_size(self) -> Dim:
-        """The words of a block of rows."""
-        return self.num_steps * (STEP_WORDS * STEP_ROWS)
-
-    @property
-    def is_near(self) -> bool:
+    def _is_near(self) -> bool:
         """Whether all panels are known to stay in the cache, and a block of rows to be small enough for the stack."""
-        panels, rows = self.blocks.panels * self.panel_size * 4, self.block_size * 4
+        panels, rows = self.blocks.panels * self.panel_size * 4, self._block_size * 4
         return isinstance(panels, int) and isinstance(rows, int) and panels <= _NEAR_NBYTES and rows <= _STACK_NBYTES
 
     @property
-    def pass_rows(self) -> int:
+    def _pass_rows(self) -> int:
         """Rows that are rounded at a time, whole blocks."""
         most, num_rows = _PASS_ROWS, self.blocks.num_rows
-        if isinstance(self.block_size, int):
-            most = max(1, _ROWS_NBYTES // (max(1, self.block_size) * 4)) * STEP_ROWS
+        if isinstance(self._block_size, int):
+            most = max(1, _ROWS_NBYTES // (max(1, self._block_size) * 4)) * STEP_ROWS
         if not isinstance(num_rows, int):
             return most
         passes = max(1, -(-num_rows // most))
         return max(1, -(-num_rows // (passes * STEP_ROWS))) * STEP_ROWS
 
-    @property
-    def pass_blocks(self) -> Dim:
-        """Blocks of one pass; the last may have fewer rows, or none."""
-        return ceildiv(dim_min(self.pass_rows, self.blocks.num_rows), STEP_ROWS)
-
-    @property
-    def scratch(self) -> Dim:
-        """Words of scratch memory for the rounded rows, where they do not lie on the stack."""
-        return 0 if self.is_near else self.pass_rows * self.num_steps * STEP_WORDS
-
     def loops(self, gather: Gather) -> c.Block:
-        """Return the loops: rows are rounded, and multiplied by all panels. They stand behind :meth:`set_up`."""
-        return (self._near_loop(gather),) if self.is_near else (self._passes(gather),)
-
-    @staticmethod
-    def set_up() -> c.Block:
-        """Return the statements before all loops."""
-        return (c.Let(_TILES, c.Call(PERMIT, (), _TILES.type)),)
+        """Return the loops: rows are rounded, and multiplied by all panels."""
+        return (self._near_loop(gather) if self._is_near else self._passes(gather),)
 
     def _near_loop(self, gather: Gather) -> c.Dispatch:
         """Return the loop over blocks that meet all panels."""
-        assert isinstance(self.block_size, int)
-        rows = c.Buffer("rows", PAIRS.dtype, c.MemoryAccess.WRITE, self.block_size)
-        writer = RoundedRows(rows, c.Size(0), self.depth, self.run)
-        product_ps = self.num_steps * (_STEP_PS + STEP_ROWS * STEP_DEPTH * _ROUND_PS)
-        return self.blocks.loop(
-            gather(writer),
-            lambda panel: self._products(rows, c.Size(0), panel, (c.Size(0), 0)),
-            product_ps,
-            before=(c.LocalArray(rows, alignment=64), *writer.arrays, _call(BEGIN)),
-            after=(_call(END),),
-        )
+        rows = c.Buffer("rows", PAIRS.dtype, c.MemoryAccess.WRITE, self._block_size)
+        writer = rounded_rows(rows, c.Size(0), self._depth, self._run)
+        before = (c.LocalArray(rows, alignment=64), *writer.arrays, _call(BEGIN))
+        round_ps = self.num_steps * (_STEP_PS + STEP_ROWS * STEP_DEPTH * _ROUND_PS // self.blocks.panels)
+
+        def product(panel: c.Expression) -> c.Block:
+            return self._products(rows, c.Size(0), panel, (c.Size(0), 0))
+
+        return self.blocks.loop(gather(writer), product, round_ps, before, _call(END))
 
     def _passes(self, gather: Gather) -> c.For:
         """Return the loop over passes: some rows are rounded, and multiplied by all panels."""
-        m_begin, block, item = c.Variable("m_begin"), c.Variable("block"), c.Variable("item")
-        count, panel = self.pass_blocks, item // self.pass_blocks
-        writer = RoundedRows(self.rounded, block * self.block_size, self.depth, self.run)
-        rounding = (*self.blocks.lets(block, c.Size(0), m_begin), *gather(writer))
-        products = (
+        blocks, m_begin, block, item = self.blocks, *map(c.Variable, ("m_begin", "block", "item"))
+        # The last pass may have fewer blocks.
+        count = ceildiv(dim_min(self._pass_rows, blocks.num_rows), STEP_ROWS)
+        panel, at = item // count, block * self._block_size
+        writer = rounded_rows(self._rounded, at, self._depth, self._run)
+        first = m_begin + block * STEP_ROWS
+        products = self._products(self._rounded, at, panel, self._ahead(panel, block, count))
+        product = (
             c.Let(block, item % count),
-            *self.blocks.lets(block, panel, m_begin),
-            c.If(
-                self.blocks.m_count.compare(">", 0),
-                self._products(self.rounded, block * self.block_size, panel, self._ahead(panel, block)),
-            ),
+            *blocks.lets(first, panel),
+            c.If(blocks.m_count.compare(">", 0), products),
         )
-
-        def shared(index: c.Variable, number: Dim, body: c.Block, round_ps: Dim, before: c.Block, *after: c.Statement) -> c.Dispatch:
-            first, end = c.Variable(FIRST_ITEM), c.Variable(END_ITEM)
-            part = (*before, c.For(index, first, end, body), *after)
-            return c.Dispatch(first, end, part, number, 1, number * round_ps)
-
+        rounding = (*blocks.lets(first, c.Size(0)), *gather(writer))
         round_ps = self.num_steps * (STEP_ROWS * STEP_DEPTH * _ROUND_PS)
         loops = (
-            shared(block, count, rounding, round_ps, writer.arrays),
-            shared(item, count * self.blocks.panels, products, self.num_steps * _STEP_PS, (_call(BEGIN),), _call(END)),
+            shared_loop(block, count, rounding, round_ps, writer.arrays),
+            shared_loop(item, count * blocks.panels, product, self.num_steps * _STEP_PS, (_call(BEGIN),), _call(END)),
         )
-        return c.For(m_begin, c.Size(0), c.Size(self.blocks.num_rows), loops, step=self.pass_rows)
+        return c.For(m_begin, c.Size(0), c.Size(blocks.num_rows), loops, step=self._pass_rows)
 
     def _products(
         self, left: c.Buffer, at: c.Expression, panel: c.Expression, ahead: tuple[c.Expression, int]
@@ -188,9 +174,9 @@ class RoundedProduct:
             panel: the number of the panel.
             ahead: what of the panels is fetched meanwhile: the offset, and the lines of the cache in each step.
         """
-        blocks, block = self.blocks, _block_function(self.kernel, self.blocks.width)
+        kernel, blocks, block = self._kernel, self.blocks, _block_function(self._kernel, self.blocks.width)
         sums = c.Buffer("sums", PAIRS.sum_dtype, c.MemoryAccess.WRITE, blocks.rows * blocks.width)
-        tile = blocks.tile(sums, self.leading, has_columns=self.has_columns)
+        tile = blocks.tile(sums, self._leading, has_columns=self._has_columns)
         rows, columns = c.Address(left, at), c.Address(self.panels, panel * self.panel_size)
         fetched = (c.Address(self.panels, ahead[0]), c.Size(ahead[1]))
 
@@ -198,22 +184,24 @@ class RoundedProduct:
             place = (c.Address(target, offset), c.Size(pitch), _TILES)
             return c.Evaluate(c.Call(block, (rows, columns, c.Size(self.num_steps), blocks.m_count, *fetched, *place)))
 
-        buffered = (c.LocalArray(sums), multiply(sums, c.Size(0), blocks.width), *epilogue(self.kernel, tile))
-        place = result_place(self.kernel, tile)
+        buffered = (c.LocalArray(sums), multiply(sums, c.Size(0), blocks.width), *epilogue(kernel, tile))
+        place = result_place(kernel, tile)
         if place is None:
             return buffered
         is_whole = (blocks.m_count.compare("==", blocks.rows), blocks.n_count.compare("==", blocks.width))
         return (c.If(c.Binary("&&", *is_whole), (multiply(*place),), buffered),)
 
-    def _ahead(self, panel: c.Expression, block: c.Expression) -> tuple[c.Expression, int]:
+    def _ahead(self, panel: c.Expression, block: c.Expression, blocks: Dim) -> tuple[c.Expression, int]:
         """Return what a block fetches: its share of the next panel, where not all panels stay in the cache."""
-        size, blocks, panels = self.panel_size, self.pass_blocks, self.blocks.panels
+        size, panels = self.panel_size, self.blocks.panels
         if not (isinstance(size, int) and isinstance(blocks, int) and isinstance(panels, int)) or blocks == 0:
             return c.Size(0), 0
         if size * panels * 4 <= _NEAR_NBYTES:
             return c.Size(0), 0
-        num_lines = -(-self.blocks.width * STEP_WORDS // _LINE_WORDS // blocks)
-        share = max(0, size - int(str(self.num_steps)) * num_lines * _LINE_WORDS) // max(1, blocks - 1)
+        # A step of a panel has as many lines of the cache as columns.
+        width = self.blocks.width
+        num_lines = -(-width // blocks)
+        share = max(0, size - size // width * num_lines) // max(1, blocks - 1)
         return c.index_min(panel + 1, panels - 1) * size + block * share, num_lines
 
 

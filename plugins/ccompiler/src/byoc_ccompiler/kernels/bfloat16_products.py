@@ -10,14 +10,13 @@ from byoc_core.dims import Dim, product
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.bfloat16_loops import RoundedProduct, panel_columns
+from byoc_ccompiler.kernels.bfloat16_loops import RoundedProduct
 from byoc_ccompiler.kernels.epilogue import index_term
 from byoc_ccompiler.kernels.product_geometry import Matrix, Product
-from byoc_ccompiler.kernels.word_blocks import Blocks
-from byoc_ccompiler.kernels.word_rows import RoundedRows, gather_rows, rounded
-from byoc_ccompiler.kernels.word_tiles import PAIRS, STEP_ROWS, STEP_WORDS, pack_panels
+from byoc_ccompiler.kernels.word_rows import RowWriter, gather_rows, rounded
+from byoc_ccompiler.kernels.word_tiles import PAIRS, STEP_DEPTH, STEP_WORDS
 
-__all__ = ["is_suited", "pack_rounded", "write"]
+__all__ = ["is_suited", "write"]
 
 _FEW_ROWS = 16
 """Up to so many rows it does not pay to round and to rearrange a matrix that is no constant."""
@@ -47,43 +46,31 @@ def is_suited(kernel: Kernel, p: Product) -> bool:
     return p.weights is not None or p.known_rows is None or p.known_rows > _FEW_ROWS
 
 
-def pack_rounded(matrix: NDArray, width: int) -> NDArray:
-    """Return a matrix, depth x columns, rounded to bfloat16, in panels of words of whole steps."""
-    num_words = -(-len(matrix) // (2 * STEP_WORDS)) * STEP_WORDS
-    return pack_panels(rounded(np.ascontiguousarray(matrix)), width, num_words, PAIRS.dtype)
-
-
 def write(kernel: Kernel, p: Product) -> None:
     """Writes the kernel of a product of float32 operands and of what follows it elementwise."""
-    blocks = Blocks(p.num_rows, p.num_columns, STEP_ROWS, panel_columns(p.num_columns))
     left, x = c.Buffer("left", "float32"), kernel.source(p.left.value, "x")
-    panels, rows = (c.Buffer(name, PAIRS.dtype, c.MemoryAccess.WRITE) for name in ("panels", "rounded"))
+    weights = None
     if p.weights is not None:
-        weights = kernel.scope.constants.array(p.weights, kernel.scope.where)
+        array = kernel.scope.constants.array(p.weights, kernel.scope.where)
         depth, columns = int(str(p.depth)), int(str(p.num_columns))
-        matrix = weights.reshape(columns, depth).T if p.is_transposed else weights.reshape(depth, columns)
-        panels = kernel.source(kernel.scope.constants.derive(pack_rounded(matrix, blocks.width)), "weights")
+        weights = array.reshape(columns, depth).T if p.is_transposed else array.reshape(depth, columns)
     b, indices = c.Variable("b"), tuple(c.Variable(f"b{axis}") for axis in range(len(p.batch)))
-    whole = RoundedProduct(kernel, blocks, p.depth, p.depth, panels, rows, indices, p.has_columns)
+    sizes = (p.num_columns, p.depth, p.depth)
+    whole = RoundedProduct(kernel, p.num_rows, weights, *sizes, leading=indices, has_columns=p.has_columns)
+    m0, count = whole.blocks.m0, whole.blocks.m_count
 
-    def gather(writer: RoundedRows) -> c.Block:
-        return (gather_rows(left[blocks.m0 * p.left.row_step], p.left.row_step, p.depth, blocks.m_count, writer),)
+    def gather(writer: RowWriter) -> c.Block:
+        return (gather_rows(left[m0 * p.left.row_step], p.left.row_step, p.depth, count, writer),)
 
     body: c.Block = (c.Alias(left, x, _offset(p.left, p.batch, indices)), *whole.loops(gather))
-    regions: c.Block = ()
-    if p.weights is None:
+    if weights is None:
         right, y = c.Buffer("right", "float32"), kernel.source(p.right.value, "y")
-        size = whole.scratch + blocks.panels * whole.panel_size
-        scratch = kernel.scratch_memory(size, PAIRS.dtype)
-        regions = (c.Alias(rows, scratch, c.Size(0)), c.Alias(panels, scratch, c.Size(whole.scratch)))
         body = (c.Alias(right, y, _offset(p.right, p.batch, indices)), _packing(whole, p, right), *body)
-    elif whole.scratch != 0:
-        regions = (c.Alias(rows, kernel.scratch_memory(whole.scratch, PAIRS.dtype), c.Size(0)),)
     if p.batch:
         places = zip(indices, c.unravelled(b, p.batch), strict=True)
         lets = tuple(c.Let(index, place) for index, place in places)
         body = (c.For(b, c.Size(0), c.Size(product(p.batch)), (*lets, *body)),)
-    kernel.finish_block((*whole.set_up(), *regions, *body))
+    kernel.finish_block((*whole.set_up, *body))
 
 
 def _offset(matrix: Matrix, batch: Sequence[Dim], indices: Sequence[c.Expression]) -> c.Expression:
@@ -98,7 +85,7 @@ def _packing(whole: RoundedProduct, p: Product, right: c.Buffer) -> c.For:
     """Return the loop that rounds and rearranges the matrix on the right, step by step of each panel."""
     width, depth, zero = whole.blocks.width, c.Size(p.depth), c.Literal(0, c.CType("float32"))
     item, k, w, n, n0 = map(c.Variable, ("item", "k", "w", "n", "n0"))
-    row, column = k * (2 * STEP_WORDS) + w * 2, n0 + n
+    row, column = k * STEP_DEPTH + w * 2, n0 + n
 
     def number(which: int, *, checked: bool) -> c.Expression:
         value = right[(row + which) * p.right.row_step + column * p.right.column_step]
@@ -114,7 +101,7 @@ def _packing(whole: RoundedProduct, p: Product, right: c.Buffer) -> c.For:
             body = (c.For(index, c.Size(0), c.Size(count), body),)
         return body
 
-    ends = (((k + 1) * (2 * STEP_WORDS)).compare("<=", depth), (n0 + width).compare("<=", p.num_columns))
+    ends = (((k + 1) * STEP_DEPTH).compare("<=", depth), (n0 + width).compare("<=", p.num_columns))
     steps = c.If(c.Binary("&&", *ends), step(checked=False), step(checked=True))
     panel = (c.Let(n0, item * width), c.For(k, c.Size(0), c.Size(whole.num_steps), (steps,)))
     round_ps = whole.panel_size * _PACK_PS

@@ -6,11 +6,12 @@ the use of their registers.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from byoc_core.authoring import c
-from byoc_core.runtime.module import NDArray
 
-from byoc_ccompiler.kernels.word_tiles import STEP_ROWS, STEP_WORDS
+from byoc_ccompiler.kernels.word_tiles import STEP_ROWS, STEP_WORDS, numbers_of
 
 __all__ = ["BEGIN", "END", "PERMIT", "tile_product"]
 
@@ -67,15 +68,16 @@ def _ignore(tiles: int) -> None:
 PERMIT = c.Callee("vec_permit_tiles", lambda: 0, definition=_PERMIT)
 """``int32_t (void)``: whether tiles may be used; what the other functions get."""
 
-BEGIN, END = c.Callee("vec_begin_tiles", _ignore, definition=_BEGIN), c.Callee("vec_end_tiles", _ignore, definition=_END)
+BEGIN = c.Callee("vec_begin_tiles", _ignore, definition=_BEGIN)
+END = c.Callee("vec_end_tiles", _ignore, definition=_END)
 """``(tiles)``: called by each thread before it multiplies, and after it has multiplied."""
 
 
 def tile_product(width: int) -> c.Callee:
     """Return the C function that multiplies up to 32 rows of pairs, cut into steps, by a panel.
 
-    C signature: ``(rows, panel, num_steps, num_rows, ahead, num_lines, sums, pitch)``. So many lines of the cache behind
-    ``ahead`` are fetched in each step. Where there are fewer than 16 rows, or 32, the sums behind them are set as well.
+    C signature: ``(rows, panel, num_steps, num_rows, ahead, num_lines, sums, pitch)``. Each step fetches so many lines
+    of the cache behind ``ahead``. Where there are fewer than 16 rows, or 32, the sums behind them are set as well.
 
     Args:
         width: columns of the panel, 16 or 32.
@@ -98,18 +100,14 @@ static inline void {{name}}(const uint32_t *rows, const uint32_t *panel, int64_t
 }}
 """
 
-    def evaluate(rows: NDArray, panel: NDArray, steps: int, count: int, _: NDArray, __: int, sums: NDArray, pitch: int) -> None:
-        left = _numbers(rows[: steps * STEP_ROWS * STEP_WORDS].reshape(steps, STEP_ROWS, STEP_WORDS))
-        right = _numbers(panel[: steps * STEP_WORDS * width].reshape(steps, STEP_WORDS, width))
+    def evaluate(*arguments: Any) -> None:
+        rows, panel, steps, count, _, _, sums, pitch = arguments
+        left = numbers_of(rows[: steps * STEP_ROWS * STEP_WORDS].reshape(steps, STEP_ROWS, STEP_WORDS))
+        right = numbers_of(panel[: steps * STEP_WORDS * width].reshape(steps, STEP_WORDS, width))
         for row in range(16 if count <= 16 else 32):
             sums[row * pitch :][:width] = np.einsum("skp,sknp->n", left[:, row], right)
 
     return c.Callee(f"vec_tile_product_{width}", evaluate, writes=(6,), definition=definition)
-
-
-def _numbers(words: NDArray) -> NDArray:
-    """Return the two numbers of each word along one more axis."""
-    return np.stack([words << np.uint32(16), words & np.uint32(0xFFFF0000)], axis=-1).view(np.float32)
 
 
 def _case(width: int, halves: int) -> str:

@@ -17,10 +17,20 @@ from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
 
-__all__ = ["BYTES", "PAIRS", "STEP_ROWS", "STEP_WORDS", "WordFormat", "pack_panels", "word_tile"]
+__all__ = [
+    "BYTES",
+    "PAIRS",
+    "STEP_DEPTH",
+    "STEP_ROWS",
+    "STEP_WORDS",
+    "WordFormat",
+    "numbers_of",
+    "pack_panels",
+    "word_tile",
+]
 
-STEP_WORDS, STEP_ROWS = 16, 32
-"""Words of a row that lie side by side, and rows of such steps that do, where rows are cut into steps."""
+STEP_WORDS, STEP_DEPTH, STEP_ROWS = 16, 32, 32
+"""Words, and bfloat16 numbers, of a row that lie side by side, and rows of such steps that do, where rows are cut."""
 
 _REGISTERS = {
     64: ("_mm512", "__m512i", "__AVX512BW__"),
@@ -74,13 +84,19 @@ static inline SUMS {name}(SUMS sums, WORDS left, WORDS right) {
 
 def _add_bytes(sums: NDArray, left: NDArray, right: NDArray) -> NDArray:
     products = left.view(np.uint8).astype(np.int32) * right.view(np.int8)
-    return sums + products.reshape(-1, 4).sum(axis=1, dtype=np.int32)
+    whole: NDArray = sums + products.reshape(-1, 4).sum(axis=1, dtype=np.int32)
+    return whole
 
 
 def _add_pairs(sums: NDArray, left: NDArray, right: NDArray) -> NDArray:
-    for move in (lambda words: words << np.uint32(16), lambda words: words & np.uint32(0xFFFF0000)):
-        sums = sums + move(left).view(np.float32) * move(right).view(np.float32)
+    for one, other in zip(numbers_of(left).T, numbers_of(right).T, strict=True):
+        sums = sums + one * other
     return sums
+
+
+def numbers_of(words: NDArray) -> NDArray:
+    """Return the two numbers of each word along one more axis."""
+    return np.stack([words << np.uint32(16), words & np.uint32(0xFFFF0000)], axis=-1).view(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +109,7 @@ class WordFormat:
         sum_dtype: of the sums.
         definition: the C of a function that adds the products of the numbers of words to a vector of sums.
         evaluate: the same in numpy.
-        is_cut: whether rows are cut into steps of :data:`STEP_WORDS`: of a step, :data:`STEP_ROWS` rows lie side by side.
+        is_cut: whether rows are cut into steps of :data:`STEP_WORDS`, of which :data:`STEP_ROWS` lie side by side.
     """
 
     name: str
