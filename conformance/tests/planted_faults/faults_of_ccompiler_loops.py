@@ -15,7 +15,7 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-argmax-takes-the-last-nan",
         "kernels/extremes.py",
-        'is_nan if takes_last else Binary("&&", is_nan, old.compare("==", old))',
+        'is_nan if takes_last else c.Binary("&&", is_nan, old.compare("==", old))',
         "is_nan",
         "Of several NaN the last one counts as the largest element.",
         "L2-op[argm*]",
@@ -25,8 +25,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-topk-breaks-ties-at-will",
         "kernels/order_functions.py",
-        'Return(Binary("||", self._is_before(left, right), is_first))',
-        "Return(self._is_before(left, right))",
+        'c.Return(c.Binary("||", self._is_before(left, right), is_first))',
+        "c.Return(self._is_before(left, right))",
         "Equal elements come in the order in which a heap holds them.",
         "L2-op[topk]",
         "L2-onnx[topk]",
@@ -46,8 +46,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-take-clips-no-negative-index",
         "kernels/indexing.py",
-        "index_max(index_min(Cast(index, INDEX), size - 1), 0)",
-        "index_min(Cast(index, INDEX), size - 1)",
+        "c.index_max(c.index_min(c.Cast(index, c.INDEX), size - 1), 0)",
+        "c.index_min(c.Cast(index, c.INDEX), size - 1)",
         "An index below 0 of `take` in mode `clip` reads before the tensor.",
         "L2-op[take]",
         "L2-onnx[gather]",
@@ -66,7 +66,7 @@ FAULTS_OF_CCOMPILER_LOOPS = (
         "cc-tuples-of-negative-indices",
         "kernels/indexing.py",
         "along = [resolved(places[row * depth + place], size)",
-        "along = [Cast(places[row * depth + place], INDEX)",
+        "along = [c.Cast(places[row * depth + place], c.INDEX)",
         "A negative index of `gather_nd` or `scatter_nd` counts from the front.",
         "L2-op[gather_nd]",
         "L2-op[scatter_nd]",
@@ -113,8 +113,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-reflection-bounces-once",
         "kernels/rearrangement.py",
-        'return index_min(index_mod(at, period), index_mod(Unary("-", at), period))',
-        'return Select(at.compare("<", 0), Unary("-", at), Select(at.compare(">=", size), period - at, at))',
+        'return c.index_min(c.index_mod(at, period), c.index_mod(c.Unary("-", at), period))',
+        'return c.Select(at.compare("<", 0), c.Unary("-", at), c.Select(at.compare(">=", size), period - at, at))',
         "Padding by reflection that is wider than the tensor reads outside of it.",
         "L2-op[nn.border_pad]",
         "L2-onnx[pad]",
@@ -122,7 +122,7 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-roll-turns-once",
         "kernels/rearrangement.py",
-        "index_mod(indices[axis] - shift, shape[axis])",
+        "c.index_mod(indices[axis] - shift, shape[axis])",
         "(indices[axis] - shift + shape[axis]) % shape[axis]",
         "A roll by more than the size of the axis reads before the tensor.",
         "L2-op[roll]",
@@ -141,8 +141,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-transpose-leaves-out-last-rows",
         "kernels/transposes.py",
-        "Let(b_end, Select(is_last, Size(height), (tile + 1) * lanes)),",
-        "Let(b_end, (tile + 1) * lanes),",
+        "c.Let(b_end, c.Select(is_last, c.Size(height), (tile + 1) * lanes)),",
+        "c.Let(b_end, (tile + 1) * lanes),",
         "A transposition by tiles leaves out rows behind the last whole tile.",
         "L2-op[permute_dims]",
         "L4-outputs-filled",
@@ -181,14 +181,14 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-sort-flushes-its-input",
         "kernels/ordering.py",
-        "            Let(order, ",
-        '            *[__import__("byoc_core.authoring.c").authoring.c.RawStatement(\n'
+        "            c.Let(order, ",
+        "            *[c.RawStatement(\n"
         '                ("for (int64_t n = 0; n < {0}; ++n) {{",\n'
         '                 "  if (!isnormal((&{2})[n * {1}]) && fabs((double)(&{2})[n * {1}]) < 1)",\n'
         '                 f"    (({kernel.ctype(x)} *)&{{2}})[n * {{1}}] = 0;", "}}"),\n'
-        "                (Size(view.size), Size(view.inner), keys[0]),\n"
+        "                (c.Size(view.size), c.Size(view.inner), keys[0]),\n"
         '            ) for _ in range(source.dtype.startswith("float"))],\n'
-        "            Let(order, ",
+        "            c.Let(order, ",
         "A sort sets subnormal numbers and -0.0 of its input to 0.",
         "L2-op[sort]",
         "L2-op[argsort]",

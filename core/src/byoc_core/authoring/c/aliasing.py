@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.c.expressions import Buffer, MemoryAccess
+from byoc_core.authoring.c.expressions import Address, Buffer, MemoryAccess, PointerArray
 from byoc_core.authoring.c.statements import Alias, Block
-from byoc_core.authoring.c.traversal import statements_in
+from byoc_core.authoring.c.traversal import expressions_in, statements_in
 
 __all__ = ["Aliases"]
 
@@ -17,7 +17,13 @@ class Aliases:
     """
 
     def __init__(self, block: Block) -> None:
-        self._sources = {item.buffer: item.sources for item in statements_in(block) if isinstance(item, Alias)}
+        aliases = [item for item in statements_in(block) if isinstance(item, Alias)]
+        self._sources = {item.buffer: item.sources for item in aliases}
+        pointers = {item.buffer: item.source for item in aliases if item.reads_pointer}
+        # Any buffer whose address is taken may be where a pointer of an array points.
+        taken = {item.buffer for item in expressions_in(block) if isinstance(item, Address)} if pointers else set()
+        for buffer, source in pointers.items():
+            self._sources[buffer] = (source, *(item for item in taken if not isinstance(item, PointerArray)))
 
     def may_overlap(self, one: Buffer, other: Buffer) -> bool:
         """Return whether two buffers may reach the same memory, so that a store to one may change the other."""
@@ -29,6 +35,10 @@ class Aliases:
 
     def _roots(self, buffer: Buffer) -> list[Buffer]:
         """Return the buffers that are no pointers into others, and into which a buffer may point."""
-        if buffer not in self._sources:
-            return [buffer]
-        return [root for source in self._sources[buffer] for root in self._roots(source)]
+        reached = dict.fromkeys([buffer])
+        pending = [buffer]
+        while pending:
+            new = [source for source in self._sources.get(pending.pop(), ()) if source not in reached]
+            reached |= dict.fromkeys(new)
+            pending += new
+        return [item for item in reached if item not in self._sources]

@@ -33,6 +33,7 @@ __all__ = [
     "Literal",
     "Load",
     "MemoryAccess",
+    "PointerArray",
     "Raw",
     "Select",
     "Shuffle",
@@ -175,6 +176,15 @@ class Buffer:
         return f"Buffer({self.name!r}, {self.dtype}, {self.access.value})"
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class PointerArray(Buffer):
+    """Pointers side by side, each to elements of the dtype that are only read: rows of a matrix, pixels of a window.
+
+    A store of an :class:`Address`, or of a choice of two, sets a pointer. An alias with an array of pointers as its
+    source points where one of them does; an alias that is an array of pointers itself points to a part of them.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Load(Expression):
     """Elements of a buffer.
@@ -197,7 +207,7 @@ class Load(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Address(Expression):
-    """A pointer into a buffer, as an argument of a call.
+    """A pointer into a buffer, as an argument of a call or as an element of a :class:`PointerArray`.
 
     Attributes:
         buffer: the buffer.

@@ -98,6 +98,8 @@ class _Loop:
         return (*moved, replace(self._loop, body=tuple(rest)))
 
     def _may_move(self, statement: Statement) -> bool:
+        if isinstance(statement, Alias) and statement.reads_pointer:
+            return self._is_invariant(Load(statement.source, statement.offset))
         is_pointer = isinstance(statement, Alias) and self._changed.isdisjoint(statement.sources)
         return (is_pointer or isinstance(statement, Let)) and all(map(self._is_invariant, expressions_of(statement)))
 

@@ -27,6 +27,7 @@ from byoc_core.authoring.c.expressions import (
     Lane,
     Literal,
     Load,
+    PointerArray,
     Raw,
     Select,
     Shuffle,
@@ -139,7 +140,8 @@ class _Frame:
                 self.arrays[statement.buffer] = (array, first)
             case Store(buffer, index, value):
                 found = self.value(value)
-                self._elements(buffer, self.value(index), value.type.lanes)[...] = found
+                place = self._elements(buffer, self.value(index), value.type.lanes)
+                place[0 if isinstance(buffer, PointerArray) else ...] = found
             case For() | While():
                 self._loop(statement)
             case If():
@@ -206,6 +208,8 @@ class _Frame:
 
     def _new_array(self, statement: LocalArray) -> NDArray:
         assert isinstance(statement.buffer.size, int)
+        if isinstance(statement.buffer, PointerArray):
+            return np.empty(statement.buffer.size, object)
         dtype = to_numpy(statement.buffer.dtype)
         if statement.is_zeroed:
             return np.zeros(statement.buffer.size, dtype)
@@ -217,6 +221,11 @@ class _Frame:
         condition, otherwise = statement.condition, statement.otherwise
         if condition is not None and otherwise is not None and not self.value(condition):
             return self.arrays[otherwise]
+        if statement.reads_pointer:
+            entry = self._elements(statement.source, self.value(statement.offset), 1)[0]
+            if entry is None:
+                raise ExecutionError(f"array `{statement.source.name}`", "holds no pointer where one is read")
+            return entry, 0
         array, first = self.arrays[statement.source]
         return array, first + self.value(statement.offset)
 
@@ -331,7 +340,7 @@ def _cast(value: Any, type_: CType) -> Any:
 
 
 def _check_array(buffer: Buffer, array: NDArray) -> None:
-    wanted = to_numpy(buffer.dtype)
+    wanted = np.dtype(object) if isinstance(buffer, PointerArray) else to_numpy(buffer.dtype)
     if array.ndim != 1 or array.dtype != wanted:
         got = f"{array.ndim} axes of {array.dtype}"
         raise ExecutionError(f"buffer `{buffer.name}`", "is another array", got=got, expected=f"1 axis of {wanted}")

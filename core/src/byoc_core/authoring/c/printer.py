@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from byoc_core.authoring.c.collecting import called_by, vector_types_of, words_of
 from byoc_core.authoring.c.expression_printer import ExpressionPrinter, type_name
-from byoc_core.authoring.c.expressions import Binary, Buffer, Load, MemoryAccess, Variable
+from byoc_core.authoring.c.expressions import Binary, Buffer, Load, MemoryAccess, PointerArray, Variable
 from byoc_core.authoring.c.naming import Names
 from byoc_core.authoring.c.statements import (
     Alias,
@@ -129,16 +129,8 @@ class BlockPrinter:
         """Return the C declaration of a parameter whose name is known."""
         if isinstance(item, Variable):
             return f"{type_name(item.type)} {self._names[item]}"
-        return self._pointer_type(item) + self._names[item]
-
-    def _pointer_type(self, buffer: Buffer) -> str:
-        ctype = c_type(buffer.dtype)
-        match buffer.access:
-            case MemoryAccess.READ:
-                return f"const {ctype} *"
-            case MemoryAccess.WRITE:
-                return f"{ctype} *{self._target.restrict} "
-        return f"{ctype} *"
+        restrict = f"{self._target.restrict} " if item.access is MemoryAccess.WRITE else ""
+        return f"{_element_type(item)}*{restrict}{self._names[item]}"
 
     def _statement(self, statement: Statement, indent: str) -> list[str]:
         match statement:
@@ -195,13 +187,14 @@ class BlockPrinter:
     def _alias(self, statement: Alias) -> str:
         buffer = statement.buffer
         place = self._expressions.offset(statement.source, statement.offset)
-        const = "" if buffer.is_writable else "const "
-        name = self._names.declare(buffer)
+        name, element = self._names.declare(buffer), _element_type(buffer)
+        if statement.reads_pointer:
+            place = f"{self._names[statement.source]}[{self._expressions.text(statement.offset)}]"
         if statement.condition is not None and statement.otherwise is not None:
             place = f"{self._expressions.text(statement.condition, 4)} ? {place} : {self._names[statement.otherwise]}"
         if buffer.dtype != statement.source.dtype:
-            place = f"({const}{c_type(buffer.dtype)} *)(void *)({place})"
-        return f"{const}{c_type(buffer.dtype)} *{name} = {place};"
+            place = f"({element}*)(void *)({place})"
+        return f"{element}*{name} = {place};"
 
     def _copy(self, statement: Copy) -> str:
         target = self._expressions.offset(statement.target, statement.target_index)
@@ -229,13 +222,13 @@ class BlockPrinter:
         buffer = statement.buffer
         if not isinstance(buffer.size, int) or buffer.size % statement.lanes:
             raise InternalError(f"array `{buffer.name}`", "has no known size", got=str(buffer.size))
-        type_, count = c_type(buffer.dtype), buffer.size
+        type_, count = _element_type(buffer), buffer.size
         if statement.lanes > 1:
-            type_, count = type_name(CType(buffer.dtype, statement.lanes)), buffer.size // statement.lanes
+            type_, count = f"{type_name(CType(buffer.dtype, statement.lanes))} ", buffer.size // statement.lanes
             self._vector_arrays[buffer] = statement.lanes
         align = "" if statement.alignment is None else f"{self._target.align.format(nbytes=statement.alignment)} "
-        zeros = " = {0}" if statement.is_zeroed else ""
-        return f"{align}{type_} {self._names.declare(buffer)}[{count}]{zeros};"
+        zeros, static = " = {0}" if statement.is_zeroed else "", "" if buffer.is_writable else "static "
+        return f"{static}{align}{type_}{self._names.declare(buffer)}[{count}]{zeros};"
 
     def _loop(self, statement: For, indent: str) -> list[str]:
         start, stop = self._expressions.text(statement.start), self._expressions.text(statement.stop, 11)
@@ -292,6 +285,13 @@ class BlockPrinter:
         loop = OutlinedLoop(name, tuple(fields), (first, end))
         self.before += loop.definitions(lines)
         return loop.calls(statement.count, statement.grain, statement.work_ps)
+
+
+def _element_type(buffer: Buffer) -> str:
+    """Return the C type of a buffer's elements, up to the star or the name behind it."""
+    if isinstance(buffer, PointerArray):
+        return f"const {c_type(buffer.dtype)} *{'' if buffer.is_writable else 'const '}"
+    return f"{'' if buffer.is_writable else 'const '}{c_type(buffer.dtype)} "
 
 
 def _comment(text: str) -> str:

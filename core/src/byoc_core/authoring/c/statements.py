@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from byoc_core.authoring.c.expressions import Buffer, Expression, Variable
+from byoc_core.authoring.c.expressions import Buffer, Expression, PointerArray, Variable
 from byoc_core.authoring.c.types import CType
 from byoc_core.dims import Dim
 
@@ -74,7 +74,7 @@ class LocalArray(Statement):
     """Declare an array that lives until the end of the block.
 
     Attributes:
-        buffer: the array; its size is a number.
+        buffer: the array; its size is a number. One that begins with zeros and that nothing may write is static.
         is_zeroed: whether it begins with zeros; else its elements have no value until a store.
         alignment: the alignment in bytes, where the dtype's own is not enough.
         lanes: the elements of a vector, for an array of vectors: ``size`` is a multiple, offsets count elements.
@@ -94,7 +94,8 @@ class Alias(Statement):
         buffer: the new buffer; it is writable only if the other is. Scratch memory may be split into buffers of other
             dtypes: then the offset is aligned as the dtype asks, and nothing reads an element as another dtype.
         source: the buffer pointed into.
-        offset: the offset of its first element, in elements of the source.
+        offset: the offset of its first element, in elements of the source; the number of the pointer, where the source
+            is an array of pointers and the buffer is none.
         condition: where it does not hold, the pointer is to ``otherwise``; ``None`` holds always.
         otherwise: another buffer of the source's dtype.
     """
@@ -110,10 +111,15 @@ class Alias(Statement):
         """The buffers that it may point into."""
         return (self.source,) if self.otherwise is None else (self.source, self.otherwise)
 
+    @property
+    def reads_pointer(self) -> bool:
+        """Whether it points where a pointer of an array does."""
+        return isinstance(self.source, PointerArray) and not isinstance(self.buffer, PointerArray)
+
 
 @dataclass(frozen=True, slots=True)
 class Store(Statement):
-    """Write elements to a buffer: as many as the value has lanes, at any address."""
+    """Write elements to a buffer: as many as the value has lanes, at any address; or one pointer of an array."""
 
     buffer: Buffer
     index: Expression

@@ -11,6 +11,7 @@ from byoc_core.authoring.c.expressions import (
     BITWISE,
     COMPARISONS,
     LOGIC,
+    Address,
     Binary,
     Broadcast,
     Cast,
@@ -29,7 +30,7 @@ from byoc_core.authoring.c.statements import RawStatement
 from byoc_core.authoring.c.types import BOOL, INDEX, CType
 from byoc_core.authoring.csource_types import C_TYPES, HALF_DTYPES
 
-__all__ = ["c_type_problems", "differing_types", "known_number", "placeholder_problems", "type_problems"]
+__all__ = ["address_of", "c_type_problems", "differing_types", "known_number", "placeholder_problems", "type_problems"]
 
 
 def type_problems(expression: Expression) -> Iterator[str]:
@@ -49,6 +50,8 @@ def type_problems(expression: Expression) -> Iterator[str]:
             if condition.type != BOOL:
                 yield f"a choice by {condition.type}"
             yield from differing_types(then.type, otherwise.type, "a choice")
+            if (address_of(then) is None) != (address_of(otherwise) is None):
+                yield "a choice of an address or a value"
         case Broadcast() | Lane() | Shuffle():
             yield from _vector(expression)
         case Element():
@@ -145,3 +148,13 @@ def differing_types(wanted: CType, given: CType, what: str) -> Iterator[str]:
 def known_number(expression: Expression) -> int | None:
     """Return the value of an index that is a number, else ``None``."""
     return expression.dim if isinstance(expression, Size) and isinstance(expression.dim, int) else None
+
+
+def address_of(expression: Expression) -> Address | None:
+    """Return the address that an expression is, or the first one of a choice of addresses, else ``None``."""
+    match expression:
+        case Address():
+            return expression
+        case Select(_, then, otherwise):
+            return address_of(then) or address_of(otherwise)
+    return None

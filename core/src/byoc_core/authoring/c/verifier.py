@@ -11,7 +11,9 @@ from byoc_core.authoring.c.expressions import (
     Call,
     Expression,
     Load,
+    PointerArray,
     Raw,
+    Select,
     Variable,
 )
 from byoc_core.authoring.c.operands import operands_of
@@ -39,6 +41,7 @@ from byoc_core.authoring.c.statements import (
 )
 from byoc_core.authoring.c.traversal import declared_by, expressions_of, variables_in
 from byoc_core.authoring.c.type_rules import (
+    address_of,
     c_type_problems,
     differing_types,
     known_number,
@@ -154,10 +157,13 @@ class _Checker:
             case Store(buffer, index, value):
                 yield from self._access(buffer, index, value.type.lanes, value.type.lanes)
                 yield from differing_types(CType(buffer.dtype, value.type.lanes), value.type, f"`{buffer.name}`")
+                if isinstance(buffer, PointerArray) and address_of(value) is None:
+                    yield f"`{buffer.name}` holds pointers, and is set to a value"
                 yield from self._write(buffer, index)
             case Copy():
                 yield from self._copy(statement)
             case Clear(target, index, count):
+                yield from self._numbers(target)
                 yield from self._access(target, index, max(known_number(count) or 0, 0))
                 if count.type != INDEX:
                     yield f"the count is {count.type}, no index"
@@ -223,8 +229,10 @@ class _Checker:
             yield f"`{buffer.name}` has no known size above 0"
         elif buffer.size % statement.lanes:
             yield f"`{buffer.name}` is no whole number of vectors of {statement.lanes}"
-        if not buffer.is_writable:
+        if not buffer.is_writable and not statement.is_zeroed:
             yield f"`{buffer.name}` is an array that nothing may write"
+        if statement.lanes > 1 or statement.is_zeroed:
+            yield from self._numbers(buffer)
         if statement.lanes > 1:
             self._vector_arrays[buffer] = statement.lanes
 
@@ -239,7 +247,14 @@ class _Checker:
                 yield f"`{buffer.name}` points to {source.dtype} or {other.dtype}"
         if (condition is None) != (statement.otherwise is None) or (condition is not None and condition.type != BOOL):
             yield f"`{buffer.name}` is no choice by a bool of two buffers"
-        if buffer.dtype != source.dtype and not source.is_writable:
+        if isinstance(buffer, PointerArray) and not isinstance(source, PointerArray):
+            yield f"`{buffer.name}` holds pointers, `{source.name}` numbers"
+        if isinstance(source, PointerArray):
+            if condition is not None:
+                yield f"`{buffer.name}` is a choice of pointers of an array"
+            if statement.reads_pointer and (buffer.is_writable or buffer.dtype != source.dtype):
+                yield f"`{buffer.name}` may only read the {source.dtype} that `{source.name}` points to"
+        elif buffer.dtype != source.dtype and not source.is_writable:
             yield f"`{buffer.name}` is {buffer.dtype}, `{source.name}` is {source.dtype}"
 
     def _copy(self, statement: Copy) -> Iterator[str]:
@@ -248,6 +263,7 @@ class _Checker:
             yield f"copies {source.dtype} to {target.dtype}"
         count = known_number(statement.count)
         for buffer, index in ((target, statement.target_index), (source, statement.source_index)):
+            yield from self._numbers(buffer)
             yield from self._access(buffer, index, max(count or 0, 0))
         if count is not None and count < 0:
             yield f"the count is {count}"
@@ -278,6 +294,10 @@ class _Checker:
         if buffer not in self._known:
             yield f"`{buffer.name}` is not declared"
 
+    def _numbers(self, buffer: Buffer) -> Iterator[str]:
+        if isinstance(buffer, PointerArray):
+            yield f"`{buffer.name}` holds pointers, and is used as numbers"
+
     def _access(self, buffer: Buffer, index: Expression, count: int, lanes: int = 0) -> Iterator[str]:
         """Yield what is wrong with an access to so many elements; ``lanes`` is 0 where they are no value."""
         yield from self._buffer(buffer)
@@ -297,8 +317,8 @@ class _Checker:
         """Yield what is wrong with an expression, or with its place in a statement or in another expression."""
         if isinstance(operand, Call) and operand.result is None and not isinstance(user, Evaluate):
             yield f"`{operand.callee.name}` has no result, and is used as a value"
-        elif isinstance(operand, Address) and not isinstance(user, Call | Raw | RawStatement):
-            yield f"the address of `{operand.buffer.name}` is used as a value"
+        elif (address := address_of(operand)) is not None and not _takes_address(user):
+            yield f"the address of `{address.buffer.name}` is used as a value"
         else:
             yield from self._expression(operand)
 
@@ -312,6 +332,7 @@ class _Checker:
                 if expression not in self._known:
                     yield f"`{expression.name}` is not declared"
             case Load(buffer, index, lanes):
+                yield from self._numbers(buffer)
                 yield from self._access(buffer, index, lanes, lanes)
                 yield from c_type_problems(expression.type)
             case Address(buffer, index):
@@ -330,3 +351,9 @@ class _Checker:
                 yield f"`{call.callee.name}` writes argument {number}, which is no address"
             else:
                 yield from self._write(argument.buffer, argument.index)
+
+
+def _takes_address(user: Statement | Expression) -> bool:
+    if isinstance(user, Store):
+        return isinstance(user.buffer, PointerArray)
+    return isinstance(user, Call | Raw | RawStatement | Select)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from byoc_core.authoring.c import Binary, Call, Callee, Expression
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
 
 __all__ = ["element_product", "element_sum"]
@@ -11,18 +11,18 @@ __all__ = ["element_product", "element_sum"]
 _FUNCTIONS = {"add": np.add, "multiply": np.multiply}
 
 
-def element_sum(left: Expression, right: Expression) -> Expression:
+def element_sum(left: c.Expression, right: c.Expression) -> c.Expression:
     """Return the sum of two numbers of one dtype."""
     return _operation("+", "add", left, right)
 
 
-def element_product(left: Expression, right: Expression) -> Expression:
+def element_product(left: c.Expression, right: c.Expression) -> c.Expression:
     """Return the product of two numbers of one dtype."""
     return _operation("*", "multiply", left, right)
 
 
-def _operation(sign: str, name: str, left: Expression, right: Expression) -> Expression:
+def _operation(sign: str, name: str, left: c.Expression, right: c.Expression) -> c.Expression:
     type_ = left.type
     if type_.is_float:
-        return Binary(sign, left, right)
-    return Call(Callee(f"byoc_{name}_{c_suffix(type_.dtype)}", _FUNCTIONS[name]), (left, right), type_)
+        return c.Binary(sign, left, right)
+    return c.Call(c.Callee(f"byoc_{name}_{c_suffix(type_.dtype)}", _FUNCTIONS[name]), (left, right), type_)

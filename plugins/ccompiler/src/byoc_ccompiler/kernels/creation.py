@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from byoc_core.authoring.c import Binary, Cast, CType, For, LoopKind, Size, Store, Variable
+from byoc_core.authoring import c
 from byoc_core.dims import Dim, product
 
 from byoc_ccompiler.attributes import dim_of, dims_of
@@ -21,13 +21,13 @@ def _write(kernel: Kernel) -> None:
     """Writes the kernel of an op of :data:`FAMILY`."""
     (step,) = kernel.group.steps
     out = kernel.target(step.result)
-    type_ = CType(out.dtype)
+    type_ = c.CType(out.dtype)
     if step.op == "arange":
-        k = Variable("k")
+        k = c.Variable("k")
         first, apart = (dim_of(step.binding, name) for name in ("start", "step"))
-        number = Cast(Binary("+", Size(first), k * apart), type_)
-        count = Size(shape_of(step.result)[0])
-        loop = For(k, Size(0), count, (Store(out, k, number),), kind=LoopKind.PARALLEL, round_ps=MOVE_PS)
+        number = c.Cast(c.Binary("+", c.Size(first), k * apart), type_)
+        count = c.Size(shape_of(step.result)[0])
+        loop = c.For(k, c.Size(0), count, (c.Store(out, k, number),), kind=c.LoopKind.PARALLEL, round_ps=MOVE_PS)
         kernel.finish_block((loop,))
         return
     sizes: Sequence[Dim] = ()
@@ -37,7 +37,9 @@ def _write(kernel: Kernel) -> None:
         sizes = shape_of(step.operands[0])
     else:
         sizes = (product(shape_of(step.operands[0])),)
-    kernel.finish_block(tuple(Store(out, Size(place), Cast(Size(size), type_)) for place, size in enumerate(sizes)))
+    kernel.finish_block(
+        tuple(c.Store(out, c.Size(place), c.Cast(c.Size(size), type_)) for place, size in enumerate(sizes))
+    )
 
 
 FAMILY = KernelFamily(frozenset({"arange", "shape_of", "size", "shape_to_tensor"}), reject_nothing, _write)

@@ -5,20 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from byoc_core.authoring.c import (
-    Alias,
-    Buffer,
-    CType,
-    Expression,
-    For,
-    Let,
-    Literal,
-    LoopKind,
-    MemoryAccess,
-    Size,
-    Store,
-    Variable,
-)
+from byoc_core.authoring import c
 from byoc_core.dims import Dim, dim_min
 
 from byoc_ccompiler.attributes import axis_of, flag_of
@@ -38,7 +25,7 @@ _STEP_PS = 1_000
 class _Operation(NamedTuple):
     """How elements are combined, and what no element comes to."""
 
-    combine: Callable[[Expression, Expression], Expression]
+    combine: Callable[[c.Expression, c.Expression], c.Expression]
     neutral: int
 
 
@@ -53,33 +40,35 @@ def _write(kernel: Kernel) -> None:
     source, out = kernel.source(x), kernel.target(step.result)
     is_exclusive, is_reverse = flag_of(step.binding, "exclusive"), flag_of(step.binding, "reverse")
     operation, run = _OPERATIONS[step.op], view.size * view.inner
-    row = Variable("row")
-    come, to = Buffer("from", source.dtype), Buffer("to", out.dtype, MemoryAccess.WRITE)
+    row = c.Variable("row")
+    come, to = c.Buffer("from", source.dtype), c.Buffer("to", out.dtype, c.MemoryAccess.WRITE)
 
-    def steps(first: int, end: Dim, element: Callable[[Expression, Expression], Expression]) -> For:
-        place, here, before, k = (Variable(name) for name in ("place", "here", "before", "k"))
+    def steps(first: int, end: Dim, element: Callable[[c.Expression, c.Expression], c.Expression]) -> c.For:
+        place, here, before, k = (c.Variable(name) for name in ("place", "here", "before", "k"))
         along = (
-            Let(here, (Size(view.size - 1) - place if is_reverse else place) * view.inner),
-            Let(before, here + view.inner if is_reverse else here - view.inner),
-            For(k, Size(0), Size(view.inner), (Store(to, here + k, element(here + k, before + k)),)),
+            c.Let(here, (c.Size(view.size - 1) - place if is_reverse else place) * view.inner),
+            c.Let(before, here + view.inner if is_reverse else here - view.inner),
+            c.For(k, c.Size(0), c.Size(view.inner), (c.Store(to, here + k, element(here + k, before + k)),)),
         )
-        return For(place, Size(first), Size(end), along)
+        return c.For(place, c.Size(first), c.Size(end), along)
 
-    def new(here: Expression, before: Expression) -> Expression:
+    def new(here: c.Expression, before: c.Expression) -> c.Expression:
         return come[before if is_exclusive else here]
 
-    def neutral(here: Expression, before: Expression) -> Expression:
-        return Literal(operation.neutral, CType(out.dtype))
+    def neutral(here: c.Expression, before: c.Expression) -> c.Expression:
+        return c.Literal(operation.neutral, c.CType(out.dtype))
 
     # The first element is alone: a total of nothing and of -0.0 would lose the sign.
     alone = [neutral, new] if is_exclusive else [new]
     rows = (
-        Alias(come, source, row * run),
-        Alias(to, out, row * run),
+        c.Alias(come, source, row * run),
+        c.Alias(to, out, row * run),
         *(steps(number, dim_min(number + 1, view.size), value) for number, value in enumerate(alone)),
         steps(len(alone), view.size, lambda here, before: operation.combine(to[before], new(here, before))),
     )
-    kernel.finish_block((For(row, Size(0), Size(view.outer), rows, kind=LoopKind.PARALLEL, round_ps=run * _STEP_PS),))
+    kernel.finish_block(
+        (c.For(row, c.Size(0), c.Size(view.outer), rows, kind=c.LoopKind.PARALLEL, round_ps=run * _STEP_PS),)
+    )
 
 
 FAMILY = KernelFamily(frozenset(_OPERATIONS), reject_nothing, _write)

@@ -6,22 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple
 
-from byoc_core.authoring.c import (
-    Alias,
-    Assign,
-    Block,
-    Buffer,
-    CType,
-    Declare,
-    Dispatch,
-    Expression,
-    For,
-    Literal,
-    MemoryAccess,
-    Size,
-    Store,
-    Variable,
-)
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, product
@@ -94,8 +79,8 @@ def _write(kernel: Kernel) -> None:
     equation = _parse(str(step.binding.attrs["equation"]), shapes)
     sources, out = [kernel.source(operand) for operand in step.operands], kernel.target(step.result)
     strides = [_strides(labels, shape, equation.sizes) for labels, shape in zip(equation.terms, shapes, strict=True)]
-    result, indices = equation.result, {label: Variable(f"at_{label}") for label in equation.sizes}
-    factors: list[Expression] = [source[_offset(indices, of)] for source, of in zip(sources, strides, strict=True)]
+    result, indices = equation.result, {label: c.Variable(f"at_{label}") for label in equation.sizes}
+    factors: list[c.Expression] = [source[_offset(indices, of)] for source, of in zip(sources, strides, strict=True)]
     nest = _Nest(equation.sizes, indices, [label for label in equation.sizes if label not in result])
     term = reduce(element_product, factors[1:], factors[0])
     apart = dict(zip(result, compact_strides([equation.sizes[label] for label in result]), strict=True))
@@ -106,15 +91,15 @@ def _write(kernel: Kernel) -> None:
     if equation.sizes[last] == 0:
         kernel.finish_block(())
         return
-    to = Buffer("to", out.dtype, MemoryAccess.WRITE)
-    line = Alias(to, out, _offset(indices, {label: apart[label] for label in outer}))
+    to = c.Buffer("to", out.dtype, c.MemoryAccess.WRITE)
+    line = c.Alias(to, out, _offset(indices, {label: apart[label] for label in outer}))
     if outer:
-        sums = nest.sums(term, to, last, Size(0), Size(equation.sizes[last]))
+        sums = nest.sums(term, to, last, c.Size(0), c.Size(equation.sizes[last]))
         kernel.finish_block(nest.loops(outer, (line, *sums), is_shared=True))
         return
-    first, end, count = Variable(FIRST_ITEM), Variable(END_ITEM), equation.sizes[last]
+    first, end, count = c.Variable(FIRST_ITEM), c.Variable(END_ITEM), equation.sizes[last]
     sums = nest.sums(term, to, last, first, end)
-    kernel.finish_block((Dispatch(first, end, (line, *sums), count, 1, count * nest.round_ps(last)),))
+    kernel.finish_block((c.Dispatch(first, end, (line, *sums), count, 1, count * nest.round_ps(last)),))
 
 
 class _Nest(NamedTuple):
@@ -127,10 +112,10 @@ class _Nest(NamedTuple):
     """
 
     sizes: Mapping[str, Dim]
-    indices: Mapping[str, Variable]
+    indices: Mapping[str, c.Variable]
     summed: Sequence[str]
 
-    def loops(self, labels: Sequence[str], body: Block, *, is_shared: bool = False) -> Block:
+    def loops(self, labels: Sequence[str], body: c.Block, *, is_shared: bool = False) -> c.Block:
         """Return loops over labels around a block; several threads may share the outermost one."""
         indices, sizes = [self.indices[label] for label in labels], [self.sizes[label] for label in labels]
         if not is_shared or not labels:
@@ -141,21 +126,25 @@ class _Nest(NamedTuple):
         """Return estimated picoseconds of a round of the loop over a label that is outside of all others."""
         return product(size for label, size in self.sizes.items() if label != part) * _TERM_PS
 
-    def total(self, term: Expression, out: Buffer, place: Expression) -> Block:
+    def total(self, term: c.Expression, out: c.Buffer, place: c.Expression) -> c.Block:
         """Return the statements that store the sum of all terms at a place."""
-        total = Variable("total", CType(out.dtype))
-        add = Assign(total, element_sum(total, term))
-        return (Declare(total, Literal(0, total.type)), *self.loops(self.summed, (add,)), Store(out, place, total))
+        total = c.Variable("total", c.CType(out.dtype))
+        add = c.Assign(total, element_sum(total, term))
+        return (
+            c.Declare(total, c.Literal(0, total.type)),
+            *self.loops(self.summed, (add,)),
+            c.Store(out, place, total),
+        )
 
-    def sums(self, term: Expression, to: Buffer, last: str, first: Expression, end: Expression) -> Block:
+    def sums(self, term: c.Expression, to: c.Buffer, last: str, first: c.Expression, end: c.Expression) -> c.Block:
         """Return the statements that let sums side by side grow, those from one index of a label to another."""
         index = self.indices[last]
-        clear = For(index, first, end, (Store(to, index, Literal(0, CType(to.dtype))),))
-        add = For(index, first, end, (Store(to, index, element_sum(to[index], term)),))
+        clear = c.For(index, first, end, (c.Store(to, index, c.Literal(0, c.CType(to.dtype))),))
+        add = c.For(index, first, end, (c.Store(to, index, element_sum(to[index], term)),))
         return (clear, *self.loops(self.summed, (add,)))
 
 
-def _offset(indices: Mapping[str, Variable], strides: Mapping[str, Dim]) -> Expression:
+def _offset(indices: Mapping[str, c.Variable], strides: Mapping[str, Dim]) -> c.Expression:
     return offset_along([indices[label] for label in strides], list(strides.values()))
 
 

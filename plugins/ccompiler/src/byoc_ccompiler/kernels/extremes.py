@@ -2,21 +2,7 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.c import (
-    Alias,
-    Binary,
-    Buffer,
-    CType,
-    Expression,
-    For,
-    If,
-    Let,
-    LoopKind,
-    MemoryAccess,
-    Size,
-    Store,
-    Variable,
-)
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 
 from byoc_ccompiler.attributes import axis_of, flag_of
@@ -40,34 +26,34 @@ def _write(kernel: Kernel) -> None:
     (x,) = step.operands
     view = view_along(shape_of(x), axis_of(step.binding, len(shape_of(x))))
     source, out = kernel.source(x), kernel.target(step.result)
-    run, type_ = view.size * view.inner, CType(source.dtype)
-    row, place, k = (Variable(name) for name in ("row", "place", "k"))
-    new, old = Variable("new", type_), Variable("old", type_)
-    come, to = Buffer("from", source.dtype), Buffer("to", out.dtype, MemoryAccess.WRITE)
+    run, type_ = view.size * view.inner, c.CType(source.dtype)
+    row, place, k = (c.Variable(name) for name in ("row", "place", "k"))
+    new, old = c.Variable("new", type_), c.Variable("old", type_)
+    come, to = c.Buffer("from", source.dtype), c.Buffer("to", out.dtype, c.MemoryAccess.WRITE)
     is_better = _is_better(new, old, _SIGNS[step.op], takes_last=flag_of(step.binding, "select_last_index"))
     look = (
-        Let(new, come[place * view.inner + k]),
-        Let(old, come[to[k] * view.inner + k]),
-        If(is_better, (Store(to, k, place),)),
+        c.Let(new, come[place * view.inner + k]),
+        c.Let(old, come[to[k] * view.inner + k]),
+        c.If(is_better, (c.Store(to, k, place),)),
     )
     rows = (
-        Alias(come, source, row * run),
-        Alias(to, out, row * view.inner),
-        For(k, Size(0), Size(view.inner), (Store(to, k, Size(0)),)),
-        For(place, Size(1), Size(view.size), (For(k, Size(0), Size(view.inner), look),)),
+        c.Alias(come, source, row * run),
+        c.Alias(to, out, row * view.inner),
+        c.For(k, c.Size(0), c.Size(view.inner), (c.Store(to, k, c.Size(0)),)),
+        c.For(place, c.Size(1), c.Size(view.size), (c.For(k, c.Size(0), c.Size(view.inner), look),)),
     )
     kernel.finish_block(
-        (For(row, Size(0), Size(view.outer), rows, kind=LoopKind.PARALLEL, round_ps=run * _ELEMENT_PS),)
+        (c.For(row, c.Size(0), c.Size(view.outer), rows, kind=c.LoopKind.PARALLEL, round_ps=run * _ELEMENT_PS),)
     )
 
 
-def _is_better(new: Variable, old: Variable, sign: str, *, takes_last: bool) -> Expression:
+def _is_better(new: c.Variable, old: c.Variable, sign: str, *, takes_last: bool) -> c.Expression:
     """Return whether an element takes the place of the most extreme one before it."""
     is_better = new.compare(f"{sign}=" if takes_last else sign, old)
     if not new.type.is_float:
         return is_better
     is_nan = new.compare("!=", new)
-    return Binary("||", is_better, is_nan if takes_last else Binary("&&", is_nan, old.compare("==", old)))
+    return c.Binary("||", is_better, is_nan if takes_last else c.Binary("&&", is_nan, old.compare("==", old)))
 
 
 def _require(scope: FunctionScope, step: Step) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.c import Address, Buffer, Call, Callee, Evaluate, Expression, Size
+from byoc_core.authoring import c
 from byoc_core.dtypes import dtype_info
 
 __all__ = ["fetch"]
@@ -23,10 +23,10 @@ def _evaluate(x: object, offset: int, lines: int) -> None:
     """Do nothing: fetching changes no value."""
 
 
-_FETCH = Callee("vec_fetch", _evaluate, definition=_DEFINITION)
+_FETCH = c.Callee("vec_fetch", _evaluate, definition=_DEFINITION)
 
 
-def fetch(buffer: Buffer, offset: Expression, nbytes: int) -> Evaluate:
+def fetch(buffer: c.Buffer, offset: c.Expression, nbytes: int) -> c.Evaluate:
     """Return the statement that fetches so many bytes of a buffer, from an element on that may lie behind its end."""
     place = offset * dtype_info(buffer.dtype).itemsize
-    return Evaluate(Call(_FETCH, (Address(buffer, Size(0)), place, Size(nbytes // _LINE_NBYTES))))
+    return c.Evaluate(c.Call(_FETCH, (c.Address(buffer, c.Size(0)), place, c.Size(nbytes // _LINE_NBYTES))))

@@ -4,22 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from byoc_core.authoring.c import (
-    INDEX,
-    Binary,
-    Block,
-    Buffer,
-    Cast,
-    CType,
-    Expression,
-    Fail,
-    For,
-    If,
-    Let,
-    Select,
-    Size,
-    Variable,
-)
+from byoc_core.authoring import c
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 
@@ -28,14 +13,14 @@ from byoc_ccompiler.kernel import Kernel
 __all__ = ["index_check", "is_unsigned", "range_check", "resolved"]
 
 
-def is_unsigned(integer: Expression) -> bool:
+def is_unsigned(integer: c.Expression) -> bool:
     """Return whether an integer has no sign."""
     return dtype_info(integer.type.dtype).kind == "uint"
 
 
 def range_check(
-    kernel: Kernel, op: str, problem: str, integers: Buffer, count: Dim, low: Expression, high: Expression
-) -> Block:
+    kernel: Kernel, op: str, problem: str, integers: c.Buffer, count: Dim, low: c.Expression, high: c.Expression
+) -> c.Block:
     """Return the statements that fail where an integer lies outside of bounds; the first integer that does is named.
 
     Args:
@@ -47,14 +32,14 @@ def range_check(
         low: the least integer permitted, zero or less.
         high: the greatest one.
     """
-    k, index = Variable("k"), _wide("index", integers)
-    check = If(_is_outside(index, low, high), (_fail(kernel, op, problem, index, low, high),))
-    return (For(k, Size(0), Size(count), (Let(index, Cast(integers[k], index.type)), check)),)
+    k, index = c.Variable("k"), _wide("index", integers)
+    check = c.If(_is_outside(index, low, high), (_fail(kernel, op, problem, index, low, high),))
+    return (c.For(k, c.Size(0), c.Size(count), (c.Let(index, c.Cast(integers[k], index.type)), check)),)
 
 
 def index_check(
-    kernel: Kernel, op: str, axis: int, size: Dim, indices: Buffer, shape: Sequence[Dim], *, place: int | None = None
-) -> Block:
+    kernel: Kernel, op: str, axis: int, size: Dim, indices: c.Buffer, shape: Sequence[Dim], *, place: int | None = None
+) -> c.Block:
     """Return the statements that fail where an index lies outside an axis; negative ones count from its end.
 
     Args:
@@ -66,35 +51,35 @@ def index_check(
         shape: their shape.
         place: the place along the last axis of the indices that is looked at; ``None`` for all.
     """
-    k, index = Variable("k"), _wide("index", indices)
+    k, index = c.Variable("k"), _wide("index", indices)
     count, at = (product(shape), k) if place is None else (product(shape[:-1]), k * shape[-1] + place)
-    low, high, problem = Size(-size), Size(size - 1), f"an index lies outside axis {axis}"
-    empty = Fail("IndexError", _message(kernel, op, problem, "no index at all: the axis is empty"), (index,))
-    fail = If(Size(size).compare("==", 0), (empty,), (_fail(kernel, op, problem, index, low, high),))
-    check = If(_is_outside(index, low, high), (fail,))
-    return (For(k, Size(0), Size(count), (Let(index, Cast(indices[at], index.type)), check)),)
+    low, high, problem = c.Size(-size), c.Size(size - 1), f"an index lies outside axis {axis}"
+    empty = c.Fail("IndexError", _message(kernel, op, problem, "no index at all: the axis is empty"), (index,))
+    fail = c.If(c.Size(size).compare("==", 0), (empty,), (_fail(kernel, op, problem, index, low, high),))
+    check = c.If(_is_outside(index, low, high), (fail,))
+    return (c.For(k, c.Size(0), c.Size(count), (c.Let(index, c.Cast(indices[at], index.type)), check)),)
 
 
-def resolved(index: Expression, size: Dim) -> Expression:
+def resolved(index: c.Expression, size: Dim) -> c.Expression:
     """Return a checked index counted from the front of an axis of a size."""
     if is_unsigned(index):
-        return Cast(index, INDEX)
-    return Cast(index, INDEX) + Select(index.compare("<", 0), Size(size), Size(0))
+        return c.Cast(index, c.INDEX)
+    return c.Cast(index, c.INDEX) + c.Select(index.compare("<", 0), c.Size(size), c.Size(0))
 
 
-def _wide(name: str, integers: Buffer) -> Variable:
+def _wide(name: str, integers: c.Buffer) -> c.Variable:
     """Return a variable that holds any of the integers."""
-    return Variable(name, CType("uint64" if is_unsigned(integers[0]) else "int64"))
+    return c.Variable(name, c.CType("uint64" if is_unsigned(integers[0]) else "int64"))
 
 
-def _is_outside(index: Variable, low: Expression, high: Expression) -> Expression:
+def _is_outside(index: c.Variable, low: c.Expression, high: c.Expression) -> c.Expression:
     if is_unsigned(index):
-        return Binary("||", high.compare("<", 0), index.compare(">", Cast(high, index.type)))
-    return Binary("||", index.compare("<", low), index.compare(">", high))
+        return c.Binary("||", high.compare("<", 0), index.compare(">", c.Cast(high, index.type)))
+    return c.Binary("||", index.compare("<", low), index.compare(">", high))
 
 
-def _fail(kernel: Kernel, op: str, problem: str, index: Variable, low: Expression, high: Expression) -> Fail:
-    return Fail("IndexError", _message(kernel, op, problem, "{} to {}"), (index, low, high))
+def _fail(kernel: Kernel, op: str, problem: str, index: c.Variable, low: c.Expression, high: c.Expression) -> c.Fail:
+    return c.Fail("IndexError", _message(kernel, op, problem, "{} to {}"), (index, low, high))
 
 
 def _message(kernel: Kernel, op: str, problem: str, expected: str) -> str:

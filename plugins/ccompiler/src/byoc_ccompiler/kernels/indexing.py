@@ -4,24 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from byoc_core.authoring.c import (
-    INDEX,
-    Block,
-    Buffer,
-    Cast,
-    CType,
-    Expression,
-    For,
-    If,
-    Let,
-    LoopKind,
-    Select,
-    Size,
-    Store,
-    Variable,
-    index_max,
-    index_min,
-)
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
@@ -38,22 +21,22 @@ from byoc_ccompiler.steps import Step, shape_of
 __all__ = ["FAMILY", "element_loops", "tuple_place"]
 
 
-def _rows(row: Variable, count: Dim, body: Block, round_ps: Dim) -> For:
+def _rows(row: c.Variable, count: Dim, body: c.Block, round_ps: Dim) -> c.For:
     """Return the loop over rows, any of which another thread may do."""
-    return For(row, Size(0), Size(count), body, kind=LoopKind.PARALLEL, round_ps=round_ps)
+    return c.For(row, c.Size(0), c.Size(count), body, kind=c.LoopKind.PARALLEL, round_ps=round_ps)
 
 
-def _run_ps(buffer: Buffer, count: Dim) -> Dim:
+def _run_ps(buffer: c.Buffer, count: Dim) -> Dim:
     return count * (dtype_info(buffer.dtype).itemsize * BYTE_PS) + MOVE_PS
 
 
-def _take(kernel: Kernel, step: Step) -> Block:
+def _take(kernel: Kernel, step: Step) -> c.Block:
     x, indices = step.operands
     shape, counts = shape_of(x), shape_of(indices)
     axis = axis_of(step.binding, len(shape))
     size, inner, count = shape[axis], product(shape[axis + 1 :]), product(counts)
     source, places, out = kernel.source(x), kernel.source(indices, "indices"), kernel.target(step.result)
-    row, at = Variable("row"), Variable("at")
+    row, at = c.Variable("row"), c.Variable("at")
     element = places[row % count if axis else row]
     checks = index_check(kernel, step.op, axis, size, places, counts)
     if step.binding.attrs["mode"] != "clip":
@@ -61,24 +44,24 @@ def _take(kernel: Kernel, step: Step) -> Block:
     else:
         place = _clipped(element, size)
         is_full = isinstance(size, int) and size > 0
-        checks = () if is_full else (If(Size(size).compare("==", 0), checks),)
-    outer = row // count * size if axis else Size(0)
+        checks = () if is_full else (c.If(c.Size(size).compare("==", 0), checks),)
+    outer = row // count * size if axis else c.Size(0)
     moved = copy_run(out, row * inner, source, (outer + at) * inner, inner)
-    rows = _rows(row, product(shape[:axis]) * count, (Let(at, place), *moved), _run_ps(source, inner))
+    rows = _rows(row, product(shape[:axis]) * count, (c.Let(at, place), *moved), _run_ps(source, inner))
     return (*checks, rows)
 
 
-def _clipped(index: Expression, size: Dim) -> Expression:
+def _clipped(index: c.Expression, size: Dim) -> c.Expression:
     """Return the place on an axis that is nearest to an index."""
     if not is_unsigned(index):
-        return index_max(index_min(Cast(index, INDEX), size - 1), 0)
-    wide, last = CType("uint64"), Size(size - 1)
-    return Select(Cast(index, wide).compare("<", Cast(last, wide)), Cast(index, INDEX), last)
+        return c.index_max(c.index_min(c.Cast(index, c.INDEX), size - 1), 0)
+    wide, last = c.CType("uint64"), c.Size(size - 1)
+    return c.Select(c.Cast(index, wide).compare("<", c.Cast(last, wide)), c.Cast(index, c.INDEX), last)
 
 
 def element_loops(
-    kernel: Kernel, step: Step, body: Callable[[Expression, Expression], Block], *, part: int | None = None
-) -> Block:
+    kernel: Kernel, step: Step, body: Callable[[c.Expression, c.Expression], c.Block], *, part: int | None = None
+) -> c.Block:
     """Return the loops over all indices of an op that pairs them with elements, behind the checks of the indices.
 
     Args:
@@ -90,24 +73,24 @@ def element_loops(
     x, indices = step.operands[:2]
     shape, counts, places = shape_of(x), shape_of(indices), kernel.source(indices, "indices")
     axis = axis_of(step.binding, len(shape))
-    loops = [Variable(f"i{number}") for number in range(len(counts))]
-    k, at = Variable("k"), Variable("at")
+    loops = [c.Variable(f"i{number}") for number in range(len(counts))]
+    k, at = c.Variable("k"), c.Variable("at")
     element = offset_along([*loops[:axis], at, *loops[axis + 1 :]], compact_strides(shape))
     statements = (
-        Let(k, offset_along(loops, compact_strides(counts))),
-        Let(at, resolved(places[k], shape[axis])),
+        c.Let(k, offset_along(loops, compact_strides(counts))),
+        c.Let(at, resolved(places[k], shape[axis])),
         *body(k, element),
     )
     checks = index_check(kernel, step.op, axis, shape[axis], places, counts)
     return (*checks, *loops_around(statements, loops, counts, part=part, round_ps=product(counts[1:]) * MOVE_PS))
 
 
-def _gather_elements(kernel: Kernel, step: Step) -> Block:
+def _gather_elements(kernel: Kernel, step: Step) -> c.Block:
     source, out = kernel.source(step.operands[0]), kernel.target(step.result)
-    return element_loops(kernel, step, lambda k, place: (Store(out, k, source[place]),), part=0)
+    return element_loops(kernel, step, lambda k, place: (c.Store(out, k, source[place]),), part=0)
 
 
-def tuple_place(step: Step, places: Buffer, row: Expression, first: int) -> Expression:
+def tuple_place(step: Step, places: c.Buffer, row: c.Expression, first: int) -> c.Expression:
     """Return the number, row-major, of the slice that a tuple of indices means.
 
     Args:
@@ -123,46 +106,46 @@ def tuple_place(step: Step, places: Buffer, row: Expression, first: int) -> Expr
     return offset_along(along, compact_strides(sizes))
 
 
-def _gather_nd(kernel: Kernel, step: Step) -> Block:
+def _gather_nd(kernel: Kernel, step: Step) -> c.Block:
     x, indices = step.operands
     shape, counts = shape_of(x), shape_of(indices)
     batch = int_of(step.binding, "batch_dims")
     depth = int(str(counts[-1]))
     inner = product(shape[batch + depth :])
     source, places, out = kernel.source(x), kernel.source(indices, "indices"), kernel.target(step.result)
-    checks: Block = ()
+    checks: c.Block = ()
     for place in range(depth):
         axis = batch + place
         checks += index_check(kernel, step.op, axis, shape[axis], places, counts, place=place)
-    row, at = Variable("row"), Variable("at")
+    row, at = c.Variable("row"), c.Variable("at")
     place_in_batch = tuple_place(step, places, row, batch)
     if batch:
         group, sizes = product(counts[batch:-1]), product(shape[batch : batch + depth])
         place_in_batch = row // group * sizes + place_in_batch
-    body = (Let(at, place_in_batch), *copy_run(out, row * inner, source, at * inner, inner))
+    body = (c.Let(at, place_in_batch), *copy_run(out, row * inner, source, at * inner, inner))
     return (*checks, _rows(row, product(counts[:-1]), body, _run_ps(source, inner)))
 
 
-def _one_hot(kernel: Kernel, step: Step) -> Block:
+def _one_hot(kernel: Kernel, step: Step) -> c.Block:
     indices, on, off = step.operands
     shape = shape_of(step.result)
     axis = axis_of(step.binding, len(shape))
     depth, inner = dim_of(step.binding, "depth"), product(shape[axis + 1 :])
     places, out = kernel.source(indices, "indices"), kernel.target(step.result)
     one, other = (kernel.constant(value) or kernel.source(value, role)[0] for value, role in ((on, "on"), (off, "off")))
-    row, k = Variable("row"), Variable("k")
+    row, k = c.Variable("row"), c.Variable("k")
     element, here = places[row // depth * inner + k], row % depth
     if is_unsigned(element):
-        is_here = Cast(element, CType("uint64")).compare("==", Cast(here, CType("uint64")))
+        is_here = c.Cast(element, c.CType("uint64")).compare("==", c.Cast(here, c.CType("uint64")))
     else:
-        at = Cast(element, INDEX)
-        is_here = Select(at.compare("<", 0), at + depth, at).compare("==", here)
-    stored = Store(out, row * inner + k, Select(is_here, one, other))
-    columns = For(k, Size(0), Size(inner), (stored,))
+        at = c.Cast(element, c.INDEX)
+        is_here = c.Select(at.compare("<", 0), at + depth, at).compare("==", here)
+    stored = c.Store(out, row * inner + k, c.Select(is_here, one, other))
+    columns = c.For(k, c.Size(0), c.Size(inner), (stored,))
     return (_rows(row, product(shape[: axis + 1]), (columns,), inner * MOVE_PS),)
 
 
-_WRITERS: dict[str, Callable[[Kernel, Step], Block]] = {
+_WRITERS: dict[str, Callable[[Kernel, Step], c.Block]] = {
     "take": _take,
     "gather_elements": _gather_elements,
     "gather_nd": _gather_nd,

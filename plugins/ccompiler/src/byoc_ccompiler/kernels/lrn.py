@@ -3,25 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from byoc_core.authoring.c import (
-    Alias,
-    Block,
-    Buffer,
-    Call,
-    Callee,
-    CType,
-    For,
-    Let,
-    Literal,
-    LoopKind,
-    MemoryAccess,
-    Size,
-    Statement,
-    Store,
-    Variable,
-    index_max,
-    index_min,
-)
+from byoc_core.authoring import c
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import product
 from byoc_core.ir import Binding
@@ -43,32 +25,32 @@ def _write(kernel: Kernel) -> None:
     (step,) = kernel.group.steps
     (x,) = step.operands
     shape, source, out = shape_of(x), kernel.source(x), kernel.target(step.result)
-    channels, inner, type_ = shape[1], product(shape[2:]), CType(source.dtype)
+    channels, inner, type_ = shape[1], product(shape[2:]), c.CType(source.dtype)
     size = int_of(step.binding, "size")
     alpha, beta, bias = (float_of(step.binding, name) for name in ("alpha", "beta", "bias"))
-    power = Callee("powf" if type_.dtype == "float32" else "pow", np.power, flops=1)
-    row, first, end, near, k = (Variable(name) for name in ("row", "first", "end", "near", "k"))
-    come, to = Buffer("from", type_.dtype), Buffer("to", type_.dtype, MemoryAccess.WRITE)
-    base = Variable("base", type_)
+    power = c.Callee("powf" if type_.dtype == "float32" else "pow", np.power, flops=1)
+    row, first, end, near, k = (c.Variable(name) for name in ("row", "first", "end", "near", "k"))
+    come, to = c.Buffer("from", type_.dtype), c.Buffer("to", type_.dtype, c.MemoryAccess.WRITE)
+    base = c.Variable("base", type_)
 
-    def every(*body: Statement) -> For:
-        return For(k, Size(0), Size(inner), body)
+    def every(*body: c.Statement) -> c.For:
+        return c.For(k, c.Size(0), c.Size(inner), body)
 
     neighbour = come[near * inner + k]
-    rows: Block = (
-        Alias(come, source, row * inner),
-        Alias(to, out, row * inner),
-        Let(first, index_max(Size(-((size - 1) // 2)), Size(0) - row % channels)),
-        Let(end, index_min(Size(size // 2), channels - 1 - row % channels) + 1),
-        every(Store(to, k, Literal(0, type_))),
-        For(near, first, end, (every(Store(to, k, to[k] + neighbour * neighbour)),)),
+    rows: c.Block = (
+        c.Alias(come, source, row * inner),
+        c.Alias(to, out, row * inner),
+        c.Let(first, c.index_max(c.Size(-((size - 1) // 2)), c.Size(0) - row % channels)),
+        c.Let(end, c.index_min(c.Size(size // 2), channels - 1 - row % channels) + 1),
+        every(c.Store(to, k, c.Literal(0, type_))),
+        c.For(near, first, end, (every(c.Store(to, k, to[k] + neighbour * neighbour)),)),
         every(
-            Let(base, Literal(bias, type_) + Literal(alpha / size, type_) * to[k]),
-            Store(to, k, come[k] / Call(power, (base, Literal(beta, type_)), type_)),
+            c.Let(base, c.Literal(bias, type_) + c.Literal(alpha / size, type_) * to[k]),
+            c.Store(to, k, come[k] / c.Call(power, (base, c.Literal(beta, type_)), type_)),
         ),
     )
     kernel.finish_block(
-        (For(row, Size(0), Size(product(shape[:2])), rows, kind=LoopKind.PARALLEL, round_ps=inner * _POWER_PS),)
+        (c.For(row, c.Size(0), c.Size(product(shape[:2])), rows, kind=c.LoopKind.PARALLEL, round_ps=inner * _POWER_PS),)
     )
 
 

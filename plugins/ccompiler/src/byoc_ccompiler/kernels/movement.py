@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from byoc_core.authoring.c import Block, CType, Literal
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, dim_max, dim_min, product
@@ -24,15 +24,15 @@ from byoc_ccompiler.steps import Step, shape_of
 __all__ = ["FAMILIES"]
 
 
-def _reshape(kernel: Kernel, step: Step) -> Block:
+def _reshape(kernel: Kernel, step: Step) -> c.Block:
     axes = copy_axes([product(shape_of(step.result))], [1], [1])
     return copy_block(axes, kernel.target(step.result), kernel.source(step.operands[0]))
 
 
-def _concat(kernel: Kernel, step: Step) -> Block:
+def _concat(kernel: Kernel, step: Step) -> c.Block:
     axis = axis_of(step.binding, len(shape_of(step.result)))
     strides, out = kernel.strides(step.result), kernel.target(step.result)
-    body: Block = ()
+    body: c.Block = ()
     begin: Dim = 0
     for operand in step.operands:
         axes = copy_axes(shape_of(operand), strides, kernel.strides(operand))
@@ -41,22 +41,22 @@ def _concat(kernel: Kernel, step: Step) -> Block:
     return body
 
 
-def _stack(kernel: Kernel, step: Step) -> Block:
+def _stack(kernel: Kernel, step: Step) -> c.Block:
     axis = axis_of(step.binding, len(shape_of(step.result)))
     strides, out = kernel.strides(step.result), kernel.target(step.result)
     others = (*strides[:axis], *strides[axis + 1 :])
-    body: Block = ()
+    body: c.Block = ()
     for index, operand in enumerate(step.operands):
         axes = copy_axes(shape_of(operand), others, kernel.strides(operand))
         body += copy_block(axes, out, kernel.source(operand), at=index * strides[axis])
     return body
 
 
-def _split(kernel: Kernel, step: Step) -> Block:
+def _split(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
     axis = axis_of(step.binding, len(shape_of(x)))
     strides, source = kernel.strides(x), kernel.source(x)
-    body: Block = ()
+    body: c.Block = ()
     begin: Dim = 0
     for part in step.binding.results:
         if part in kernel.stored:
@@ -75,7 +75,7 @@ def _slice_start(bound: Dim, size: Dim, stride: int) -> Dim:
     return dim_min(dim_max(bound, 0), size if stride > 0 else size - 1)
 
 
-def _strided_slice(kernel: Kernel, step: Step) -> Block:
+def _strided_slice(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
     shape = shape_of(x)
     strides = list(kernel.strides(x))
@@ -90,7 +90,7 @@ def _strided_slice(kernel: Kernel, step: Step) -> Block:
     return copy_block(axes, kernel.target(step.result), kernel.source(x), source_at=begin)
 
 
-def _flip(kernel: Kernel, step: Step) -> Block:
+def _flip(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
     shape, strides = shape_of(x), list(kernel.strides(x))
     axis = axis_of(step.binding, len(shape))
@@ -100,13 +100,13 @@ def _flip(kernel: Kernel, step: Step) -> Block:
     return copy_block(axes, kernel.target(step.result), kernel.source(x), source_at=last)
 
 
-def _full(kernel: Kernel, step: Step) -> Block:
+def _full(kernel: Kernel, step: Step) -> c.Block:
     shape = shape_of(step.result)
     axes = copy_axes(shape, kernel.strides(step.result), [0] * len(shape))
     return copy_block(axes, kernel.target(step.result), kernel.source(step.operands[0]))
 
 
-def _tile(kernel: Kernel, step: Step) -> Block:
+def _tile(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
     sizes: list[Dim] = []
     to: list[Dim] = []
@@ -120,7 +120,7 @@ def _tile(kernel: Kernel, step: Step) -> Block:
     return copy_block(copy_axes(sizes, to, come), kernel.target(step.result), kernel.source(x))
 
 
-def _pad(kernel: Kernel, step: Step) -> Block:
+def _pad(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
     widths, out = ints_of(step.binding, "pad_width"), kernel.target(step.result)
     strides = kernel.strides(step.result)
@@ -130,10 +130,10 @@ def _pad(kernel: Kernel, step: Step) -> Block:
         return copied
     with np.errstate(all="ignore"):  # as the reference converts it: what does not fit is not an error
         value = np.asarray(float_of(step.binding, "pad_value")).astype(to_numpy(out.dtype))[()]
-    return (*fill_block(step.result, out, Literal(value, CType(out.dtype))), *copied)
+    return (*fill_block(step.result, out, c.Literal(value, c.CType(out.dtype))), *copied)
 
 
-def _depth_to_space(kernel: Kernel, step: Step) -> Block:
+def _depth_to_space(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
     block, mode = int_of(step.binding, "block_size"), str(step.binding.attrs["mode"])
     batch, _, height, width = shape_of(x)
@@ -148,7 +148,7 @@ def _depth_to_space(kernel: Kernel, step: Step) -> Block:
     return copy_block(axes, kernel.target(step.result), kernel.source(x))
 
 
-def _space_to_depth(kernel: Kernel, step: Step) -> Block:
+def _space_to_depth(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
     block, mode = int_of(step.binding, "block_size"), str(step.binding.attrs["mode"])
     batch, depth = shape_of(x)[:2]
@@ -232,7 +232,7 @@ def _require(scope: FunctionScope, step: Step) -> None:
 
 
 _RESHAPES = dict.fromkeys(("reshape", "expand_dims", "squeeze"), _reshape)
-_STRIDED: Mapping[str, Callable[[Kernel, Step], Block]] = {
+_STRIDED: Mapping[str, Callable[[Kernel, Step], c.Block]] = {
     "concat": _concat,
     "stack": _stack,
     "split": _split,

@@ -4,24 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from byoc_core.authoring.c import (
-    Alias,
-    Assign,
-    Binary,
-    Block,
-    Buffer,
-    Declare,
-    Evaluate,
-    Expression,
-    For,
-    If,
-    Let,
-    MemoryAccess,
-    Size,
-    Statement,
-    Store,
-    Variable,
-)
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.dims import product
 
@@ -42,74 +25,74 @@ _DEPTH = 16
 """How often an element is compared, about, in an axis of tens of thousands."""
 
 
-def _line_start(line: Expression, view: AxisView) -> Expression:
+def _line_start(line: c.Expression, view: AxisView) -> c.Expression:
     """Return the offset of a line's first element."""
     return line // view.inner * (view.size * view.inner) + line % view.inner
 
 
-def _sort(kernel: Kernel, step: Step) -> Block:
+def _sort(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
     view = view_along(shape_of(x), axis_of(step.binding, len(shape_of(x))))
     source, out = kernel.source(x), kernel.target(step.result)
     functions = OrderFunctions(kernel, source.dtype, descending=flag_of(step.binding, "descending"))
-    keys, to = Buffer("keys", source.dtype), Buffer("to", out.dtype, MemoryAccess.WRITE)
-    order, k = Variable("order"), Variable("k")
+    keys, to = c.Buffer("keys", source.dtype), c.Buffer("to", out.dtype, c.MemoryAccess.WRITE)
+    order, k = c.Variable("order"), c.Variable("k")
 
-    def sort(line: Expression, mine: Buffer) -> Block:
+    def sort(line: c.Expression, mine: c.Buffer) -> c.Block:
         start = _line_start(line, view)
         place = mine[order + k]
         element = keys[place * view.inner] if step.op == "sort" else place
         return (
-            Alias(keys, source, start),
-            Alias(to, out, start),
-            Let(order, functions.order(keys, Size(view.inner), Size(view.size), mine)),
-            For(k, Size(0), Size(view.size), (Store(to, k * view.inner, element),)),
+            c.Alias(keys, source, start),
+            c.Alias(to, out, start),
+            c.Let(order, functions.order(keys, c.Size(view.inner), c.Size(view.size), mine)),
+            c.For(k, c.Size(0), c.Size(view.size), (c.Store(to, k * view.inner, element),)),
         )
 
     line_ps = view.size * (_COMPARISON_PS * _DEPTH)
     return (line_loop(kernel, sort, view.outer * view.inner, line_ps, scratch=2 * view.size, dtype="int64"),)
 
 
-def _topk(kernel: Kernel, step: Step) -> Block:
+def _topk(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
     view = view_along(shape_of(x), axis_of(step.binding, len(shape_of(x))))
-    count, inner = dim_of(step.binding, "k"), Size(view.inner)
+    count, inner = dim_of(step.binding, "k"), c.Size(view.inner)
     source = kernel.source(x)
     values, numbers = step.binding.results
     functions = OrderFunctions(kernel, source.dtype, descending=flag_of(step.binding, "largest"))
-    keys, k, turn, found, at = Buffer("keys", source.dtype), *map(Variable, ("k", "turn", "found", "at"))
+    keys, k, turn, found, at = c.Buffer("keys", source.dtype), *map(c.Variable, ("k", "turn", "found", "at"))
 
-    def select(line: Expression, mine: Buffer) -> Block:
-        stores: list[Statement] = []
+    def select(line: c.Expression, mine: c.Buffer) -> c.Block:
+        stores: list[c.Statement] = []
         if values in kernel.stored:
-            stores.append(Store(kernel.target(values), at, keys[found * inner]))
+            stores.append(c.Store(kernel.target(values), at, keys[found * inner]))
         if numbers in kernel.stored:
-            stores.append(Store(kernel.target(numbers), at, found))
-        store = (Let(at, (line // view.inner * count + k) * inner + line % view.inner), *stores)
+            stores.append(c.Store(kernel.target(numbers), at, found))
+        store = (c.Let(at, (line // view.inner * count + k) * inner + line % view.inner), *stores)
         selected = (
-            Alias(keys, source, _line_start(line, view)),
-            Evaluate(functions.select(keys, inner, Size(view.size), Size(count), mine)),
+            c.Alias(keys, source, _line_start(line, view)),
+            c.Evaluate(functions.select(keys, inner, c.Size(view.size), c.Size(count), mine)),
         )
         if flag_of(step.binding, "sorted"):
             # The last one stands on top of the heap.
             take = (
-                Let(k, count - 1 - turn),
-                Let(found, mine[0]),
-                Store(mine, Size(0), mine[k]),
-                Evaluate(functions.sink(keys, inner, mine, Size(0), k)),
+                c.Let(k, count - 1 - turn),
+                c.Let(found, mine[0]),
+                c.Store(mine, c.Size(0), mine[k]),
+                c.Evaluate(functions.sink(keys, inner, mine, c.Size(0), k)),
                 *store,
             )
-            return (*selected, For(turn, Size(0), Size(count), take))
+            return (*selected, c.For(turn, c.Size(0), c.Size(count), take))
         last = mine[0]
-        is_taken = Binary("||", found.compare("==", last), functions.is_better(keys, inner, found, last))
-        next_one = If(Binary("&&", k.compare("<", count), is_taken), (*store, Assign(k, k + 1)))
-        return (*selected, Declare(k, Size(0)), For(found, Size(0), Size(view.size), (next_one,)))
+        is_taken = c.Binary("||", found.compare("==", last), functions.is_better(keys, inner, found, last))
+        next_one = c.If(c.Binary("&&", k.compare("<", count), is_taken), (*store, c.Assign(k, k + 1)))
+        return (*selected, c.Declare(k, c.Size(0)), c.For(found, c.Size(0), c.Size(view.size), (next_one,)))
 
     line_ps = view.size * _COMPARISON_PS
     return (line_loop(kernel, select, view.outer * view.inner, line_ps, scratch=count, dtype="int64"),)
 
 
-_WRITERS: dict[str, Callable[[Kernel, Step], Block]] = {"sort": _sort, "argsort": _sort, "topk": _topk}
+_WRITERS: dict[str, Callable[[Kernel, Step], c.Block]] = {"sort": _sort, "argsort": _sort, "topk": _topk}
 
 
 def _write(kernel: Kernel) -> None:

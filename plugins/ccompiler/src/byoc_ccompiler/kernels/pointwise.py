@@ -6,25 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from byoc_core.authoring.c import (
-    INDEX,
-    Binary,
-    Block,
-    Call,
-    Callee,
-    Cast,
-    CType,
-    Element,
-    Expression,
-    Let,
-    Literal,
-    LoopKind,
-    Raw,
-    Statement,
-    Store,
-    Variable,
-    has_c_form,
-)
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import SCALAR_OPS, FunctionScope, c_suffix
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, product
@@ -94,40 +76,40 @@ def operand_dims(step: Step) -> list[Dims]:
     return [spread(shape_of(operand), own, rank, 1) for operand, own in zip(step.operands, axes, strict=True)]
 
 
-def element_of(step: Step, values: Sequence[Expression]) -> Expression:
+def element_of(step: Step, values: Sequence[c.Expression]) -> c.Expression:
     """Return one element of a step's result from one of each operand: literals or variables."""
-    type_ = CType(dtype_of(step.result))
+    type_ = c.CType(dtype_of(step.result))
     if step.op == "broadcast_to":
         return values[0]
     if step.op in _QUANTISING:
         return _QUANTISED[step.op](values, type_)
     if step.op == "nn.batch_norm":
         x, gamma, beta, mean, variance = values
-        root = Callee("sqrtf" if type_.dtype == "float32" else "sqrt", np.sqrt, flops=1)
-        deviation = Call(root, (variance + Literal(step.binding.attrs["epsilon"], type_),), type_)
+        root = c.Callee("sqrtf" if type_.dtype == "float32" else "sqrt", np.sqrt, flops=1)
+        deviation = c.Call(root, (variance + c.Literal(step.binding.attrs["epsilon"], type_),), type_)
         return (x - mean) * (gamma / deviation) + beta
     if step.op == "exp" and step.is_nonpositive:
-        return Call(Callee(f"byoc_exp_nonpositive_{c_suffix(type_.dtype)}", np.exp, flops=1), tuple(values), type_)
+        return c.Call(c.Callee(f"byoc_exp_nonpositive_{c_suffix(type_.dtype)}", np.exp, flops=1), tuple(values), type_)
     op, attributes = ("add", {}) if step.op == "nn.bias_add" else (step.op, step.binding.attrs)
-    return Element(op, tuple(values), type_, attributes)
+    return c.Element(op, tuple(values), type_, attributes)
 
 
 def has_element(step: Step) -> bool:
     """Return whether C has an expression for a step's dtypes."""
-    types = [CType(dtype_of(operand)) for operand in step.operands]
-    element = element_of(step, [Variable(f"v{number}", type_) for number, type_ in enumerate(types)])
+    types = [c.CType(dtype_of(operand)) for operand in step.operands]
+    element = element_of(step, [c.Variable(f"v{number}", type_) for number, type_ in enumerate(types)])
     if step.op == "nn.batch_norm":
         return element.type.is_float
-    return not isinstance(element, Element) or has_c_form(element)
+    return not isinstance(element, c.Element) or c.has_c_form(element)
 
 
-def _quantised(values: Sequence[Expression], type_: CType) -> Expression:
+def _quantised(values: Sequence[c.Expression], type_: c.CType) -> c.Expression:
     """Return an element over its scale as an integer, beside the zero point, within the limits of its dtype."""
     x, scale, zero = values
     limits = np.iinfo(type_.dtype)
-    callee = Callee(f"byoc_quantised_{c_suffix(x.type.dtype)}", _nearest, flops=4)
-    bounds = (Literal(limits.min, CType("int32")), Literal(limits.max, CType("int32")))
-    return Cast(Call(callee, (x / scale, Cast(zero, x.type), *bounds), x.type), type_)
+    callee = c.Callee(f"byoc_quantised_{c_suffix(x.type.dtype)}", _nearest, flops=4)
+    bounds = (c.Literal(limits.min, c.CType("int32")), c.Literal(limits.max, c.CType("int32")))
+    return c.Cast(c.Call(callee, (x / scale, c.Cast(zero, x.type), *bounds), x.type), type_)
 
 
 def _nearest(quotient: Any, zero: Any, low: Any, high: Any) -> Any:
@@ -136,24 +118,24 @@ def _nearest(quotient: Any, zero: Any, low: Any, high: Any) -> Any:
     return np.where(np.isnan(moved), 0, np.clip(moved, low, high))
 
 
-def _dequantised(values: Sequence[Expression], type_: CType) -> Expression:
+def _dequantised(values: Sequence[c.Expression], type_: c.CType) -> c.Expression:
     """Return the float that an integer stands for: its distance from the zero point, exactly, times the scale."""
     x, scale, zero = values
     bits = dtype_info(x.type.dtype).bits
-    wide = CType("int32" if bits <= 16 else "int64")
-    one, other = Cast(x, wide), Cast(zero, wide)
-    steps: Expression = Binary("-", one, other)
+    wide = c.CType("int32" if bits <= 16 else "int64")
+    one, other = c.Cast(x, wide), c.Cast(zero, wide)
+    steps: c.Expression = c.Binary("-", one, other)
     if bits == 64:
-        steps = Call(Callee("byoc_subtract_i64", np.subtract), (one, other), wide)
-    return Cast(steps, type_) * scale
+        steps = c.Call(c.Callee("byoc_subtract_i64", np.subtract), (one, other), wide)
+    return c.Cast(steps, type_) * scale
 
 
 _QUANTISED = {"quantize": _quantised, "dequantize": _dequantised}
 
 
 def element_statements(
-    kernel: Kernel, steps: Iterable[Step], place: Callable[[Step, int], Expression], known: dict[Value, Expression]
-) -> Block:
+    kernel: Kernel, steps: Iterable[Step], place: Callable[[Step, int], c.Expression], known: dict[Value, c.Expression]
+) -> c.Block:
     """Return the statements that compute steps at one position.
 
     Args:
@@ -162,11 +144,11 @@ def element_statements(
         place: returns the offset of a step's operand, by its number.
         known: values at hand already (an anchor's sum); the variables of the results are added.
     """
-    loads: list[Statement] = []
-    lets: list[Statement] = []
-    loaded: dict[tuple[Value, Expression], Variable] = {}
+    loads: list[c.Statement] = []
+    lets: list[c.Statement] = []
+    loaded: dict[tuple[Value, c.Expression], c.Variable] = {}
     for step in steps:
-        values: list[Expression] = []
+        values: list[c.Expression] = []
         roles = step.binding.op.operand_names(len(step.operands))
         for index, (operand, role) in enumerate(zip(step.operands, roles, strict=True)):
             at_hand = known.get(operand) or kernel.constant(operand)
@@ -176,11 +158,11 @@ def element_statements(
             key = (operand, place(step, index))
             if key not in loaded:
                 buffer = kernel.source(operand, role)
-                loaded[key] = Variable(f"{buffer.name}_value", CType(buffer.dtype))
-                loads.append(Let(loaded[key], buffer[key[1]]))
+                loaded[key] = c.Variable(f"{buffer.name}_value", c.CType(buffer.dtype))
+                loads.append(c.Let(loaded[key], buffer[key[1]]))
             values.append(loaded[key])
-        known[step.result] = variable = Variable(step.result.name, CType(dtype_of(step.result)))
-        lets.append(Let(variable, element_of(step, values)))
+        known[step.result] = variable = c.Variable(step.result.name, c.CType(dtype_of(step.result)))
+        lets.append(c.Let(variable, element_of(step, values)))
     return (*loads, *lets)
 
 
@@ -193,10 +175,10 @@ def element_lines(kernel: Kernel, steps: Iterable[Step], place: Place, known: di
         place: returns the C expression of the offset of a step's operand, by its number.
         known: C expressions of values at hand already; the names of the results are added.
     """
-    values: dict[Value, Expression] = {value: Raw(text, CType(dtype_of(value))) for value, text in known.items()}
-    statements = element_statements(kernel, steps, lambda step, index: Raw(place(step, index), INDEX), values)
+    values: dict[Value, c.Expression] = {value: c.Raw(text, c.CType(dtype_of(value))) for value, text in known.items()}
+    statements = element_statements(kernel, steps, lambda step, index: c.Raw(place(step, index), c.INDEX), values)
     lines, names = kernel.print_block(statements)
-    known |= {value: names[item] for value, item in values.items() if isinstance(item, Variable)}
+    known |= {value: names[item] for value, item in values.items() if isinstance(item, c.Variable)}
     return lines
 
 
@@ -219,17 +201,17 @@ def elementwise_kernel(kernel: Kernel) -> None:
     }
     layouts |= {value: Layout(shape_of(value), kernel.strides(value)) for value in kernel.stored}
     nest = StridedNest(space, layouts, memory_order(kernel.strides(kernel.stored[0])))
-    known: dict[Value, Expression] = {}
+    known: dict[Value, c.Expression] = {}
     body = element_statements(kernel, steps, lambda step, index: nest.position((step, index)), known)
-    body += tuple(Store(kernel.target(value), nest.position(value), known[value]) for value in kernel.stored)
-    kinds: dict[int, LoopKind] = {}
+    body += tuple(c.Store(kernel.target(value), nest.position(value), known[value]) for value in kernel.stored)
+    kinds: dict[int, c.LoopKind] = {}
     if kernel.shared and nest.sizes:
-        kinds[len(nest.sizes) - 1] = LoopKind.VECTOR
+        kinds[len(nest.sizes) - 1] = c.LoopKind.VECTOR
     bounds = next((loop for loop, size in enumerate(nest.sizes) if size != 1), None)
     if bounds is None:
         kernel.finish_block(nest.loops(body, kinds))
         return
-    kinds[bounds] = LoopKind.PARALLEL
+    kinds[bounds] = c.LoopKind.PARALLEL
     round_ps = product(nest.sizes[bounds + 1 :]) * (len(steps) + 1) * _STEP_PS
     grain = _GRAIN if bounds == len(nest.sizes) - 1 else 1
     kernel.finish_block(nest.loops(body, kinds, grain=grain, round_ps=round_ps))

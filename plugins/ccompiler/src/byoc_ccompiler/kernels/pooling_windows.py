@@ -10,22 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from byoc_core.authoring.c import (
-    Block,
-    Call,
-    Callee,
-    Cast,
-    CType,
-    Expression,
-    For,
-    Let,
-    Literal,
-    Select,
-    Size,
-    Variable,
-    index_max,
-    index_min,
-)
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
 from byoc_core.dims import Dim, product
 from byoc_core.ops import axes_of
@@ -47,10 +32,10 @@ class Taps:
         statements: declare the variables.
     """
 
-    first: Variable
-    count: Variable
-    wide: Variable
-    statements: Block
+    first: c.Variable
+    count: c.Variable
+    wide: c.Variable
+    statements: c.Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,30 +69,30 @@ class PoolAxis:
             return (self.out_size - 1) * self.stride + (self.window - 1) * self.dilation < self.size
         return False
 
-    def taps(self, name: str, index: Expression) -> Taps:
+    def taps(self, name: str, index: c.Expression) -> Taps:
         """Return a window's taps inside the image.
 
         Args:
             name: of the axis.
             index: the window's number.
         """
-        size = Size(self.size)
-        first, count, wide = (Variable(f"{prefix}_{name}") for prefix in ("first", "count", "wide"))
+        size = c.Size(self.size)
+        first, count, wide = (c.Variable(f"{prefix}_{name}") for prefix in ("first", "count", "wide"))
         if not self.window:
             end = ((index + 1) * size + (self.out_size - 1)) // self.out_size
-            return Taps(first, count, count, (Let(first, index * size // self.out_size), Let(count, end - first)))
-        start, skip, room = (Variable(f"{prefix}_{name}") for prefix in ("start", "skip", "room"))
+            return Taps(first, count, count, (c.Let(first, index * size // self.out_size), c.Let(count, end - first)))
+        start, skip, room = (c.Variable(f"{prefix}_{name}") for prefix in ("start", "skip", "room"))
         skipped = (self.dilation - 1 - start) // self.dilation
         left = (size - 1 - first + self.dilation) // self.dilation
         reach = (size + (self.end - 1) - start) // self.dilation + 1
-        statements: Block = (
-            Let(start, index * self.stride - self.begin),
-            Let(skip, Select(start.compare("<", 0), skipped, Size(0))),
-            Let(first, start + skip * self.dilation),
-            Let(room, Select(first.compare("<", size), left, Size(0))),
+        statements: c.Block = (
+            c.Let(start, index * self.stride - self.begin),
+            c.Let(skip, c.Select(start.compare("<", 0), skipped, c.Size(0))),
+            c.Let(first, start + skip * self.dilation),
+            c.Let(room, c.Select(first.compare("<", size), left, c.Size(0))),
             # Padding is smaller than the window: one tap at least is not skipped.
-            Let(count, index_min(self.window - skip, room)),
-            Let(wide, index_min(Size(self.window), reach)),
+            c.Let(count, c.index_min(self.window - skip, room)),
+            c.Let(wide, c.index_min(c.Size(self.window), reach)),
         )
         return Taps(first, count, wide, statements)
 
@@ -124,11 +109,11 @@ class Window:
         statements: declare the variables.
     """
 
-    taps: tuple[Variable, ...]
-    counts: tuple[Variable, ...]
-    places: tuple[Expression, ...]
-    divisor: Variable
-    statements: Block
+    taps: tuple[c.Variable, ...]
+    counts: tuple[c.Variable, ...]
+    places: tuple[c.Expression, ...]
+    divisor: c.Variable
+    statements: c.Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +174,9 @@ class Pooling:
         return self.kind != "max"
 
     @property
-    def type(self) -> CType:
+    def type(self) -> c.CType:
         """The type of an element."""
-        return CType(self.dtype)
+        return c.CType(self.dtype)
 
     @property
     def num_taps(self) -> Dim:
@@ -199,22 +184,22 @@ class Pooling:
         return product([axis.window or (axis.size + (axis.out_size - 1)) // axis.out_size for axis in self.axes])
 
     @property
-    def start(self) -> Literal:
+    def start(self) -> c.Literal:
         """The total of a window without elements."""
         least = -np.inf if self.type.is_float else np.iinfo(self.dtype).min
-        return Literal(0 if self.is_sum else least, self.type)
+        return c.Literal(0 if self.is_sum else least, self.type)
 
-    def combine(self, total: Expression, value: Expression) -> Expression:
+    def combine(self, total: c.Expression, value: c.Expression) -> c.Expression:
         """Return a total with one more element."""
         if not self.is_sum:
-            maximum = Callee(f"byoc_maximum_{c_suffix(self.dtype)}", np.maximum, flops=1)
-            return Call(maximum, (total, value), self.type)
+            maximum = c.Callee(f"byoc_maximum_{c_suffix(self.dtype)}", np.maximum, flops=1)
+            return c.Call(maximum, (total, value), self.type)
         if self.kind == "avg":
             return total + value
         absolute = self._call("fabs", np.abs, value)
         return total + (absolute if self.power == 1 else self._power(absolute, self.power))
 
-    def finish(self, total: Expression, divisor: Expression) -> Expression:
+    def finish(self, total: c.Expression, divisor: c.Expression) -> c.Expression:
         """Return the result from a window's total, and from what a mean divides by."""
         if self.kind == "avg":
             return total / divisor
@@ -224,35 +209,35 @@ class Pooling:
             return self._power(total, 1.0 / self.power)
         return total
 
-    def window(self, indices: Sequence[Expression]) -> Window:
+    def window(self, indices: Sequence[c.Expression]) -> Window:
         """Return the window with this number along each axis."""
         found = [axis.taps(name, index) for axis, name, index in zip(self.axes, self.names, indices, strict=True)]
-        taps = tuple(Variable(f"k_{name}") for name in self.names)
+        taps = tuple(c.Variable(f"k_{name}") for name in self.names)
         places = tuple(one.first + tap * axis.dilation for one, tap, axis in zip(found, taps, self.axes, strict=True))
-        counts: list[Expression] = [one.wide if self.counts_padding else one.count for one in found]
-        divisor = Variable("divisor", self.type)
-        mean = Let(divisor, Cast(index_max(Size(1), functools.reduce(operator.mul, counts)), self.type))
+        counts: list[c.Expression] = [one.wide if self.counts_padding else one.count for one in found]
+        divisor = c.Variable("divisor", self.type)
+        mean = c.Let(divisor, c.Cast(c.index_max(c.Size(1), functools.reduce(operator.mul, counts)), self.type))
         statements = (*itertools.chain.from_iterable(one.statements for one in found), mean)
         return Window(taps, tuple(one.count for one in found), places, divisor, statements)
 
-    def _power(self, base: Expression, exponent: float) -> Expression:
-        return self._call("pow", np.power, base, Literal(exponent, self.type))
+    def _power(self, base: c.Expression, exponent: float) -> c.Expression:
+        return self._call("pow", np.power, base, c.Literal(exponent, self.type))
 
-    def _call(self, name: str, evaluate: Callable[..., Any], *arguments: Expression) -> Expression:
-        callee = Callee(f"{name}f" if self.dtype == "float32" else name, evaluate, flops=1)
-        return Call(callee, arguments, self.type)
+    def _call(self, name: str, evaluate: Callable[..., Any], *arguments: c.Expression) -> c.Expression:
+        callee = c.Callee(f"{name}f" if self.dtype == "float32" else name, evaluate, flops=1)
+        return c.Call(callee, arguments, self.type)
 
 
-def position(strides: Sequence[Dim], indices: Sequence[Expression]) -> Expression:
+def position(strides: Sequence[Dim], indices: Sequence[c.Expression]) -> c.Expression:
     """Return the offset of an element from its index along each axis."""
-    offset: Expression = Size(0)
+    offset: c.Expression = c.Size(0)
     for stride, index in zip(strides, indices, strict=True):
         offset = offset + index * stride
     return offset
 
 
-def loops_over(indices: Sequence[Variable], counts: Sequence[Expression], body: Block) -> Block:
+def loops_over(indices: Sequence[c.Variable], counts: Sequence[c.Expression], body: c.Block) -> c.Block:
     """Return loops around a block, the first outermost."""
     for index, count in reversed(list(zip(indices, counts, strict=True))):
-        body = (For(index, Size(0), count, body),)
+        body = (c.For(index, c.Size(0), count, body),)
     return body

@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.c import (
-    Alias,
-    Block,
-    Buffer,
-    CType,
-    Expression,
-    For,
-    Let,
-    LoopKind,
-    MemoryAccess,
-    Size,
-    Store,
-    Variable,
-)
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.dims import ceildiv
 
@@ -47,26 +34,28 @@ def _write_blocks(kernel: Kernel, step: Step) -> None:
     x, scale, zero = step.operands
     block, shape = int_of(step.binding, "block_size"), shape_of(x)
     view = view_along(shape, axis_of(step.binding, len(shape)))
-    blocks, row, k = ceildiv(view.size, block), Variable("row"), Variable("k")
-    place: Expression
+    blocks, row, k = ceildiv(view.size, block), c.Variable("row"), c.Variable("k")
+    place: c.Expression
     if view.inner == 1:
         count, run, place = view.outer, view.size, row * blocks + k // block
     else:
         count, run = view.outer * view.size, view.inner
         place = (row // view.size * blocks + row % view.size // block) * view.inner + k
     source, target = kernel.source(x), kernel.target(step.result)
-    line, out = Buffer("from", source.dtype), Buffer("to", target.dtype, MemoryAccess.WRITE)
+    line, out = c.Buffer("from", source.dtype), c.Buffer("to", target.dtype, c.MemoryAccess.WRITE)
     reads = ((line, k), (kernel.source(scale, "scale"), place), (kernel.source(zero, "zero"), place))
     names = ("x_value", "scale_value", "zero_value")
-    values = [Variable(name, CType(buffer.dtype)) for name, (buffer, _) in zip(names, reads, strict=True)]
-    lets = (Let(value, buffer[at]) for value, (buffer, at) in zip(values, reads, strict=True))
-    element = (*lets, Store(out, k, element_of(step, values)))
-    rows: Block = (
-        Alias(line, source, row * run),
-        Alias(out, target, row * run),
-        For(k, Size(0), Size(run), element),
+    values = [c.Variable(name, c.CType(buffer.dtype)) for name, (buffer, _) in zip(names, reads, strict=True)]
+    lets = (c.Let(value, buffer[at]) for value, (buffer, at) in zip(values, reads, strict=True))
+    element = (*lets, c.Store(out, k, element_of(step, values)))
+    rows: c.Block = (
+        c.Alias(line, source, row * run),
+        c.Alias(out, target, row * run),
+        c.For(k, c.Size(0), c.Size(run), element),
     )
-    kernel.finish_block((For(row, Size(0), Size(count), rows, kind=LoopKind.PARALLEL, round_ps=run * _ELEMENT_PS),))
+    kernel.finish_block(
+        (c.For(row, c.Size(0), c.Size(count), rows, kind=c.LoopKind.PARALLEL, round_ps=run * _ELEMENT_PS),)
+    )
 
 
 def _access(step: Step, index: int) -> Access:

@@ -7,24 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from byoc_core.authoring.c import (
-    INDEX,
-    Block,
-    Cast,
-    Clear,
-    Copy,
-    Expression,
-    For,
-    Let,
-    LoopKind,
-    Select,
-    Size,
-    Unary,
-    Variable,
-    index_max,
-    index_min,
-    index_mod,
-)
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.dims import Dim, dim_max, product
 from byoc_core.dtypes import dtype_info
@@ -49,46 +32,46 @@ from byoc_ccompiler.steps import Step, dtype_of, shape_of
 __all__ = ["FAMILY"]
 
 
-def _edge(at: Expression, size: Dim) -> Expression:
-    return index_min(index_max(at, 0), size - 1)
+def _edge(at: c.Expression, size: Dim) -> c.Expression:
+    return c.index_min(c.index_max(at, 0), size - 1)
 
 
-def _reflect(at: Expression, size: Dim) -> Expression:
-    period = Size(dim_max(2 * size - 2, 1))
-    return index_min(index_mod(at, period), index_mod(Unary("-", at), period))
+def _reflect(at: c.Expression, size: Dim) -> c.Expression:
+    period = c.Size(dim_max(2 * size - 2, 1))
+    return c.index_min(c.index_mod(at, period), c.index_mod(c.Unary("-", at), period))
 
 
-_BORDERS: Mapping[str, Callable[[Expression, Dim], Expression]] = {
+_BORDERS: Mapping[str, Callable[[c.Expression, Dim], c.Expression]] = {
     "edge": _edge,
-    "wrap": index_mod,
+    "wrap": c.index_mod,
     "reflect": _reflect,
 }
 """The place on an axis that stands for a place beyond its borders, by mode."""
 
 
-def _indices(shape: Sequence[Dim]) -> list[Variable]:
-    return [Variable(f"i{axis}") for axis in range(len(shape))]
+def _indices(shape: Sequence[Dim]) -> list[c.Variable]:
+    return [c.Variable(f"i{axis}") for axis in range(len(shape))]
 
 
-def _roll(kernel: Kernel, step: Step) -> Block:
+def _roll(kernel: Kernel, step: Step) -> c.Block:
     shape = shape_of(step.operands[0])
-    indices, places = _indices(shape), dict[int, Expression]()
+    indices, places = _indices(shape), dict[int, c.Expression]()
     for axis, shift in zip(ints_of(step.binding, "axis"), ints_of(step.binding, "shift"), strict=True):
-        places[axis % len(shape)] = index_mod(indices[axis] - shift, shape[axis])
+        places[axis % len(shape)] = c.index_mod(indices[axis] - shift, shape[axis])
     return _mapped(kernel, step, indices, places)
 
 
-def _border_pad(kernel: Kernel, step: Step) -> Block:
+def _border_pad(kernel: Kernel, step: Step) -> c.Block:
     shape, widths = shape_of(step.operands[0]), ints_of(step.binding, "pad_width")
     rule = _BORDERS[str(step.binding.attrs["mode"])]
-    indices, places = _indices(shape), dict[int, Expression]()
+    indices, places = _indices(shape), dict[int, c.Expression]()
     for axis, size in enumerate(shape):
         if any(widths[2 * axis : 2 * axis + 2]):
             places[axis] = rule(indices[axis] - widths[2 * axis], size)
     return _mapped(kernel, step, indices, places)
 
 
-def _mapped(kernel: Kernel, step: Step, indices: Sequence[Variable], places: Mapping[int, Expression]) -> Block:
+def _mapped(kernel: Kernel, step: Step, indices: Sequence[c.Variable], places: Mapping[int, c.Expression]) -> c.Block:
     """Return the statements that copy, along some axes from a place that the loop's index gives.
 
     What lies behind the last of these axes is copied as a whole.
@@ -106,13 +89,13 @@ def _mapped(kernel: Kernel, step: Step, indices: Sequence[Variable], places: Map
         return copy_block(copy_axes([product(result)], [1], [1]), out, source)
     depth = max(places) + 1
     run = product(result[depth:])
-    along = [Variable(f"at{axis}") if axis in places else index for axis, index in enumerate(indices[:depth])]
+    along = [c.Variable(f"at{axis}") if axis in places else index for axis, index in enumerate(indices[:depth])]
     target = offset_along(indices[:depth], compact_strides(result)[:depth])
     body = copy_run(out, target, source, offset_along(along, compact_strides(shape_of(x))[:depth]), run)
     run_ps = MOVE_PS if run == 1 else run * (dtype_info(out.dtype).itemsize * BYTE_PS)
     round_ps = product(result[1:depth]) * run_ps
     for axis in reversed(range(depth)):
-        lets = (Let(along[axis], places[axis]),) if axis in places else ()
+        lets = (c.Let(along[axis], places[axis]),) if axis in places else ()
         body = loops_around(
             (*lets, *body),
             indices[axis : axis + 1],
@@ -123,45 +106,45 @@ def _mapped(kernel: Kernel, step: Step, indices: Sequence[Variable], places: Map
     return body
 
 
-def _reverse_sequence(kernel: Kernel, step: Step) -> Block:
+def _reverse_sequence(kernel: Kernel, step: Step) -> c.Block:
     x, lengths = step.operands
     shape = shape_of(x)
     batch, sequence = (axis_of(step.binding, len(shape), name) for name in ("batch_axis", "seq_axis"))
     ends, source, out = kernel.source(lengths, "lengths"), kernel.source(x), kernel.target(step.result)
     problem = f"a length does not fit axis {sequence}"
     count = product(shape_of(lengths))
-    checks = range_check(kernel, step.op, problem, ends, count, Size(0), Size(shape[sequence]))
+    checks = range_check(kernel, step.op, problem, ends, count, c.Size(0), c.Size(shape[sequence]))
     strides, depth = compact_strides(shape), max(batch, sequence) + 1
     run, indices = product(shape[depth:]), _indices(shape[:depth])
     here, turn = offset_along(indices, strides[:depth]), indices[sequence]
-    end, moved = Variable("end"), Variable("moved")
+    end, moved = c.Variable("end"), c.Variable("moved")
     body = (
-        Let(end, Cast(ends[indices[batch]], INDEX)),
-        Let(moved, Select(turn.compare("<", end), end - 1 - turn * 2, Size(0))),
+        c.Let(end, c.Cast(ends[indices[batch]], c.INDEX)),
+        c.Let(moved, c.Select(turn.compare("<", end), end - 1 - turn * 2, c.Size(0))),
         *copy_run(out, here, source, here + moved * strides[sequence], run),
     )
     run_ps = run * (dtype_info(dtype_of(x)).itemsize * BYTE_PS) + MOVE_PS
     return (*checks, *loops_around(body, indices, shape[:depth], part=0, round_ps=product(shape[1:depth]) * run_ps))
 
 
-def _trilu(kernel: Kernel, step: Step) -> Block:
+def _trilu(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
     shape = shape_of(x)
     rows, columns = shape[-2:]
     source, out = kernel.source(x), kernel.target(step.result)
     is_upper, diagonal = flag_of(step.binding, "upper"), dim_of(step.binding, "k")
-    row, edge = Variable("row"), Variable("edge")
-    first, last = row * columns, Size(columns) - edge
+    row, edge = c.Variable("row"), c.Variable("edge")
+    first, last = row * columns, c.Size(columns) - edge
     crossing = row % rows + (diagonal if is_upper else diagonal + 1)
-    moves: Block = (Copy(out, first, source, first, edge), Clear(out, first + edge, last))
+    moves: c.Block = (c.Copy(out, first, source, first, edge), c.Clear(out, first + edge, last))
     if is_upper:
-        moves = (Copy(out, first + edge, source, first + edge, last), Clear(out, first, edge))
-    body = (Let(edge, index_min(index_max(crossing, 0), columns)), *moves)
+        moves = (c.Copy(out, first + edge, source, first + edge, last), c.Clear(out, first, edge))
+    body = (c.Let(edge, c.index_min(c.index_max(crossing, 0), columns)), *moves)
     row_ps = columns * (dtype_info(out.dtype).itemsize * BYTE_PS)
-    return (For(row, Size(0), Size(product(shape[:-1])), body, kind=LoopKind.PARALLEL, round_ps=row_ps),)
+    return (c.For(row, c.Size(0), c.Size(product(shape[:-1])), body, kind=c.LoopKind.PARALLEL, round_ps=row_ps),)
 
 
-_WRITERS: dict[str, Callable[[Kernel, Step], Block]] = {
+_WRITERS: dict[str, Callable[[Kernel, Step], c.Block]] = {
     "roll": _roll,
     "nn.border_pad": _border_pad,
     "reverse_sequence": _reverse_sequence,

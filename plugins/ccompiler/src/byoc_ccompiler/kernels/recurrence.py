@@ -10,29 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from byoc_core.authoring.c import (
-    INDEX,
-    Alias,
-    Assign,
-    Block,
-    Buffer,
-    Cast,
-    Clear,
-    Copy,
-    Declare,
-    Dispatch,
-    Expression,
-    For,
-    If,
-    Let,
-    MemoryAccess,
-    Select,
-    Size,
-    Statement,
-    Variable,
-    index_max,
-    index_min,
-)
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, FunctionScope
 from byoc_core.dims import Dim, ceildiv, dim_max, total
 from byoc_core.ir import Constant, Value
@@ -67,10 +45,10 @@ _GATES = {"nn.rnn": 1, "nn.gru": 3, "nn.lstm": 4}
 _STATES = {"nn.rnn": 1, "nn.gru": 1, "nn.lstm": 2}
 
 
-def _each(count: Expression, body: Callable[[Variable], Block]) -> For:
+def _each(count: c.Expression, body: Callable[[c.Variable], c.Block]) -> c.For:
     """Return the loop over so many rows."""
-    row = Variable("row")
-    return For(row, Size(0), count, body(row))
+    row = c.Variable("row")
+    return c.For(row, c.Size(0), count, body(row))
 
 
 class _Recurrence:
@@ -99,15 +77,15 @@ class _Recurrence:
         self.starts = [kernel.source(value, f"initial{number}") for number, value in enumerate(initial)]
         targets = [kernel.target(value) if value in kernel.stored else None for value in step.binding.results]
         self.every, *self.lasts = targets
-        self.first = Variable(FIRST_ITEM)
+        self.first = c.Variable(FIRST_ITEM)
         # Few lines take many steps at a time. The call may tell that there are none.
         self.tile_rows = kernel.unit.panel_rows(kernel.unit.panel_vectors)
         most = dim_max(1, _STEP_TILES // dim_max(self.batch, 1)) * self.tile_rows
         if isinstance(most, int) and isinstance(self.num_steps, int):
             most = max(1, min(most, self.num_steps))
-        self.most: Expression = Size(most) if isinstance(most, int) else Variable("most_steps")
-        self.set_up: list[Statement] = [] if isinstance(self.most, Size) else [Let(self.most, Size(most))]
-        self.regions: list[tuple[Buffer, Dim]] = []
+        self.most: c.Expression = c.Size(most) if isinstance(most, int) else c.Variable("most_steps")
+        self.set_up: list[c.Statement] = [] if isinstance(self.most, c.Size) else [c.Let(self.most, c.Size(most))]
+        self.regions: list[tuple[c.Buffer, Dim]] = []
         lines = self.batch * self.ways
         self.gates = self._region("gates", lines * most * self.padded)
         self.state_pitch = ceildiv(self.hidden, lanes) * lanes
@@ -118,25 +96,25 @@ class _Recurrence:
 
     def write(self) -> None:
         """Writes it."""
-        end, lines = Variable(END_ITEM), self.batch * self.ways
+        end, lines = c.Variable(END_ITEM), self.batch * self.ways
         product_ps = self.padded * (self.inputs + self.hidden) * (multiply_add_ps(self.kernel.unit, self.dtype))
         line_ps = self.num_steps * (product_ps + self.width * _GATE_PS)
-        run = Dispatch(self.first, end, self._lines(end), lines, 1, lines * line_ps)
+        run = c.Dispatch(self.first, end, self._lines(end), lines, 1, lines * line_ps)
         scratch = self.kernel.scratch_memory(total(size for _, size in self.regions), self.dtype)
         place: Dim = 0
-        regions: list[Statement] = []
+        regions: list[c.Statement] = []
         for region, size in self.regions:
-            regions.append(Alias(region, scratch, Size(place)))
+            regions.append(c.Alias(region, scratch, c.Size(place)))
             place = place + size
         self.kernel.finish_block((*self._length_check(), *regions, *self.set_up, run))
 
-    def _region(self, name: str, size: Dim) -> Buffer:
+    def _region(self, name: str, size: Dim) -> c.Buffer:
         """Return a new part of scratch memory."""
-        region = Buffer(name, self.dtype, MemoryAccess.WRITE)
+        region = c.Buffer(name, self.dtype, c.MemoryAccess.WRITE)
         self.regions.append((region, size))
         return region
 
-    def _panels(self, value: Value, role: str, depth: Dim) -> Buffer:
+    def _panels(self, value: Value, role: str, depth: Dim) -> c.Buffer:
         """Return the panels of matrices."""
         kernel = self.kernel
         if isinstance(value, Constant):
@@ -147,7 +125,7 @@ class _Recurrence:
         self.set_up += pack_panels(kernel, self.parts, source, self.ways, depth, target)
         return target
 
-    def _length_check(self) -> Block:
+    def _length_check(self) -> c.Block:
         """Return the statements that fail where a length does not fit the steps."""
         if self.ends is None:
             return ()
@@ -157,63 +135,63 @@ class _Recurrence:
             "a length does not fit the steps",
             self.ends,
             self.batch,
-            Size(0),
-            Size(self.num_steps),
+            c.Size(0),
+            c.Size(self.num_steps),
         )
 
-    def _lines(self, end: Variable) -> Block:
+    def _lines(self, end: c.Variable) -> c.Block:
         """Return the statements that do the lines from ``first`` to ``end``: for each direction those of a batch."""
-        way, item, stop = Variable("way"), Variable("item"), Variable("stop")
+        way, item, stop = c.Variable("way"), c.Variable("item"), c.Variable("stop")
         if self.batch == 1:
-            return (For(way, self.first, end, self._chunk(way, Size(0), Size(1))),)
-        count = Variable("count")
+            return (c.For(way, self.first, end, self._chunk(way, c.Size(0), c.Size(1))),)
+        count = c.Variable("count")
         before = way * self.batch
-        chunk = (Let(count, index_min(stop - item, self.tile_rows * _LINE_TILES)), *self._chunk(way, item, count))
+        chunk = (c.Let(count, c.index_min(stop - item, self.tile_rows * _LINE_TILES)), *self._chunk(way, item, count))
         body = (
-            Let(stop, index_min(end - before, self.batch)),
-            For(item, index_max(self.first - before, 0), stop, chunk, step=self.tile_rows * _LINE_TILES),
+            c.Let(stop, c.index_min(end - before, self.batch)),
+            c.For(item, c.index_max(self.first - before, 0), stop, chunk, step=self.tile_rows * _LINE_TILES),
         )
-        return (For(way, Size(0), Size(self.ways), body),)
+        return (c.For(way, c.Size(0), c.Size(self.ways), body),)
 
-    def _limit(self, item: Expression) -> Expression:
+    def _limit(self, item: c.Expression) -> c.Expression:
         """Return the number of steps of a sequence."""
-        return Size(self.num_steps) if self.ends is None else Cast(self.ends[item], INDEX)
+        return c.Size(self.num_steps) if self.ends is None else c.Cast(self.ends[item], c.INDEX)
 
-    def _has(self, item: Expression, time: Expression) -> Expression:
+    def _has(self, item: c.Expression, time: c.Expression) -> c.Expression:
         """Return whether a sequence has a step."""
         return time.compare("<", self._limit(item))
 
-    def _by_way(self, way: Expression, onward: Expression, backward: Expression) -> Expression:
+    def _by_way(self, way: c.Expression, onward: c.Expression, backward: c.Expression) -> c.Expression:
         """Return one of two indices by the direction."""
         direction = self.attrs["direction"]
         if direction == "bidirectional":
-            return Select(way.compare("==", 0), onward, backward)
+            return c.Select(way.compare("==", 0), onward, backward)
         return onward if direction == "forward" else backward
 
-    def _turn(self, way: Expression, item: Expression, time: Expression) -> Expression:
+    def _turn(self, way: c.Expression, item: c.Expression, time: c.Expression) -> c.Expression:
         """Return the place of the input that a sequence takes at a time."""
         return self._by_way(way, time, self._limit(item) - 1 - time)
 
-    def _row(self, row: Expression, pitch: Expression | Dim) -> Expression:
+    def _row(self, row: c.Expression, pitch: c.Expression | Dim) -> c.Expression:
         """Return the offset of a line's row in a region."""
         return (self.first + row) * pitch
 
-    def _chunk(self, way: Expression, item: Expression, count: Expression) -> Block:
+    def _chunk(self, way: c.Expression, item: c.Expression, count: c.Expression) -> c.Block:
         """Return the statements that do some lines of one direction side by side."""
-        line, most = way * self.batch + item, Variable("most")
-        block: list[Statement] = []
+        line, most = way * self.batch + item, c.Variable("most")
+        block: list[c.Statement] = []
         for state, start in zip(self.states, self.starts, strict=True):
             block.append(self._move_states(state, start, line, count, is_start=True))
         if self.ends is None:
-            block.append(Let(most, Size(self.num_steps)))
+            block.append(c.Let(most, c.Size(self.num_steps)))
         else:
-            longest = _each(count, lambda row: (Assign(most, index_max(self._limit(item + row), most)),))
-            block += [Declare(most, Size(0)), longest]
-        begin, slot, number = Variable("begin"), Variable("slot"), Variable("number")
+            longest = _each(count, lambda row: (c.Assign(most, c.index_max(self._limit(item + row), most)),))
+            block += [c.Declare(most, c.Size(0)), longest]
+        begin, slot, number = c.Variable("begin"), c.Variable("slot"), c.Variable("number")
         step = self._step(way, item, count, slot, begin + slot)
-        steps = For(slot, Size(0), index_min(self.most, most - begin), step)
-        body = (Let(begin, number * self.most), *self._project(way, item, count, begin), steps)
-        block.append(For(number, Size(0), (most + (self.most - 1)) // self.most, body))
+        steps = c.For(slot, c.Size(0), c.index_min(self.most, most - begin), step)
+        body = (c.Let(begin, number * self.most), *self._project(way, item, count, begin), steps)
+        block.append(c.For(number, c.Size(0), (most + (self.most - 1)) // self.most, body))
         if self.ends is not None and self.every is not None:
             block.append(_each(count, lambda row: (self._clear_rest(way, item + row),)))
         for state, last in zip(self.states, self.lasts, strict=True):
@@ -221,82 +199,88 @@ class _Recurrence:
                 block.append(self._move_states(state, last, line, count, is_start=False))
         return tuple(block)
 
-    def _move_states(self, state: Buffer, other: Buffer, line: Expression, count: Expression, *, is_start: bool) -> For:
+    def _move_states(
+        self, state: c.Buffer, other: c.Buffer, line: c.Expression, count: c.Expression, *, is_start: bool
+    ) -> c.For:
         """Return the loop that fetches the states of lines, or hands them over."""
 
-        def move(row: Variable) -> Block:
+        def move(row: c.Variable) -> c.Block:
             mine, there = self._row(row, self.state_pitch), (line + row) * self.hidden
             if is_start:
-                return (Copy(state, mine, other, there, Size(self.hidden)),)
-            return (Copy(other, there, state, mine, Size(self.hidden)),)
+                return (c.Copy(state, mine, other, there, c.Size(self.hidden)),)
+            return (c.Copy(other, there, state, mine, c.Size(self.hidden)),)
 
         return _each(count, move)
 
-    def _output_place(self, way: Expression, item: Expression, turn: Expression) -> Expression:
+    def _output_place(self, way: c.Expression, item: c.Expression, turn: c.Expression) -> c.Expression:
         """Return the offset of a hidden state among those of all steps."""
         return ((turn * self.ways + way) * self.batch + item) * self.hidden
 
-    def _clear_rest(self, way: Expression, item: Expression) -> For:
+    def _clear_rest(self, way: c.Expression, item: c.Expression) -> c.For:
         """Return the loop that clears what is behind the end of a sequence."""
         assert self.every is not None
-        turn = Variable("turn")
-        clear = Clear(self.every, self._output_place(way, item, turn), Size(self.hidden))
-        return For(turn, self._limit(item), Size(self.num_steps), (clear,))
+        turn = c.Variable("turn")
+        clear = c.Clear(self.every, self._output_place(way, item, turn), c.Size(self.hidden))
+        return c.For(turn, self._limit(item), c.Size(self.num_steps), (clear,))
 
-    def _gate_rows(self, slot: Expression) -> Rows:
+    def _gate_rows(self, slot: c.Expression) -> Rows:
         """Return the gates of the lines at a step."""
         pitch = self.most * self.padded
-        return Rows(self.gates, self._row(Size(0), pitch) + slot * self.padded, pitch)
+        return Rows(self.gates, self._row(c.Size(0), pitch) + slot * self.padded, pitch)
 
-    def _project(self, way: Expression, item: Expression, count: Expression, begin: Variable) -> Block:
+    def _project(self, way: c.Expression, item: c.Expression, count: c.Expression, begin: c.Variable) -> c.Block:
         """Return the product of the input at some steps."""
         counts: tuple[int, ...] = ()
-        if self.ends is None and isinstance(self.most, Size) and isinstance(self.num_steps, int):
+        if self.ends is None and isinstance(self.most, c.Size) and isinstance(self.num_steps, int):
             most = int(str(self.most.dim))
             counts = (most, self.num_steps % most)
-        step = Size(self.batch * self.inputs)
-        row = Variable("row")
+        step = c.Size(self.batch * self.inputs)
+        row = c.Variable("row")
         place = (self._turn(way, item + row, begin) * self.batch + item + row) * self.inputs
         left = Rows(self.x, place, self._by_way(way, step, step * -1))
-        steps = index_min(self.most, self._limit(item + row) - begin)
-        first = self._gate_rows(Size(0))
-        sums = Rows(self.gates, first.first + row * first.step, Size(self.padded))
+        steps = c.index_min(self.most, self._limit(item + row) - begin)
+        first = self._gate_rows(c.Size(0))
+        sums = Rows(self.gates, first.first + row * first.step, c.Size(self.padded))
 
-        def around(call: Statement) -> Block:
-            inside = call if self.ends is None else If(self._has(item + row, begin), (call,))
-            return (For(row, Size(0), count, (inside,)),)
+        def around(call: c.Statement) -> c.Block:
+            inside = call if self.ends is None else c.If(self._has(item + row, begin), (call,))
+            return (c.For(row, c.Size(0), count, (inside,)),)
 
-        block: Block = ()
+        block: c.Block = ()
         for part in self.parts:
             product = Product(self.kernel, part, self.weights, way * (self.padded * self.inputs), self.inputs)
             block += product.of_rows(left, steps, sums.at(part.place), adds=False, counts=counts, around=around)
         return block
 
-    def _product(self, way: Expression, part: GatePart, left: Rows, count: Expression, sums: Rows) -> Block:
+    def _product(self, way: c.Expression, part: GatePart, left: Rows, count: c.Expression, sums: Rows) -> c.Block:
         """Return the product of states, added to sums."""
         product = Product(self.kernel, part, self.matrices, way * (self.padded * self.hidden), self.hidden)
         if self.batch == 1:
             return product.of_row(left, sums)
         rows = product.of_rows(left, count, sums, adds=True)
-        return rows if isinstance(self.batch, int) else (If(count.compare("==", 1), product.of_row(left, sums), rows),)
+        return (
+            rows if isinstance(self.batch, int) else (c.If(count.compare("==", 1), product.of_row(left, sums), rows),)
+        )
 
-    def _step(self, way: Expression, item: Expression, count: Expression, slot: Variable, time: Expression) -> Block:
+    def _step(
+        self, way: c.Expression, item: c.Expression, count: c.Expression, slot: c.Variable, time: c.Expression
+    ) -> c.Block:
         """Return the statements of a step of all lines that have it."""
-        block: list[Statement] = []
+        block: list[c.Statement] = []
         if self.ends is not None and self.batch != 1:
-            running = Variable("running")
-            last = _each(count, lambda row: (If(self._has(item + row, time), (Assign(running, row + 1),)),))
-            block += [Declare(running, Size(0)), last]
+            running = c.Variable("running")
+            last = _each(count, lambda row: (c.If(self._has(item + row, time), (c.Assign(running, row + 1),)),))
+            block += [c.Declare(running, c.Size(0)), last]
             count = running
 
-        def cells(update: Callable[[Cell], Block]) -> For:
-            def of_line(row: Variable) -> Block:
+        def cells(update: Callable[[Cell], c.Block]) -> c.For:
+            def of_line(row: c.Variable) -> c.Block:
                 updated = update(self._cell(way, item + row, row, slot, time))
-                return updated if self.ends is None else (If(self._has(item + row, time), updated),)
+                return updated if self.ends is None else (c.If(self._has(item + row, time), updated),)
 
             return _each(count, of_line)
 
-        hidden = Rows(self.states[0], self._row(Size(0), self.state_pitch), Size(self.state_pitch))
+        hidden = Rows(self.states[0], self._row(c.Size(0), self.state_pitch), c.Size(self.state_pitch))
         gates = self._gate_rows(slot)
         block += self._product(way, self.parts[0], hidden, count, gates)
         if self.op == "nn.lstm":
@@ -304,15 +288,17 @@ class _Recurrence:
         if self.op == "nn.rnn":
             return (*block, cells(partial(rnn_update, activation=str(self.attrs["activation"]))))
         part = self.parts[1]
-        inner = Rows(self.inner, self._row(Size(0), part.padded), Size(part.padded))
+        inner = Rows(self.inner, self._row(c.Size(0), part.padded), c.Size(part.padded))
         if self.is_linear:
-            bias, size = way * (2 * self.width) + (self.width + 2 * self.hidden), Size(self.hidden)
-            start = _each(count, lambda row: (Copy(self.inner, self._row(row, part.padded), self.bias, bias, size),))
+            bias, size = way * (2 * self.width) + (self.width + 2 * self.hidden), c.Size(self.hidden)
+            start = _each(count, lambda row: (c.Copy(self.inner, self._row(row, part.padded), self.bias, bias, size),))
             return (*block, start, *self._product(way, part, hidden, count, inner), cells(gru_update))
         closed = self._product(way, part, inner, count, gates.at(part.place))
         return (*block, cells(gru_opening), *closed, cells(gru_closing))
 
-    def _cell(self, way: Expression, item: Expression, row: Expression, slot: Expression, time: Expression) -> Cell:
+    def _cell(
+        self, way: c.Expression, item: c.Expression, row: c.Expression, slot: c.Expression, time: c.Expression
+    ) -> Cell:
         """Return the memory of a line at a step."""
         rows = self._gate_rows(slot)
         line = rows.first + row * rows.step

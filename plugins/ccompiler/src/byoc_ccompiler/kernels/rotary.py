@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.c import (
-    Alias,
-    Buffer,
-    Copy,
-    CType,
-    For,
-    Let,
-    LoopKind,
-    MemoryAccess,
-    Size,
-    Store,
-    Variable,
-)
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.dims import product
 
@@ -38,29 +26,29 @@ def _write(kernel: Kernel) -> None:
     batch, heads, steps, size = shape_of(x)
     half = shape_of(cos)[2]
     source, out, dtype = kernel.source(x), kernel.target(step.result), kernel.source(x).dtype
-    row, angle, k = Variable("row"), Variable("angle"), Variable("k")
-    left, right = Variable("left", CType(dtype)), Variable("right", CType(dtype))
-    come, to = Buffer("from", dtype), Buffer("to", dtype, MemoryAccess.WRITE)
-    across, along = Buffer("across", dtype), Buffer("along", dtype)
+    row, angle, k = c.Variable("row"), c.Variable("angle"), c.Variable("k")
+    left, right = c.Variable("left", c.CType(dtype)), c.Variable("right", c.CType(dtype))
+    come, to = c.Buffer("from", dtype), c.Buffer("to", dtype, c.MemoryAccess.WRITE)
+    across, along = c.Buffer("across", dtype), c.Buffer("along", dtype)
     near, far = (k * 2, k * 2 + 1) if flag_of(step.binding, "interleaved") else (k, k + half)
     turned = (
-        Let(left, come[near]),
-        Let(right, come[far]),
-        Store(to, near, across[k] * left - along[k] * right),
-        Store(to, far, along[k] * left + across[k] * right),
+        c.Let(left, come[near]),
+        c.Let(right, come[far]),
+        c.Store(to, near, across[k] * left - along[k] * right),
+        c.Store(to, far, along[k] * left + across[k] * right),
     )
-    rest = Size(2 * half)
+    rest = c.Size(2 * half)
     rows = (
-        Alias(come, source, row * size),
-        Alias(to, out, row * size),
-        Let(angle, (row // (heads * steps) * steps + row % steps) * half),
-        Alias(across, kernel.source(cos, "cos_"), angle),
-        Alias(along, kernel.source(sin, "sin_"), angle),
-        For(k, Size(0), Size(half), turned),
-        Copy(to, rest, come, rest, Size(size - 2 * half)),
+        c.Alias(come, source, row * size),
+        c.Alias(to, out, row * size),
+        c.Let(angle, (row // (heads * steps) * steps + row % steps) * half),
+        c.Alias(across, kernel.source(cos, "cos_"), angle),
+        c.Alias(along, kernel.source(sin, "sin_"), angle),
+        c.For(k, c.Size(0), c.Size(half), turned),
+        c.Copy(to, rest, come, rest, c.Size(size - 2 * half)),
     )
-    count = Size(product((batch, heads, steps)))
-    kernel.finish_block((For(row, Size(0), count, rows, kind=LoopKind.PARALLEL, round_ps=size * _PAIR_PS),))
+    count = c.Size(product((batch, heads, steps)))
+    kernel.finish_block((c.For(row, c.Size(0), count, rows, kind=c.LoopKind.PARALLEL, round_ps=size * _PAIR_PS),))
 
 
 def _require(scope: FunctionScope, step: Step) -> None:

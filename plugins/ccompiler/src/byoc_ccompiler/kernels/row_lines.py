@@ -6,32 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from byoc_core.authoring.c import (
-    BOOL,
-    Address,
-    Assign,
-    Block,
-    Buffer,
-    Call,
-    Callee,
-    Cast,
-    CType,
-    Declare,
-    Evaluate,
-    Expression,
-    For,
-    Let,
-    Literal,
-    Load,
-    LocalArray,
-    LoopKind,
-    MemoryAccess,
-    Select,
-    Size,
-    Store,
-    Variable,
-    index_min,
-)
+from byoc_core.authoring import c
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
@@ -54,10 +29,10 @@ _FETCHED = 128
 _BLOCK = 1 << 15
 """Elements of a whole tensor that one thread reduces at a time."""
 
-_Place = tuple[Buffer, Expression]
+_Place = tuple[c.Buffer, c.Expression]
 
-_DOUBLE = CType("float64")
-_IS_FINITE = Callee("isfinite", np.isfinite)
+_DOUBLE = c.CType("float64")
+_IS_FINITE = c.Callee("isfinite", np.isfinite)
 
 
 class LineWriter(RowWriter):
@@ -72,9 +47,9 @@ class LineWriter(RowWriter):
     def _is_one_piece(self) -> bool:
         return len(self.inner.sizes) <= 1 and isinstance(self.row_size, int) and self.row_size <= PIECE
 
-    def buffer_index(self, *, start: Expression | None = None) -> Expression:
+    def buffer_index(self, *, start: c.Expression | None = None) -> c.Expression:
         """Return the position in the row."""
-        place: Expression = Size(0)
+        place: c.Expression = c.Size(0)
         for loop, variable in enumerate(self.inner.variables):
             is_last = loop == len(self.inner.variables) - 1
             index = start if start is not None and is_last else variable
@@ -100,7 +75,7 @@ class LineWriter(RowWriter):
             body += self._pass(this, self._fetched() if index == 1 else {})
         self.finish(body + self._between(len(self.passes)))
 
-    def _between(self, index: int) -> Block:
+    def _between(self, index: int) -> c.Block:
         steps = self.between_steps(index)
         body = self.known_steps(steps, self.row_place, self.row_values)
         return body + self.row_stores(step.result for step in steps)
@@ -121,33 +96,35 @@ class LineWriter(RowWriter):
                 places[self.kernel.source(operand), self.outer.position(key, last=after)] = nbytes
         return places
 
-    def _pass(self, this: Pass, fetched: Mapping[_Place, int]) -> Block:
+    def _pass(self, this: Pass, fetched: Mapping[_Place, int]) -> c.Block:
         totals = {step: _Total(self.kernel.unit, step, is_one_piece=self._is_one_piece) for step in this.reductions}
         size = self.inner.sizes[-1] if self.inner.sizes else 1
-        body = self._pieces(this, totals, _Range(Size(0), Size(size)), fetched)
+        body = self._pieces(this, totals, _Range(c.Size(0), c.Size(size)), fetched)
         outer = list(zip(self.inner.variables, self.inner.sizes, strict=True))[:-1]
         for variable, count in reversed(outer):
-            body = (For(variable, Size(0), Size(count), body),)
+            body = (c.For(variable, c.Size(0), c.Size(count), body),)
         starts = tuple(statement for total in totals.values() for statement in total.declaration())
         return starts + body + self._results(totals, self.row_size)
 
-    def _results(self, totals: Mapping[Step, _Total], count: Dim) -> Block:
+    def _results(self, totals: Mapping[Step, _Total], count: Dim) -> c.Block:
         """Return the statements that give reductions of so many elements their results."""
-        body: Block = ()
+        body: c.Block = ()
         for step, total in totals.items():
             self.row_values[step.result] = variable = variable_of(step.result)
-            body += (Let(variable, total.whole(count if step.op == "mean" else None)),)
+            body += (c.Let(variable, total.whole(count if step.op == "mean" else None)),)
         return body + self.row_stores(step.result for step in totals)
 
-    def _pieces(self, this: Pass, totals: Mapping[Step, _Total], part: _Range, fetched: Mapping[_Place, int]) -> Block:
+    def _pieces(
+        self, this: Pass, totals: Mapping[Step, _Total], part: _Range, fetched: Mapping[_Place, int]
+    ) -> c.Block:
         """Return one walk along the innermost loop of a pass, in pieces where it is not known to be short."""
         count = part.end - part.first
-        if isinstance(count, Size) and isinstance(count.dim, int) and count.dim <= PIECE:
+        if isinstance(count, c.Size) and isinstance(count.dim, int) and count.dim <= PIECE:
             return self._piece(this, totals, part, fetched, count.dim)
-        first, end = Variable("first"), Variable("end")
+        first, end = c.Variable("first"), c.Variable("end")
         piece = self._piece(this, totals, _Range(first, end), fetched, PIECE)
-        body = (Let(end, index_min(part.end, first + PIECE)), *piece)
-        return (For(first, part.first, part.end, body, step=PIECE),)
+        body = (c.Let(end, c.index_min(part.end, first + PIECE)), *piece)
+        return (c.For(first, part.first, part.end, body, step=PIECE),)
 
     def _piece(
         self,
@@ -156,33 +133,33 @@ class LineWriter(RowWriter):
         part: _Range,
         fetched: Mapping[_Place, int],
         length: int,
-    ) -> Block:
-        known: dict[Value, Expression] = {}
+    ) -> c.Block:
+        known: dict[Value, c.Expression] = {}
         body = self.element_body(this, known)
-        variable = self.inner.variables[-1] if self.inner.variables else Variable("r")
-        calls: Block = ()
-        tiles: dict[Value, LocalArray] = {}
+        variable = self.inner.variables[-1] if self.inner.variables else c.Variable("r")
+        calls: c.Block = ()
+        tiles: dict[Value, c.LocalArray] = {}
         for step, total in totals.items():
             source = self._side_by_side(step, part.first)
             operand = step.operands[0]
             if source is None and operand not in tiles:
                 tiles[operand] = row_array("piece", dtype_of(operand), length)
                 element = self.reduced_element(step, known)
-                body += (Store(tiles[operand].buffer, variable - part.first, element),)
-            calls += total.add(source or (tiles[operand].buffer, Size(0)), part.end - part.first)
+                body += (c.Store(tiles[operand].buffer, variable - part.first, element),)
+            calls += total.add(source or (tiles[operand].buffer, c.Size(0)), part.end - part.first)
         return (*tiles.values(), *self._walk(variable, part, body, fetched), *calls)
 
-    def _walk(self, variable: Variable, part: _Range, body: Block, fetched: Mapping[_Place, int]) -> Block:
+    def _walk(self, variable: c.Variable, part: _Range, body: c.Block, fetched: Mapping[_Place, int]) -> c.Block:
         """Return the loop over the elements of a piece; with it the next row is fetched."""
         if not body or not fetched:
-            return (For(variable, part.first, part.end, body),) if body else ()
-        ahead, stop = Variable("next"), Variable("stop")
+            return (c.For(variable, part.first, part.end, body),) if body else ()
+        ahead, stop = c.Variable("next"), c.Variable("stop")
         lines = (fetch(buffer, row + ahead, nbytes) for (buffer, row), nbytes in fetched.items())
-        elements = For(variable, ahead, stop, body)
-        inside = (*lines, Let(stop, index_min(part.end, ahead + _FETCHED)), elements)
-        return (For(ahead, part.first, part.end, inside, step=_FETCHED),)
+        elements = c.For(variable, ahead, stop, body)
+        inside = (*lines, c.Let(stop, c.index_min(part.end, ahead + _FETCHED)), elements)
+        return (c.For(ahead, part.first, part.end, inside, step=_FETCHED),)
 
-    def _side_by_side(self, step: Step, first: Expression) -> _Place | None:
+    def _side_by_side(self, step: Step, first: c.Expression) -> _Place | None:
         """Return where the elements that a reduction combines begin, where memory has them side by side."""
         (operand,) = step.operands
         if operand not in self.kernel.group.results:
@@ -214,27 +191,27 @@ class LineWriter(RowWriter):
         totals, wholes = (
             {step: _Total(self.kernel.unit, step, is_one_piece=False) for step in this.reductions} for _ in range(2)
         )
-        block, block_end = Variable("block"), Variable("block_end")
+        block, block_end = c.Variable("block"), c.Variable("block_end")
         part = _Range(block * _BLOCK, block_end)
-        body: Block = (Let(block_end, index_min(Size(size), (block + 1) * _BLOCK)),)
+        body: c.Block = (c.Let(block_end, c.index_min(c.Size(size), (block + 1) * _BLOCK)),)
         body += tuple(statement for total in totals.values() for statement in total.declaration())
         body += self._pieces(this, totals, part, {})
-        after: Block = ()
+        after: c.Block = ()
         for index, (total, whole) in enumerate(zip(totals.values(), wholes.values(), strict=True)):
-            high, low = (scratch[Size(blocks * (2 * index + half)) + block] for half in (0, 1))
+            high, low = (scratch[c.Size(blocks * (2 * index + half)) + block] for half in (0, 1))
             body += total.save(high, low)
-            after += (*whole.declaration(), For(block, Size(0), Size(blocks), whole.load(high, low)))
+            after += (*whole.declaration(), c.For(block, c.Size(0), c.Size(blocks), whole.load(high, low)))
         after += self._results(wholes, size) + self._between(1)
         round_ps = _BLOCK * self.element_ps
-        loop = For(block, Size(0), Size(blocks), body, kind=LoopKind.PARALLEL, round_ps=round_ps)
+        loop = c.For(block, c.Size(0), c.Size(blocks), body, kind=c.LoopKind.PARALLEL, round_ps=round_ps)
         self.kernel.finish_block((loop, *after))
 
 
 class _Range(NamedTuple):
     """A part of the innermost loop: its first round, and its end."""
 
-    first: Expression
-    end: Expression
+    first: c.Expression
+    end: c.Expression
 
 
 class _Total:
@@ -245,61 +222,63 @@ class _Total:
 
     def __init__(self, unit: VectorUnit, step: Step, *, is_one_piece: bool) -> None:
         self._op, dtype = step.op, dtype_of(step.operands[0])
-        self._type, self._function = CType(dtype), row_function(unit, step.op, dtype)
+        self._type, self._function = c.CType(dtype), row_function(unit, step.op, dtype)
         self._is_one_piece = is_one_piece
         self._is_sum = step.op in ("sum", "mean") and self._type.is_float and not is_one_piece
-        self._variable = Variable(f"{step.op}_total", _DOUBLE if self._is_sum else self._type)
-        self._pair: Buffer | None = None
+        self._variable = c.Variable(f"{step.op}_total", _DOUBLE if self._is_sum else self._type)
+        self._pair: c.Buffer | None = None
         if self._is_sum and self._type == _DOUBLE:
-            self._pair = Buffer(f"{step.op}_total", dtype, MemoryAccess.WRITE, 2)
+            self._pair = c.Buffer(f"{step.op}_total", dtype, c.MemoryAccess.WRITE, 2)
 
-    def declaration(self) -> Block:
+    def declaration(self) -> c.Block:
         """Return the declaration that stands before the loops."""
         if self._is_one_piece:
             return ()
         if self._pair is not None:
-            return (LocalArray(self._pair, is_zeroed=True),)
-        return (Declare(self._variable, Literal(0, _DOUBLE) if self._is_sum else start(self._op, self._type.dtype)),)
+            return (c.LocalArray(self._pair, is_zeroed=True),)
+        return (
+            c.Declare(self._variable, c.Literal(0, _DOUBLE) if self._is_sum else start(self._op, self._type.dtype)),
+        )
 
-    def add(self, source: _Place, count: Expression) -> Block:
+    def add(self, source: _Place, count: c.Expression) -> c.Block:
         """Return the statements that add so many elements from a place on."""
-        part = Call(self._function, (Address(*source), count), self._type)
-        return (Let(self._variable, part),) if self._is_one_piece else self._combine(part)
+        part = c.Call(self._function, (c.Address(*source), count), self._type)
+        return (c.Let(self._variable, part),) if self._is_one_piece else self._combine(part)
 
-    def _combine(self, *parts: Expression) -> Block:
+    def _combine(self, *parts: c.Expression) -> c.Block:
         """Return the statements that add values."""
         if self._pair is not None:
-            return tuple(Evaluate(Call(ADD_PIECE, (Address(self._pair, Size(0)), part))) for part in parts)
+            return tuple(c.Evaluate(c.Call(ADD_PIECE, (c.Address(self._pair, c.Size(0)), part))) for part in parts)
         if self._is_sum:
-            first, *others = (Cast(part, _DOUBLE) for part in parts)
-            return (Assign(self._variable, self._variable + sum(others, start=first)),)
-        piece = Variable("piece", self._type)
-        return (Let(piece, parts[0]), Assign(self._variable, combined(self._op, self._variable, piece)))
+            first, *others = (c.Cast(part, _DOUBLE) for part in parts)
+            return (c.Assign(self._variable, self._variable + sum(others, start=first)),)
+        piece = c.Variable("piece", self._type)
+        return (c.Let(piece, parts[0]), c.Assign(self._variable, combined(self._op, self._variable, piece)))
 
-    def save(self, high: Load, low: Load) -> Block:
+    def save(self, high: c.Load, low: c.Load) -> c.Block:
         """Return the statements that keep in two places what was collected."""
         if not self._is_sum:
-            return (Store(high.buffer, high.index, self._variable),)
+            return (c.Store(high.buffer, high.index, self._variable),)
         if self._pair is not None:
-            whole: Expression = self._pair[0]
-            lost: Expression = self._pair[1]
+            whole: c.Expression = self._pair[0]
+            lost: c.Expression = self._pair[1]
             checked = lost
         else:
-            whole = Cast(self._variable, self._type)
-            lost = Cast(self._variable - Cast(high, _DOUBLE), self._type)
+            whole = c.Cast(self._variable, self._type)
+            lost = c.Cast(self._variable - c.Cast(high, _DOUBLE), self._type)
             checked = high
-        rest = Select(Call(_IS_FINITE, (checked,), BOOL), lost, Literal(0, self._type))
-        return (Store(high.buffer, high.index, whole), Store(low.buffer, low.index, rest))
+        rest = c.Select(c.Call(_IS_FINITE, (checked,), c.BOOL), lost, c.Literal(0, self._type))
+        return (c.Store(high.buffer, high.index, whole), c.Store(low.buffer, low.index, rest))
 
-    def load(self, high: Load, low: Load) -> Block:
+    def load(self, high: c.Load, low: c.Load) -> c.Block:
         """Return the statements that add what :meth:`save` kept."""
         return self._combine(high, low)
 
-    def whole(self, count: Dim | None) -> Expression:
+    def whole(self, count: Dim | None) -> c.Expression:
         """Return the whole, divided by the number of elements where one is given."""
-        total: Expression = self._variable
+        total: c.Expression = self._variable
         if self._pair is not None:
-            total = Call(WHOLE_SUM, (Address(self._pair, Size(0)),), _DOUBLE)
+            total = c.Call(WHOLE_SUM, (c.Address(self._pair, c.Size(0)),), _DOUBLE)
         if count is not None:
-            total = total / Cast(Size(count), total.type)
-        return total if total.type == self._type else Cast(total, self._type)
+            total = total / c.Cast(c.Size(count), total.type)
+        return total if total.type == self._type else c.Cast(total, self._type)

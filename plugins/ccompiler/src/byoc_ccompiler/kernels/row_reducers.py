@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from byoc_core.authoring.c import Callee, CType, Element, Expression, Literal
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_literal, c_suffix, c_type, scalar_expression, without_parentheses
 from byoc_core.dtypes import dtype_info, to_numpy
 
@@ -61,7 +61,7 @@ _ELEMENT_OPS = {
 """The elementwise ops that combine two elements; numpy has them under the same names."""
 
 
-def start(op: str, dtype: str) -> Literal:
+def start(op: str, dtype: str) -> c.Literal:
     """Return the neutral element of a reduction."""
     value: float = int(op in ("prod", "all", "min"))
     if op in ("max", "min") and dtype != "bool":
@@ -70,15 +70,15 @@ def start(op: str, dtype: str) -> Literal:
         else:
             limits = np.iinfo(dtype)
             value = int(limits.min if op == "max" else limits.max)
-    return Literal(value, CType(dtype))
+    return c.Literal(value, c.CType(dtype))
 
 
-def combined(op: str, left: Expression, right: Expression) -> Expression:
+def combined(op: str, left: c.Expression, right: c.Expression) -> c.Expression:
     """Return two elements, literals or variables, combined by a reduction."""
-    return Element(_ELEMENT_OPS[op], (left, right), left.type)
+    return c.Element(_ELEMENT_OPS[op], (left, right), left.type)
 
 
-def row_function(unit: VectorUnit, op: str, dtype: str) -> Callee:
+def row_function(unit: VectorUnit, op: str, dtype: str) -> c.Callee:
     """Return the C function ``(const T *x, int64_t count)`` that combines elements side by side."""
     op = "sum" if op == "mean" else op
     define = _float_function if dtype in ("float32", "float64") else _plain_function
@@ -87,7 +87,7 @@ def row_function(unit: VectorUnit, op: str, dtype: str) -> Callee:
     def evaluate(x: Any, count: int) -> Any:
         return combine.reduce(x[:count], dtype=x.dtype, initial=first)
 
-    return Callee(_name(op, dtype), evaluate, definition=define(unit, op, dtype))
+    return c.Callee(_name(op, dtype), evaluate, definition=define(unit, op, dtype))
 
 
 def _name(op: str, dtype: str) -> str:
@@ -131,10 +131,10 @@ def _whole_sum(total: Any) -> Any:
     return total[0] + total[1] if np.isfinite(total[1]) else total[0]
 
 
-ADD_PIECE = Callee("vec_add_piece", _add_piece, writes=(0,), definition=_LONG_SUM, flops=6)
+ADD_PIECE = c.Callee("vec_add_piece", _add_piece, writes=(0,), definition=_LONG_SUM, flops=6)
 """The C function ``(double *total, double piece)`` that adds to a sum of two parts."""
 
-WHOLE_SUM = Callee("vec_whole_sum", _whole_sum, definition=_LONG_SUM, flops=1)
+WHOLE_SUM = c.Callee("vec_whole_sum", _whole_sum, definition=_LONG_SUM, flops=1)
 """The C function ``(const double *total)`` that adds up the two parts."""
 
 

@@ -5,20 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-from byoc_core.authoring.c import (
-    Block,
-    Buffer,
-    CType,
-    Expression,
-    Let,
-    Load,
-    LocalArray,
-    LoopKind,
-    MemoryAccess,
-    Size,
-    Store,
-    Variable,
-)
+from byoc_core.authoring import c
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
@@ -32,7 +19,7 @@ from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["LONG_NBYTES", "RowWriter", "row_array", "row_layouts", "variable_of"]
 
-Place = Callable[[Step, int], Expression]
+Place = Callable[[Step, int], c.Expression]
 
 _STEP_PS = 50
 """Estimated picoseconds of one step on one element, and of moving the element."""
@@ -64,14 +51,14 @@ def row_layouts(kernel: Kernel) -> dict[Hashable, Layout]:
     return found
 
 
-def variable_of(value: Var) -> Variable:
+def variable_of(value: Var) -> c.Variable:
     """Return a variable for an element of a value."""
-    return Variable(value.name, CType(dtype_of(value)))
+    return c.Variable(value.name, c.CType(dtype_of(value)))
 
 
-def row_array(name: str, dtype: str, size: int) -> LocalArray:
+def row_array(name: str, dtype: str, size: int) -> c.LocalArray:
     """Return an array for elements of a row; of an empty row it is one zero, which nothing reads."""
-    return LocalArray(Buffer(name, dtype, MemoryAccess.WRITE, size or 1), is_zeroed=size == 0, alignment=64)
+    return c.LocalArray(c.Buffer(name, dtype, c.MemoryAccess.WRITE, size or 1), is_zeroed=size == 0, alignment=64)
 
 
 class RowWriter(ABC):
@@ -101,11 +88,11 @@ class RowWriter(ABC):
         self.inner = StridedNest(self.space, layouts, sorted(reduced), prefix="r")
         self.columns = StridedNest(self.space, layouts, columns, prefix="c")
         self.row_size: Dim = product(self.inner.sizes)
-        self._buffers: dict[Var, LocalArray] = {}
+        self._buffers: dict[Var, c.LocalArray] = {}
         self._buffered_nbytes = 0
         self._plan = plan_rows(kernel, self._take_buffer, self.lends)
         self.passes = self._plan.passes
-        self.row_values: dict[Value, Expression] = {}
+        self.row_values: dict[Value, c.Expression] = {}
 
     @abstractmethod
     def write(self) -> None:
@@ -117,7 +104,7 @@ class RowWriter(ABC):
         """How many rows are computed together, at most."""
 
     @abstractmethod
-    def buffer_index(self, *, start: Expression | None = None) -> Expression:
+    def buffer_index(self, *, start: c.Expression | None = None) -> c.Expression:
         """Return where in a buffer the current element lies; ``start`` stands for the innermost variable."""
 
     @abstractmethod
@@ -136,27 +123,27 @@ class RowWriter(ABC):
         self._buffers[value] = row_array(f"{value.name}_row", dtype_of(value), size)
         return True
 
-    def offset(self, key: Hashable, *, start: Expression | None = None) -> Expression:
+    def offset(self, key: Hashable, *, start: c.Expression | None = None) -> c.Expression:
         """Return where a tensor's current element lies; ``start`` as for :meth:`buffer_index`."""
         innermost = self.columns if self.columns.sizes else self.inner
-        place: Expression = Size(0)
+        place: c.Expression = c.Size(0)
         for nest in (self.outer, self.inner, self.columns):
             place = nest.position(key, start=place, last=start if nest is innermost else None)
         return place
 
-    def row_offset(self, key: Hashable) -> Expression:
+    def row_offset(self, key: Hashable) -> c.Expression:
         """Return where a row's own value lies in memory."""
         return self.columns.position(key, start=self.outer.position(key))
 
-    def place(self, step: Step, index: int) -> Expression:
+    def place(self, step: Step, index: int) -> c.Expression:
         """Return where the current element of a step's operand lies."""
         return self.offset((step, index))
 
-    def row_place(self, step: Step, index: int) -> Expression:
+    def row_place(self, step: Step, index: int) -> c.Expression:
         """Return what :meth:`place` returns for a step on a row's own values."""
         return self.row_offset((step, index))
 
-    def home(self, value: Var, *, start: Expression | None = None) -> tuple[Buffer, Expression] | None:
+    def home(self, value: Var, *, start: c.Expression | None = None) -> tuple[c.Buffer, c.Expression] | None:
         """Return buffer and offset of where a value of every element waits or is stored; ``None``: nowhere."""
         key = self.home_key(value)
         if key is not None:
@@ -174,7 +161,7 @@ class RowWriter(ABC):
         return not self.inner.sizes or self.inner.step(key, len(self.inner.sizes) - 1) == (1, None)
 
     @property
-    def buffer_arrays(self) -> Block:
+    def buffer_arrays(self) -> c.Block:
         """The declarations of the buffers."""
         return tuple(self._buffers.values())
 
@@ -189,7 +176,7 @@ class RowWriter(ABC):
             if operand not in group.results and self.kernel.constant(operand) is None
         ]
 
-    def element_body(self, this: Pass, known: dict[Value, Expression]) -> Block:
+    def element_body(self, this: Pass, known: dict[Value, c.Expression]) -> c.Block:
         """Return the statements of one pass for one element: reads, steps, stores.
 
         Args:
@@ -200,22 +187,22 @@ class RowWriter(ABC):
         for value in (*this.stored, *this.kept):
             home = self.home(value)
             assert home is not None
-            body += (Store(*home, known[value]),)
+            body += (c.Store(*home, known[value]),)
         return body
 
-    def _reads(self, this: Pass, known: dict[Value, Expression]) -> Block:
+    def _reads(self, this: Pass, known: dict[Value, c.Expression]) -> c.Block:
         """Return the statements that read values of earlier passes."""
-        reads: Block = ()
+        reads: c.Block = ()
         for value in this.read:
             home = self.home(value)
             assert home is not None
             known[value] = variable = variable_of(value)
-            reads += (Let(variable, Load(*home)),)
+            reads += (c.Let(variable, c.Load(*home)),)
         return reads
 
     def known_steps(
-        self, steps: Sequence[Step], place: Place, known: dict[Value, Expression], before: Block = ()
-    ) -> Block:
+        self, steps: Sequence[Step], place: Place, known: dict[Value, c.Expression], before: c.Block = ()
+    ) -> c.Block:
         """Return statements, and those that compute steps behind them; those read the row's own values first.
 
         Args:
@@ -226,24 +213,24 @@ class RowWriter(ABC):
         """
         for value in dict.fromkeys(operand for step in steps for operand in step.operands):
             found = self.row_values.get(value)
-            if isinstance(found, Load):
-                known[value] = variable = Variable(found.buffer.name, found.type)
-                before += (Let(variable, found),)
+            if isinstance(found, c.Load):
+                known[value] = variable = c.Variable(found.buffer.name, found.type)
+                before += (c.Let(variable, found),)
             elif found is not None:
                 known[value] = found
         return (*before, *element_statements(self.kernel, steps, place, known))
 
-    def reduced_element(self, step: Step, known: Mapping[Value, Expression]) -> Expression:
+    def reduced_element(self, step: Step, known: Mapping[Value, c.Expression]) -> c.Expression:
         """Return the element that a reduction combines next."""
         (operand,) = step.operands
         found = known.get(operand) or self.row_values.get(operand) or self.kernel.constant(operand)
         return self.kernel.source(operand)[self.place(step, 0)] if found is None else found
 
-    def row_stores(self, values: Iterable[Var]) -> Block:
+    def row_stores(self, values: Iterable[Var]) -> c.Block:
         """Return the stores of those among the row's own values that must reach memory."""
         stored = [value for value in values if value in self.kernel.stored]
         return tuple(
-            Store(self.kernel.target(value), self.row_offset(value), self.row_values[value]) for value in stored
+            c.Store(self.kernel.target(value), self.row_offset(value), self.row_values[value]) for value in stored
         )
 
     def between_steps(self, index: int) -> list[Step]:
@@ -255,10 +242,10 @@ class RowWriter(ABC):
         """Estimated picoseconds for one element of the space."""
         return (len(self.kernel.group.steps) + 1) * _STEP_PS
 
-    def finish(self, row: Block) -> None:
+    def finish(self, row: c.Block) -> None:
         """Finish the kernel: the statements for one row or block of rows, inside the loops over them."""
         part = next((loop for loop, size in enumerate(self.outer.sizes) if size != 1), None)
-        kinds = {} if part is None else {part: LoopKind.PARALLEL}
+        kinds = {} if part is None else {part: c.LoopKind.PARALLEL}
         inside = (
             product(self.outer.sizes[0 if part is None else part + 1 :]) * self.row_size * product(self.columns.sizes)
         )

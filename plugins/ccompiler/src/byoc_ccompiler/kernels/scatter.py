@@ -7,27 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from byoc_core.authoring.c import (
-    INDEX,
-    Alias,
-    Binary,
-    Block,
-    Buffer,
-    Cast,
-    Copy,
-    CType,
-    Expression,
-    For,
-    Let,
-    LoopKind,
-    MemoryAccess,
-    Select,
-    Size,
-    Store,
-    Variable,
-    index_min,
-    index_mod,
-)
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
@@ -46,97 +26,102 @@ from byoc_ccompiler.steps import Step, shape_of
 __all__ = ["FAMILIES"]
 
 
-def _whole(kernel: Kernel, step: Step) -> Block:
+def _whole(kernel: Kernel, step: Step) -> c.Block:
     """Return the statements that copy the operand to the result."""
     x = step.operands[0]
     return copy_block(copy_axes([product(shape_of(x))], [1], [1]), kernel.target(step.result), kernel.source(x))
 
 
-def _combined(step: Step, old: Expression, new: Expression) -> Expression:
+def _combined(step: Step, old: c.Expression, new: c.Expression) -> c.Expression:
     """Return what stands at a place when an update has come in."""
     reduction = str(step.binding.attrs["reduction"])
     if reduction == "update":
         return new
     if old.type.dtype == "bool":
-        return Binary("|" if reduction in ("add", "max") else "&", old, new)
+        return c.Binary("|" if reduction in ("add", "max") else "&", old, new)
     if reduction in ("min", "max"):  # what is there stays only if it is smaller (larger): a NaN does not
-        return Select(old.compare("<" if reduction == "min" else ">", new), old, new)
+        return c.Select(old.compare("<" if reduction == "min" else ">", new), old, new)
     return element_sum(old, new) if reduction == "add" else element_product(old, new)
 
 
-def _scatter_elements(kernel: Kernel, step: Step) -> Block:
+def _scatter_elements(kernel: Kernel, step: Step) -> c.Block:
     _, indices, updates = step.operands
     kernel.source(indices, "indices")
     news, out = kernel.source(updates, "updates"), kernel.target(step.result)
 
-    def update(k: Expression, place: Expression) -> Block:
-        to = Buffer("to", out.dtype, MemoryAccess.WRITE)
-        return (Alias(to, out, place), Store(to, Size(0), _combined(step, to[0], news[k])))
+    def update(k: c.Expression, place: c.Expression) -> c.Block:
+        to = c.Buffer("to", out.dtype, c.MemoryAccess.WRITE)
+        return (c.Alias(to, out, place), c.Store(to, c.Size(0), _combined(step, to[0], news[k])))
 
     checks, loops = element_loops(kernel, step, update)
     return (checks, *_whole(kernel, step), loops)
 
 
-def _scatter_nd(kernel: Kernel, step: Step) -> Block:
+def _scatter_nd(kernel: Kernel, step: Step) -> c.Block:
     x, indices, updates = step.operands
     shape, counts = shape_of(x), shape_of(indices)
     depth = int(str(counts[-1]))
     inner = product(shape[depth:])
     places, news = kernel.source(indices, "indices"), kernel.source(updates, "updates")
     out = kernel.target(step.result)
-    checks: Block = ()
+    checks: c.Block = ()
     for place in range(depth):
         checks += index_check(kernel, step.op, place, shape[place], places, counts, place=place)
-    row, k = Variable("row"), Variable("k")
-    to, come = Buffer("to", out.dtype, MemoryAccess.WRITE), Buffer("from", news.dtype)
+    row, k = c.Variable("row"), c.Variable("k")
+    to, come = c.Buffer("to", out.dtype, c.MemoryAccess.WRITE), c.Buffer("from", news.dtype)
     body = (
-        Alias(to, out, tuple_place(step, places, row, 0) * inner),
-        Alias(come, news, row * inner),
-        For(k, Size(0), Size(inner), (Store(to, k, _combined(step, to[k], come[k])),)),
+        c.Alias(to, out, tuple_place(step, places, row, 0) * inner),
+        c.Alias(come, news, row * inner),
+        c.For(k, c.Size(0), c.Size(inner), (c.Store(to, k, _combined(step, to[k], come[k])),)),
     )
-    return (*checks, *_whole(kernel, step), For(row, Size(0), Size(product(counts[:-1])), body))
+    return (*checks, *_whole(kernel, step), c.For(row, c.Size(0), c.Size(product(counts[:-1])), body))
 
 
-def _scatter_slice(kernel: Kernel, step: Step) -> Block:
+def _scatter_slice(kernel: Kernel, step: Step) -> c.Block:
     x, updates, starts = step.operands
     shape = shape_of(x)
     axis = axis_of(step.binding, len(shape))
     size, length, inner = shape[axis], shape_of(updates)[axis], product(shape[axis + 1 :])
     news, begins = kernel.source(updates, "updates"), kernel.source(starts, "starts")
     out = kernel.target(step.result)
-    row, at = Variable("row"), Variable("at")
+    row, at = c.Variable("row"), c.Variable("at")
     start = begins[row // product(shape[1:axis]) if shape_of(starts) else 0]
     target, source = (row * size + at) * inner, row * (length * inner)
-    checks: Block = ()
+    checks: c.Block = ()
     if step.binding.attrs["mode"] == "circular":
-        place, front = _wrapped(start, size), Variable("front")
-        moved: Block = (
-            Let(front, index_min(Size(length), Size(size) - at)),
-            Copy(out, target, news, source, front * inner),
-            Copy(out, row * (size * inner), news, source + front * inner, (length - front) * inner),
+        place, front = _wrapped(start, size), c.Variable("front")
+        moved: c.Block = (
+            c.Let(front, c.index_min(c.Size(length), c.Size(size) - at)),
+            c.Copy(out, target, news, source, front * inner),
+            c.Copy(out, row * (size * inner), news, source + front * inner, (length - front) * inner),
         )
     else:
-        place = Cast(start, INDEX)
+        place = c.Cast(start, c.INDEX)
         problem = f"the updates do not fit axis {axis} from a start on"
         count = product(shape_of(starts))
-        checks = range_check(kernel, step.op, problem, begins, count, Size(0), Size(size - length))
-        moved = (Copy(out, target, news, source, Size(length * inner)),)
+        checks = range_check(kernel, step.op, problem, begins, count, c.Size(0), c.Size(size - length))
+        moved = (c.Copy(out, target, news, source, c.Size(length * inner)),)
     row_ps = length * inner * (dtype_info(out.dtype).itemsize * BYTE_PS) + MOVE_PS
-    rows = For(
-        row, Size(0), Size(product(shape[:axis])), (Let(at, place), *moved), kind=LoopKind.PARALLEL, round_ps=row_ps
+    rows = c.For(
+        row,
+        c.Size(0),
+        c.Size(product(shape[:axis])),
+        (c.Let(at, place), *moved),
+        kind=c.LoopKind.PARALLEL,
+        round_ps=row_ps,
     )
     return (*checks, *_whole(kernel, step), *(() if length == 0 or size == 0 else (rows,)))
 
 
-def _wrapped(start: Expression, size: Dim) -> Expression:
+def _wrapped(start: c.Expression, size: Dim) -> c.Expression:
     """Return a start on an axis that goes round."""
     if not is_unsigned(start):
-        return index_mod(Cast(start, INDEX), size)
-    wide = CType("uint64")
-    return Cast(Binary("%", Cast(start, wide), Cast(Size(size), wide)), INDEX)
+        return c.index_mod(c.Cast(start, c.INDEX), size)
+    wide = c.CType("uint64")
+    return c.Cast(c.Binary("%", c.Cast(start, wide), c.Cast(c.Size(size), wide)), c.INDEX)
 
 
-_WRITERS: dict[str, Callable[[Kernel, Step], Block]] = {
+_WRITERS: dict[str, Callable[[Kernel, Step], c.Block]] = {
     "scatter_elements": _scatter_elements,
     "scatter_nd": _scatter_nd,
     "scatter_slice": _scatter_slice,

@@ -6,14 +6,14 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from byoc_core.authoring.c import Block, Expression, For, LoopKind, Select, Size, Variable
+from byoc_core.authoring import c
 from byoc_core.dims import Dim, product
 
 __all__ = ["Layout", "StridedNest", "memory_order", "spread"]
 
 Dims = tuple[Dim, ...]
 
-_ZERO = Size(0)
+_ZERO = c.Size(0)
 
 
 class Layout(NamedTuple):
@@ -74,7 +74,7 @@ class StridedNest:
                 groups.append([axis])
         self.groups = groups
         self.sizes: Dims = tuple(product(space[axis] for axis in group) for group in groups)
-        self.variables = tuple(Variable(prefix if len(groups) == 1 else f"{prefix}{k}") for k in range(len(groups)))
+        self.variables = tuple(c.Variable(prefix if len(groups) == 1 else f"{prefix}{k}") for k in range(len(groups)))
         self._last_axes = tuple(group[-1] for group in groups)
         self._space = tuple(space)
         self._layouts = dict(layouts)
@@ -90,7 +90,9 @@ class StridedNest:
             return 0, None
         return layout.strides[axis], None if dim == self._space[axis] else dim
 
-    def position(self, tensor: Hashable, *, start: Expression = _ZERO, last: Expression | None = None) -> Expression:
+    def position(
+        self, tensor: Hashable, *, start: c.Expression = _ZERO, last: c.Expression | None = None
+    ) -> c.Expression:
         """Return how far the loops move a tensor's element.
 
         Args:
@@ -104,12 +106,14 @@ class StridedNest:
             is_replaced = last is not None and loop == len(self.variables) - 1
             term = (last if last is not None and is_replaced else variable) * stride
             # A symbolic size that is not the space's own may turn out to be 1: then it broadcasts.
-            total = total + (term if unless_one is None else Select(Size(unless_one).compare("==", 1), Size(0), term))
+            total = total + (
+                term if unless_one is None else c.Select(c.Size(unless_one).compare("==", 1), c.Size(0), term)
+            )
         return total
 
     def loops(
-        self, body: Block, kinds: Mapping[int, LoopKind], *, grain: Dim = 1, round_ps: Dim | None = None
-    ) -> Block:
+        self, body: c.Block, kinds: Mapping[int, c.LoopKind], *, grain: Dim = 1, round_ps: Dim | None = None
+    ) -> c.Block:
         """Return the loops around a block.
 
         Args:
@@ -119,8 +123,8 @@ class StridedNest:
             round_ps: estimated picoseconds of a round of the parallel loop.
         """
         for number, (variable, size) in reversed(list(enumerate(zip(self.variables, self.sizes, strict=True)))):
-            loop = For(variable, Size(0), Size(size), body, kind=kinds.get(number, LoopKind.SERIAL))
-            body = (replace(loop, grain=grain, round_ps=round_ps) if loop.kind is LoopKind.PARALLEL else loop,)
+            loop = c.For(variable, c.Size(0), c.Size(size), body, kind=kinds.get(number, c.LoopKind.SERIAL))
+            body = (replace(loop, grain=grain, round_ps=round_ps) if loop.kind is c.LoopKind.PARALLEL else loop,)
         return body
 
 

@@ -10,33 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
-from byoc_core.authoring.c import (
-    Address,
-    Alias,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    CType,
-    Evaluate,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    LoopKind,
-    MemoryAccess,
-    Return,
-    Select,
-    Shuffle,
-    Size,
-    Statement,
-    Store,
-    Variable,
-    change_loop,
-    index_min,
-    substitute,
-)
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, product
@@ -88,21 +62,21 @@ def _write(kernel: Kernel) -> None:
         kernel.finish_block(_moves(kernel, nest, {}))
         return
     round_ps = product(nest.sizes[part + 1 :]) * _MOVE_PS
-    block = _moves(kernel, nest, {part: LoopKind.PARALLEL}, round_ps)
+    block = _moves(kernel, nest, {part: c.LoopKind.PARALLEL}, round_ps)
     if _copies_rows(kernel, nest):
         fetching = _fetch(kernel, nest)
-        block = change_loop(block, nest.variables[-1], lambda loop: (*fetching, loop))
+        block = c.change_loop(block, nest.variables[-1], lambda loop: (*fetching, loop))
     kernel.finish_block(block)
 
 
-def _moves(kernel: Kernel, nest: StridedNest, kinds: Mapping[int, LoopKind], round_ps: Dim | None = None) -> Block:
+def _moves(kernel: Kernel, nest: StridedNest, kinds: Mapping[int, c.LoopKind], round_ps: Dim | None = None) -> c.Block:
     """Return the loops that move one element at a time."""
     source, target = _buffers(kernel)
-    move = Store(target, nest.position(_RESULT), source[nest.position(_SOURCE)])
+    move = c.Store(target, nest.position(_RESULT), source[nest.position(_SOURCE)])
     return nest.loops((move,), kinds, round_ps=round_ps)
 
 
-def _buffers(kernel: Kernel) -> tuple[Buffer, Buffer]:
+def _buffers(kernel: Kernel) -> tuple[c.Buffer, c.Buffer]:
     return kernel.source(kernel.group.steps[0].operands[0]), kernel.target(kernel.stored[0])
 
 
@@ -119,11 +93,11 @@ def _row_nbytes(kernel: Kernel, nest: StridedNest) -> int:
     return size * dtype_info(dtype_of(kernel.stored[0])).itemsize if isinstance(size, int) else 0
 
 
-def _fetch(kernel: Kernel, nest: StridedNest) -> Block:
+def _fetch(kernel: Kernel, nest: StridedNest) -> c.Block:
     """Return the statement that fetches a row which is copied some rounds later."""
     ahead = nest.step(_SOURCE, len(nest.sizes) - 2)[0] * _ROWS_AHEAD
     fetched = fetch(_buffers(kernel)[0], nest.position(_SOURCE) + ahead, _row_nbytes(kernel, nest))
-    return substitute((fetched,), {nest.variables[-1]: Size(0)})
+    return c.substitute((fetched,), {nest.variables[-1]: c.Size(0)})
 
 
 def _find_turned(kernel: Kernel, nest: StridedNest) -> int | None:
@@ -148,16 +122,16 @@ def _write_tiles(kernel: Kernel, layouts: dict[Hashable, Layout], nest: StridedN
     # An item that is the last one does what is left over, too, so that no two threads write to one place.
     tiles, line_ps = nest.sizes[turned] // lanes, nest.sizes[last] * _MOVE_PS
     part = _first_wide(planes)
-    kind = LoopKind.PARALLEL if part is None else LoopKind.SERIAL
-    from_, to = Buffer("from", source.dtype), Buffer("to", target.dtype, MemoryAccess.WRITE)
-    tile = Variable("tile")
-    body: Block = (
-        Alias(from_, source, planes.position(_SOURCE)),
-        Alias(to, target, planes.position(_RESULT)),
-        For(
+    kind = c.LoopKind.PARALLEL if part is None else c.LoopKind.SERIAL
+    from_, to = c.Buffer("from", source.dtype), c.Buffer("to", target.dtype, c.MemoryAccess.WRITE)
+    tile = c.Variable("tile")
+    body: c.Block = (
+        c.Alias(from_, source, planes.position(_SOURCE)),
+        c.Alias(to, target, planes.position(_RESULT)),
+        c.For(
             tile,
-            Size(0),
-            Size(tiles),
+            c.Size(0),
+            c.Size(tiles),
             _tile(kernel, nest, turned, tile, from_, to),
             kind=kind,
             round_ps=line_ps * lanes,
@@ -167,33 +141,33 @@ def _write_tiles(kernel: Kernel, layouts: dict[Hashable, Layout], nest: StridedN
         block = planes.loops(body, {})
     else:
         round_ps = product(planes.sizes[part + 1 :]) * nest.sizes[turned] * line_ps
-        block = planes.loops(body, {part: LoopKind.PARALLEL}, round_ps=round_ps)
-    sizes = [Size(nest.sizes[loop]).compare("<", lanes) for loop in (turned, last)]
-    is_narrow = Binary("||", *sizes)
-    kernel.finish_block((If(is_narrow, (*_moves(kernel, nest, {}), Return())), *block))
+        block = planes.loops(body, {part: c.LoopKind.PARALLEL}, round_ps=round_ps)
+    sizes = [c.Size(nest.sizes[loop]).compare("<", lanes) for loop in (turned, last)]
+    is_narrow = c.Binary("||", *sizes)
+    kernel.finish_block((c.If(is_narrow, (*_moves(kernel, nest, {}), c.Return())), *block))
 
 
-def _tile(kernel: Kernel, nest: StridedNest, turned: int, tile: Variable, from_: Buffer, to: Buffer) -> Block:
+def _tile(kernel: Kernel, nest: StridedNest, turned: int, tile: c.Variable, from_: c.Buffer, to: c.Buffer) -> c.Block:
     """Return the statements that turn a row of tiles; where a side is no multiple, the last tile begins earlier."""
     last, lanes = len(nest.sizes) - 1, kernel.unit.lanes(to.dtype)
     height, width = nest.sizes[turned], nest.sizes[last]
     from_step, to_step = nest.step(_SOURCE, last)[0], nest.step(_RESULT, turned)[0]
-    a, b, a_first, b_first, b_end = (Variable(name) for name in ("a", "b", "a_first", "b_first", "b_end"))
-    place = Address(from_, a_first * from_step + b_first)
-    turned_place = Address(to, b_first * to_step + a_first)
+    a, b, a_first, b_first, b_end = (c.Variable(name) for name in ("a", "b", "a_first", "b_first", "b_end"))
+    place = c.Address(from_, a_first * from_step + b_first)
+    turned_place = c.Address(to, b_first * to_step + a_first)
     turn = kernel.shared_function(_turn(kernel.unit, to.dtype))
-    columns: Block = (
-        Let(a_first, index_min(a, width - lanes)),
-        Evaluate(Call(turn, (place, Size(from_step), turned_place, Size(to_step)))),
+    columns: c.Block = (
+        c.Let(a_first, c.index_min(a, width - lanes)),
+        c.Evaluate(c.Call(turn, (place, c.Size(from_step), turned_place, c.Size(to_step)))),
     )
-    rows: Block = (
-        Let(b_first, index_min(b, height - lanes)),
-        For(a, Size(0), Size(width), columns, step=lanes),
+    rows: c.Block = (
+        c.Let(b_first, c.index_min(b, height - lanes)),
+        c.For(a, c.Size(0), c.Size(width), columns, step=lanes),
     )
     is_last = tile.compare("==", height // lanes - 1)
     return (
-        Let(b_end, Select(is_last, Size(height), (tile + 1) * lanes)),
-        For(b, tile * lanes, b_end, rows, step=lanes),
+        c.Let(b_end, c.Select(is_last, c.Size(height), (tile + 1) * lanes)),
+        c.For(b, tile * lanes, b_end, rows, step=lanes),
     )
 
 
@@ -202,13 +176,13 @@ def _first_wide(nest: StridedNest) -> int | None:
     return next((loop for loop, size in enumerate(nest.sizes) if size != 1), None)
 
 
-def _turn(unit: VectorUnit, dtype: str) -> Function:
+def _turn(unit: VectorUnit, dtype: str) -> c.Function:
     """Return the function that turns a square of as many rows as a register has lanes, rows so many elements apart."""
     lanes = unit.lanes(dtype)
-    from_, to = Buffer("from", dtype), Buffer("to", dtype, MemoryAccess.WRITE)
-    from_step, to_step = Variable("from_step"), Variable("to_step")
-    rows = [Variable(f"row{row}", CType(dtype, lanes)) for row in range(lanes)]
-    body: list[Statement] = [Let(row, Load(from_, from_step * k, lanes)) for k, row in enumerate(rows)]
+    from_, to = c.Buffer("from", dtype), c.Buffer("to", dtype, c.MemoryAccess.WRITE)
+    from_step, to_step = c.Variable("from_step"), c.Variable("to_step")
+    rows = [c.Variable(f"row{row}", c.CType(dtype, lanes)) for row in range(lanes)]
+    body: list[c.Statement] = [c.Let(row, c.Load(from_, from_step * k, lanes)) for k, row in enumerate(rows)]
     size = lanes // 2
     while size:
         old, rows = rows, [replace(row) for row in rows]
@@ -216,10 +190,10 @@ def _turn(unit: VectorUnit, dtype: str) -> Function:
         high = tuple(lane + lanes if lane & size else lane + size for lane in range(lanes))
         for row in range(lanes):
             one, other = old[row & ~size], old[row | size]
-            body.append(Let(rows[row], Shuffle(one, other, high if row & size else low)))
+            body.append(c.Let(rows[row], c.Shuffle(one, other, high if row & size else low)))
         size //= 2
-    body += [Store(to, to_step * k, row) for k, row in enumerate(rows)]
-    return Function(f"turn_{c_suffix(dtype)}", (from_, from_step, to, to_step), tuple(body))
+    body += [c.Store(to, to_step * k, row) for k, row in enumerate(rows)]
+    return c.Function(f"turn_{c_suffix(dtype)}", (from_, from_step, to, to_step), tuple(body))
 
 
 def _rejects_nothing(binding: Binding) -> Rejection | None:
