@@ -10,7 +10,7 @@ from typing import Any
 import byoc_ccompiler.kernel as kernel_module
 import numpy as np
 import pytest
-from byoc_ccompiler.kernels import bfloat16_loops, byte_products
+from byoc_ccompiler.kernels import bfloat16_loops, byte_products, matrix_tiles
 from byoc_core.authoring import c
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import TensorType
@@ -78,13 +78,15 @@ def test_rounded_products(
 ) -> None:
     """Small integers are exact in bfloat16, and so are their sums."""
     monkeypatch.setattr(bfloat16_loops, "_NEAR_NBYTES", near_nbytes)
-    monkeypatch.setattr(bfloat16_loops, "PERMIT", replace(bfloat16_loops.PERMIT, evaluate=lambda: tiles))
+    monkeypatch.setattr(bfloat16_loops, "PERMIT", replace(matrix_tiles.PERMIT, evaluate=lambda: tiles))
     for rows, depth, columns in SIZES if right == "constant" else SIZES[:1]:
         bench = Bench(precision="bfloat16")
         builder = bench.builder()
         x, y = _draw((rows, depth)), _draw((columns, depth) if right == "transposed" else (depth, columns))
         given = [x] if right == "constant" else [x, y]
-        operands = [builder.param(f"x{k}", TensorType(array.shape, "float32")) for k, array in enumerate(given)]
+        operands: list[Any] = [
+            builder.param(f"x{k}", TensorType(array.shape, "float32")) for k, array in enumerate(given)
+        ]
         operands += [builder.const(y)] * (2 - len(operands))
         bench.add(builder, builder.emit("nn.dense" if right == "transposed" else "matmul", *operands))
         expected = x @ (y.T if right == "transposed" else y)
