@@ -104,7 +104,7 @@ SIZES = [
 
 
 def _is_lowered(bench: Bench) -> bool:
-    return "byoc_shared_bfloat16_block" in bench.module.get_source()
+    return "vec_bfloat16_block" in bench.module.get_source()
 
 
 def test_matrix_products(target: Options) -> None:
@@ -318,7 +318,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(
     executable = _built(module, **target)
     source = executable.modules[0].get_source("c")
     assert "byoc_parallel_for(" in source
-    assert "byoc_shared_bfloat16_block" in source
+    assert "vec_bfloat16_block" in source
     for number in (1, 2, 3, 7):
         assert _run(executable, number, x).tobytes() == alone.tobytes(), number
     _check(module["main"], alone, (x, weights), _sum_length(weights))
@@ -391,7 +391,7 @@ def test_models_of_bfloat16_tensors_lose_nothing(name: str, target: Options) -> 
     """Their factors are bfloat16 already: products are exact, sums those of float32, rounded once at the end."""
     module, x, weights = _product(name, "bfloat16")
     executable = _built(module, **target)
-    assert "byoc_shared_bfloat16_block" in executable.modules[0].get_source("c")
+    assert "vec_bfloat16_block" in executable.modules[0].get_source("c")
     actual = _run(executable, 2, x)
     assert actual.dtype == x.dtype
     terms = _sum_length(weights) + 2

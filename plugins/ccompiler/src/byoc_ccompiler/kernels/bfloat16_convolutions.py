@@ -5,13 +5,12 @@ Windows are gathered: rounded, they are half of the columns of windows in float3
 
 from __future__ import annotations
 
-from byoc_core.authoring import c
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.bfloat16_loops import RoundedProduct
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.word_rows import RowWriter, gather_windows
+from byoc_ccompiler.kernels.word_rows import gather_windows
 from byoc_ccompiler.kernels.word_tiles import STEP_DEPTH
 from byoc_ccompiler.steps import Step
 
@@ -43,8 +42,5 @@ def write(kernel: Kernel) -> None:
     matrix = filters.transpose((2, 3, 1, 0) if has_pixels else (2, 1, 3, 0)).reshape(depth, columns)
     whole = RoundedProduct(kernel, shape.num_pixels, matrix, columns, depth, shape.channels)
     m0, count = whole.blocks.m0, whole.blocks.m_count
-
-    def gather(writer: RowWriter) -> c.Block:
-        return (gather_windows(x, shape, strides, m0, count, writer),)
-
-    kernel.finish_block((*whole.set_up, *whole.loops(gather)))
+    loops = whole.loops(lambda writer: gather_windows(x, shape, strides, m0, count, writer))
+    kernel.finish_block((*whole.set_up, *loops))

@@ -13,6 +13,7 @@ subnormal sums, which the last form keeps.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from byoc_core.authoring import c
@@ -24,7 +25,8 @@ from byoc_ccompiler.kernels.epilogue import epilogue, result_place
 from byoc_ccompiler.kernels.matrix_tiles import BEGIN, END, PERMIT, tile_product
 from byoc_ccompiler.kernels.word_blocks import Blocks, shared_loop
 from byoc_ccompiler.kernels.word_rows import RowWriter, rounded, rounded_rows
-from byoc_ccompiler.kernels.word_tiles import PAIRS, STEP_DEPTH, STEP_ROWS, STEP_WORDS, pack_panels, word_tile
+from byoc_ccompiler.kernels.word_tiles import PAIRS, STEP_DEPTH, STEP_ROWS, STEP_WORDS, defined, pack_panels, word_tile
+from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["RoundedProduct"]
 
@@ -49,8 +51,8 @@ _STEP_PS = 60_000
 _TILES = c.Variable("tiles", c.CType("int32"))
 """Whether matrix tiles may be used."""
 
-Gather = Callable[[RowWriter], c.Block]
-"""Returns the statements that write the rows of a block."""
+Gather = Callable[[RowWriter], c.Statement]
+"""Returns the loop that writes the rows of a block."""
 
 
 class RoundedProduct:
@@ -155,7 +157,7 @@ class RoundedProduct:
             *blocks.lets(first, panel),
             c.If(blocks.m_count.compare(">", 0), products),
         )
-        rounding = (*blocks.lets(first, c.Size(0)), *gather(writer))
+        rounding = (*blocks.lets(first, c.Size(0)), gather(writer))
         round_ps = self.num_steps * (STEP_ROWS * STEP_DEPTH * _ROUND_PS)
         loops = (
             shared_loop(block, count, rounding, round_ps, writer.arrays),
@@ -174,7 +176,7 @@ class RoundedProduct:
             panel: the number of the panel.
             ahead: what of the panels is fetched meanwhile: the offset, and the lines of the cache in each step.
         """
-        kernel, blocks, block = self._kernel, self.blocks, _block_function(self._kernel, self.blocks.width)
+        kernel, blocks, block = self._kernel, self.blocks, _block_function(self._kernel.unit, self.blocks.width)
         sums = c.Buffer("sums", PAIRS.sum_dtype, c.MemoryAccess.WRITE, blocks.rows * blocks.width)
         tile = blocks.tile(sums, self._leading, has_columns=self._has_columns)
         rows, columns = c.Address(left, at), c.Address(self.panels, panel * self.panel_size)
@@ -193,13 +195,12 @@ class RoundedProduct:
 
     def _ahead(self, panel: c.Expression, block: c.Expression, blocks: Dim) -> tuple[c.Expression, int]:
         """Return what a block fetches: its share of the next panel, where not all panels stay in the cache."""
-        size, panels = self.panel_size, self.blocks.panels
-        if not (isinstance(size, int) and isinstance(blocks, int) and isinstance(panels, int)) or blocks == 0:
+        size, panels, width = self.panel_size, self.blocks.panels, self.blocks.width
+        if not (isinstance(size, int) and isinstance(blocks, int) and isinstance(panels, int)):
             return c.Size(0), 0
-        if size * panels * 4 <= _NEAR_NBYTES:
+        if blocks == 0 or size * panels * 4 <= _NEAR_NBYTES:
             return c.Size(0), 0
         # A step of a panel has as many lines of the cache as columns.
-        width = self.blocks.width
         num_lines = -(-width // blocks)
         share = max(0, size - size // width * num_lines) // max(1, blocks - 1)
         return c.index_min(panel + 1, panels - 1) * size + block * share, num_lines
@@ -209,7 +210,8 @@ def _call(callee: c.Callee) -> c.Evaluate:
     return c.Evaluate(c.Call(callee, (_TILES,)))
 
 
-def _block_function(kernel: Kernel, width: int) -> c.Callee:
+@cache
+def _block_function(unit: VectorUnit, width: int) -> c.Callee:
     """Return the C function that multiplies up to 32 rows by a panel.
 
     C signature: ``(rows, panel, num_steps, num_rows, ahead, num_lines, sums, pitch, tiles)``, as of
@@ -218,7 +220,7 @@ def _block_function(kernel: Kernel, width: int) -> c.Callee:
     rows, panel, ahead = (c.Buffer(name, PAIRS.dtype) for name in ("rows", "panel", "ahead"))
     sums = c.Buffer("sums", PAIRS.sum_dtype, c.MemoryAccess.SHARED)
     num_steps, num_rows, num_lines, pitch = map(c.Variable, ("num_steps", "num_rows", "num_lines", "pitch"))
-    lanes = kernel.unit.lanes(PAIRS.sum_dtype)
+    lanes = unit.lanes(PAIRS.sum_dtype)
     vectors = min(2, width // lanes)
     at, steps = c.Size(0), num_steps
     parameters = (rows, panel, num_steps, num_rows, ahead, num_lines, sums, pitch, _TILES)
@@ -226,9 +228,9 @@ def _block_function(kernel: Kernel, width: int) -> c.Callee:
     tiled = c.Evaluate(c.Call(tile_product(width), (*arguments, c.Address(sums, at), pitch)))
     loops: list[c.Statement] = []
     done: c.Expression = at
-    for count in (8, 1) if kernel.unit.registers >= 32 else (4, 1):
+    for count in (8, 1) if unit.registers >= 32 else (4, 1):
         row, column = c.Variable("row"), c.Variable("column")
-        tile = word_tile(kernel, PAIRS, count, vectors, width)
+        tile = word_tile(unit, PAIRS, count, vectors, width)
         place = (c.Address(sums, row * pitch + column), pitch)
         call = c.Call(tile, (c.Address(rows, row * STEP_WORDS), c.Address(panel, column), steps, *place))
         columns = c.For(column, at, c.Size(width), (c.Evaluate(call),), step=vectors * lanes)
@@ -236,4 +238,4 @@ def _block_function(kernel: Kernel, width: int) -> c.Callee:
         loops.append(c.For(row, done, stop, (columns,), step=count))
         done = stop
     body = (c.If(_TILES.compare("!=", c.Literal(0, _TILES.type)), (tiled,), tuple(loops)),)
-    return kernel.shared_function(c.simplify(c.Function(f"bfloat16_block_{width}", parameters, body)))
+    return defined(c.simplify(c.Function(f"vec_bfloat16_block_{width}", parameters, body)))

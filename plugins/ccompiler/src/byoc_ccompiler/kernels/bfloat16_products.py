@@ -13,7 +13,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.bfloat16_loops import RoundedProduct
 from byoc_ccompiler.kernels.epilogue import index_term
 from byoc_ccompiler.kernels.product_geometry import Matrix, Product
-from byoc_ccompiler.kernels.word_rows import RowWriter, gather_rows, rounded
+from byoc_ccompiler.kernels.word_rows import gather_rows, rounded
 from byoc_ccompiler.kernels.word_tiles import PAIRS, STEP_DEPTH, STEP_WORDS
 
 __all__ = ["is_suited", "write"]
@@ -57,12 +57,9 @@ def write(kernel: Kernel, p: Product) -> None:
     b, indices = c.Variable("b"), tuple(c.Variable(f"b{axis}") for axis in range(len(p.batch)))
     sizes = (p.num_columns, p.depth, p.depth)
     whole = RoundedProduct(kernel, p.num_rows, weights, *sizes, leading=indices, has_columns=p.has_columns)
-    m0, count = whole.blocks.m0, whole.blocks.m_count
-
-    def gather(writer: RowWriter) -> c.Block:
-        return (gather_rows(left[m0 * p.left.row_step], p.left.row_step, p.depth, count, writer),)
-
-    body: c.Block = (c.Alias(left, x, _offset(p.left, p.batch, indices)), *whole.loops(gather))
+    first, count = left[whole.blocks.m0 * p.left.row_step], whole.blocks.m_count
+    loops = whole.loops(lambda writer: gather_rows(first, p.left.row_step, p.depth, count, writer))
+    body: c.Block = (c.Alias(left, x, _offset(p.left, p.batch, indices)), *loops)
     if weights is None:
         right, y = c.Buffer("right", "float32"), kernel.source(p.right.value, "y")
         body = (c.Alias(right, y, _offset(p.right, p.batch, indices)), _packing(whole, p, right), *body)

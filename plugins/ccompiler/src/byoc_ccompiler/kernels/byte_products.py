@@ -76,7 +76,7 @@ def _write(kernel: Kernel) -> None:
     shares[:columns] = matrix.sum(axis=1, dtype=np.int64) * -zero
     starts = kernel.source(constants.derive(shares.astype(np.int32)), "starts")
     sums = c.Buffer("sums", BYTES.sum_dtype, c.MemoryAccess.WRITE, block_rows * blocks.width)
-    tile = word_tile(kernel, BYTES, tile_rows, vectors, blocks.width)
+    tile = word_tile(kernel.unit, BYTES, tile_rows, vectors, blocks.width)
     k, count, row = c.Variable("k"), c.Variable("count"), c.Variable("row")
     # Long sums go part by part, whose panels stay in the nearest cache.
     part = -(-words // -(-words // max(1, _NEAR_NBYTES // (_QUAD * blocks.width))))
@@ -99,7 +99,7 @@ def _write(kernel: Kernel) -> None:
     array_of_rows = c.LocalArray(rows, is_zeroed=has_gaps, alignment=64)
     before = (array_of_rows, c.Alias(line, rows, c.Size(0)), c.Let(beyond, outside))
     round_ps = block_rows * blocks.width * words * multiply_add_ps(kernel.unit, BYTES.sum_dtype)
-    kernel.finish_block((blocks.loop((gather,), multiply, round_ps, before),))
+    kernel.finish_block((blocks.loop(gather, multiply, round_ps, before),))
 
 
 def _rows_at_a_time(kernel: Kernel, num_rows: Dim, vectors: int, pitch: int) -> tuple[int, int]:

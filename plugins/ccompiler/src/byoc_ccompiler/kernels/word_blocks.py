@@ -53,7 +53,7 @@ class Blocks:
 
     def loop(
         self,
-        gather: c.Block,
+        gather: c.Statement,
         product: Callable[[c.Expression], c.Block],
         round_ps: Dim,
         before: c.Block,
@@ -73,7 +73,7 @@ class Blocks:
             c.Let(block, item // self.panels),
             c.Let(panel, item % self.panels),
             *self.lets(block * self.rows, panel),
-            c.If(at_hand.compare("!=", block), (c.Assign(at_hand, block), *gather)),
+            c.If(at_hand.compare("!=", block), (c.Assign(at_hand, block), gather)),
             *product(panel),
         )
         start = c.Declare(at_hand, c.Size(-1))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
 from byoc_core.runtime.module import NDArray
 
-from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = [
     "BYTES",
@@ -24,6 +25,7 @@ __all__ = [
     "STEP_ROWS",
     "STEP_WORDS",
     "WordFormat",
+    "defined",
     "numbers_of",
     "pack_panels",
     "word_tile",
@@ -164,7 +166,13 @@ def pack_panels(matrix: NDArray, width: int, num_words: int, dtype: str) -> NDAr
     return np.ascontiguousarray(apart).view(dtype)[..., 0]
 
 
-def word_tile(kernel: Kernel, words: WordFormat, rows: int, vectors: int, width: int) -> c.Callee:
+def defined(function: c.Function) -> c.Callee:
+    """Return a function as one that is called: its name tells all of it, and it is printed once."""
+    return c.Callee(function.name, definition=c.print_function(function), function=function)
+
+
+@cache
+def word_tile(unit: VectorUnit, words: WordFormat, rows: int, vectors: int, width: int) -> c.Callee:
     """Return a C function that multiplies rows of words by some columns of a panel.
 
     ``sums[j * pitch + n] = start[j * start_step + n] + sum over k of left[j][k] * panel[k][n]``. The sums may start
@@ -174,42 +182,49 @@ def word_tile(kernel: Kernel, words: WordFormat, rows: int, vectors: int, width:
     sums, pitch)`` where rows are cut into steps.
 
     Args:
-        kernel: whose source the function is for.
+        unit: the vector registers.
         words: what a word holds.
         rows: rows of the tile.
         vectors: vectors of sums in a row.
         width: columns of the panel.
     """
-    lanes = kernel.unit.lanes(words.sum_dtype)
+    lanes = unit.lanes(words.sum_dtype)
     type_, word = c.CType(words.sum_dtype, lanes), c.CType(words.dtype, lanes)
-    left, panel, start = c.Buffer("left", words.dtype), c.Buffer("panel", words.dtype), c.Buffer("start", type_.dtype)
+    left, panel, line, part = (c.Buffer(name, words.dtype) for name in ("left", "panel", "line", "part"))
+    start, own = c.Buffer("start", type_.dtype), vectors * lanes
     sums = c.Buffer("sums", type_.dtype, c.MemoryAccess.SHARED)
+    acc = c.Buffer("acc", type_.dtype, c.MemoryAccess.WRITE, rows * own)
     count, row_step, start_step, pitch = map(c.Variable, ("count", "row_step", "start_step", "pitch"))
-    places = [(j, v * lanes) for j in range(rows) for v in range(vectors)]
-    values = [c.Variable("sum", type_) for _ in places]
+    j, k, w, factor = c.Variable("j"), c.Variable("k"), c.Variable("w"), c.Variable("factor", word)
+    columns = {n: c.Variable("column", word) for n in range(0, own, lanes)}
+    zero = c.Size(0)
 
-    def steps(line: c.Buffer, part: c.Buffer, number: c.Expression, step: c.Expression) -> c.For:
-        w, factors = c.Variable("w"), [c.Variable("factor", word) for _ in range(rows)]
-        columns = {v * lanes: c.Variable("column", word) for v in range(vectors)}
-        body: list[c.Statement] = [c.Let(column, c.Load(part, w * width + n, lanes)) for n, column in columns.items()]
-        body += (c.Let(factor, c.Broadcast(line[step * j + w], lanes)) for j, factor in enumerate(factors))
-        for value, (j, n) in zip(values, places, strict=True):
-            body.append(c.Assign(value, c.Call(words.add(lanes), (value, factors[j], columns[n]), type_)))
-        return c.For(w, c.Size(0), number, tuple(body))
+    def each(value: Callable[[int], c.Expression], *before: c.Statement) -> c.For:
+        """Return the loop over rows that sets each sum."""
+        body = (*before, *(c.Store(acc, j * own + n, value(n)) for n in columns))
+        return c.For(j, zero, c.Size(rows), body, kind=c.LoopKind.UNROLLED)
 
-    first: list[c.Expression] = [c.Load(start, start_step * j + n, lanes) for j, n in places]
-    loop = steps(left, panel, count, row_step)
+    def step_of(row: c.Buffer, steps: c.Buffer, number: c.Expression, step: c.Expression) -> c.For:
+        """Return the loop over words."""
+        lets = (c.Let(column, c.Load(steps, w * width + n, lanes)) for n, column in columns.items())
+        held = c.Let(factor, c.Broadcast(row[j * step + w], lanes))
+        add = words.add(lanes)
+        body = each(lambda n: c.Call(add, (c.Load(acc, j * own + n, lanes), factor, columns[n]), type_), held)
+        return c.For(w, zero, number, (*lets, body))
+
+    begin = each(lambda n: c.Load(start, j * start_step + n, lanes))
+    loop = step_of(left, panel, count, row_step)
     parameters: tuple[c.Buffer | c.Variable, ...] = (left, panel, count, row_step, start, start_step, sums, pitch)
     if words.is_cut:
-        first = [c.Broadcast(c.Literal(0, c.CType(type_.dtype)), lanes)] * len(places)
-        k, line, part = c.Variable("k"), c.Buffer("line", words.dtype), c.Buffer("part", words.dtype)
-        step = (
+        begin = each(lambda _: c.Broadcast(c.Literal(0, c.CType(type_.dtype)), lanes))
+        steps = (
             c.Alias(line, left, k * (STEP_ROWS * STEP_WORDS)),
             c.Alias(part, panel, k * (STEP_WORDS * width)),
-            steps(line, part, c.Size(STEP_WORDS), c.Size(STEP_WORDS)),
+            step_of(line, part, c.Size(STEP_WORDS), c.Size(STEP_WORDS)),
         )
-        loop, parameters = c.For(k, c.Size(0), count, step), (left, panel, count, sums, pitch)
-    stores = (c.Store(sums, pitch * j + n, value) for value, (j, n) in zip(values, places, strict=True))
-    block = (*(c.Declare(value, begin) for value, begin in zip(values, first, strict=True)), loop, *stores)
-    name = f"tile_{words.name}_{rows}x{vectors * lanes}"
-    return kernel.shared_function(c.Function(name, parameters, block, is_contracted=type_.is_float))
+        loop, parameters = c.For(k, zero, count, steps), (left, panel, count, sums, pitch)
+    stores = tuple(c.Store(sums, j * pitch + n, c.Load(acc, j * own + n, lanes)) for n in columns)
+    end = c.For(j, zero, c.Size(rows), stores, kind=c.LoopKind.UNROLLED)
+    name = f"vec_tile_{words.name}_{rows}x{own}_of_{width}"
+    body = (c.LocalArray(acc, lanes=lanes), begin, loop, end)
+    return defined(c.Function(name, parameters, body, is_contracted=type_.is_float))
