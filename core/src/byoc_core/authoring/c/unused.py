@@ -15,16 +15,29 @@ def drop_unused(block: Block) -> Block:
     So a writer may declare all that it might need. Loops and branches that have nothing left to do go, too. The value
     of a call that writes memory stays.
 
-    Cost: linear in the expressions, times the depth of the blocks.
+    Cost: linear in the expressions.
     """
+    return _kept(block)[0]
+
+
+def _kept(block: Block) -> tuple[Block, set[Buffer | Variable]]:
+    """Return what stays of a block, and what it uses that is declared outside."""
     used: set[Buffer | Variable] = set()
     kept: list[Statement] = []
     for statement in reversed(block):
-        statement = with_blocks(statement, drop_unused)
+        inside: set[Buffer | Variable] = set()
+
+        def of(inner: Block, inside: set[Buffer | Variable] = inside) -> Block:
+            part, found = _kept(inner)
+            inside |= found
+            return part
+
+        statement = with_blocks(statement, of)
         if _is_needed(statement, used):
             kept.append(statement)
-            used |= free_in((statement,))
-    return tuple(reversed(kept))
+            own = free_in((with_blocks(statement, lambda _: ()),))
+            used = (used | inside).difference(declared_by(statement)) | own
+    return tuple(reversed(kept)), used
 
 
 def _is_needed(statement: Statement, used: set[Buffer | Variable]) -> bool:
