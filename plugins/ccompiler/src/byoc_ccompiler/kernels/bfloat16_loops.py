@@ -25,7 +25,16 @@ from byoc_ccompiler.kernels.epilogue import epilogue, result_place
 from byoc_ccompiler.kernels.matrix_tiles import BEGIN, END, PERMIT, tile_product
 from byoc_ccompiler.kernels.word_blocks import Blocks, shared_loop
 from byoc_ccompiler.kernels.word_rows import RowWriter, rounded, rounded_rows
-from byoc_ccompiler.kernels.word_tiles import PAIRS, STEP_DEPTH, STEP_ROWS, STEP_WORDS, defined, pack_panels, word_tile
+from byoc_ccompiler.kernels.word_tiles import (
+    PAIRS,
+    STEP_DEPTH,
+    STEP_PITCH,
+    STEP_ROWS,
+    STEP_WORDS,
+    defined,
+    pack_panels,
+    word_tile,
+)
 from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["RoundedProduct"]
@@ -90,10 +99,10 @@ class RoundedProduct:
     ) -> None:
         width = 16 if isinstance(num_columns, int) and num_columns <= 16 else 32
         self.blocks, self.num_steps = Blocks(num_rows, num_columns, STEP_ROWS, width), ceildiv(depth, STEP_DEPTH)
-        self.panel_size, self._block_size = (self.num_steps * (STEP_WORDS * size) for size in (width, STEP_ROWS))
+        self.panel_size, self._block_size = self.num_steps * (STEP_WORDS * width), self.num_steps * STEP_PITCH
         self._kernel, self._depth, self._run, self._leading = kernel, depth, run, leading
         self._has_columns = has_columns
-        size: Dim = 0 if self._is_near else self._pass_rows * self.num_steps * STEP_WORDS
+        size: Dim = 0 if self._is_near else self._block_size * (self._pass_rows // STEP_ROWS)
         self.panels, self._rounded = (
             c.Buffer(name, PAIRS.dtype, c.MemoryAccess.WRITE) for name in ("panels", "rounded")
         )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from byoc_core.authoring import c
 
-from byoc_ccompiler.kernels.word_tiles import STEP_ROWS, STEP_WORDS, numbers_of
+from byoc_ccompiler.kernels.word_tiles import STEP_PITCH, STEP_WORDS, numbers_of
 
 __all__ = ["BEGIN", "END", "PERMIT", "tile_product"]
 
@@ -102,7 +102,7 @@ static inline void {{name}}(const uint32_t *rows, const uint32_t *panel, int64_t
 
     def evaluate(*arguments: Any) -> None:
         rows, panel, steps, count, _, _, sums, pitch = arguments
-        left = numbers_of(rows[: steps * STEP_ROWS * STEP_WORDS].reshape(steps, STEP_ROWS, STEP_WORDS))
+        left = numbers_of(rows[: steps * STEP_PITCH].reshape(steps, -1, STEP_WORDS))
         right = numbers_of(panel[: steps * STEP_WORDS * width].reshape(steps, STEP_WORDS, width))
         for row in range(16 if count <= 16 else 32):
             sums[row * pitch :][:width] = np.einsum("skp,sknp->n", left[:, row], right)
@@ -119,7 +119,7 @@ def _case(width: int, halves: int) -> str:
     stores = [f"tilestored %%tmm{2 * half + across}, {across * 64}(%{half},%2,1)" for half, across in tiles]
     row_nbytes, column_nbytes = (f'"r"((int64_t){nbytes})' for nbytes in (STEP_WORDS * 4, width * 4))
     return f"""\
-    for (int64_t k = 0; k < num_steps; ++k, rows += {STEP_ROWS * STEP_WORDS}, panel += {STEP_WORDS * width}) {{
+    for (int64_t k = 0; k < num_steps; ++k, rows += {STEP_PITCH}, panel += {STEP_WORDS * width}) {{
       for (int64_t line = 0; line < num_lines; ++line, ahead += 16) __builtin_prefetch(ahead, 0, 2);
       __asm__ volatile({_joined(loads + products)}
                        : : "r"(rows), "r"(panel), {row_nbytes}, {column_nbytes} : "memory");

@@ -18,7 +18,7 @@ from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.epilogue import collapsed_step
-from byoc_ccompiler.kernels.word_tiles import STEP_DEPTH, STEP_ROWS, STEP_WORDS
+from byoc_ccompiler.kernels.word_tiles import STEP_DEPTH, STEP_PITCH, STEP_WORDS
 
 __all__ = ["RowWriter", "byte_rows", "gather_rows", "gather_windows", "rounded", "rounded_rows"]
 
@@ -128,21 +128,21 @@ def rounded_rows(target: c.Buffer, first: c.Expression, depth: Dim, run: Dim) ->
     line = c.Buffer("line", "float32", c.MemoryAccess.WRITE, ceildiv(depth, STEP_DEPTH) * STEP_DEPTH)
 
     def write(row: c.Expression, at: c.Expression, source: c.Load, count: Dim) -> c.Block:
-        k, place = c.Variable("k"), first + at // STEP_DEPTH * (STEP_ROWS * STEP_WORDS) + row * STEP_WORDS
+        k, place = c.Variable("k"), first + at // STEP_DEPTH * STEP_PITCH + row * STEP_WORDS
         whole = count // STEP_DEPTH
         rest = count - whole * STEP_DEPTH
 
         def of_step(number: c.Expression, there: Dim) -> c.Block:
             begin = c.Address(source.buffer, source.index + number * STEP_DEPTH)
-            words = c.Address(target, place + number * (STEP_ROWS * STEP_WORDS))
+            words = c.Address(target, place + number * STEP_PITCH)
             return (c.Evaluate(c.Call(_ROUND_STEP, (begin, c.Size(there), words))),)
 
         last = c.If(c.Size(rest).compare(">", 0), of_step(c.Size(whole), rest))
         return (c.For(k, c.Size(0), c.Size(whole), of_step(k, STEP_DEPTH)), last)
 
     def clear(row: c.Expression, at: c.Expression, count: Dim) -> c.Block:
-        k, place = c.Variable("k"), first + at // STEP_DEPTH * (STEP_ROWS * STEP_WORDS) + row * STEP_WORDS
-        step = (c.Clear(target, place + k * (STEP_ROWS * STEP_WORDS), c.Size(STEP_WORDS)),)
+        k, place = c.Variable("k"), first + at // STEP_DEPTH * STEP_PITCH + row * STEP_WORDS
+        step = (c.Clear(target, place + k * STEP_PITCH, c.Size(STEP_WORDS)),)
         return (c.For(k, c.Size(0), c.Size(ceildiv(count, STEP_DEPTH)), step),)
 
     # A row of one run is rounded where it lies.

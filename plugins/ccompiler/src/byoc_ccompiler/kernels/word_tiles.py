@@ -22,6 +22,7 @@ __all__ = [
     "BYTES",
     "PAIRS",
     "STEP_DEPTH",
+    "STEP_PITCH",
     "STEP_ROWS",
     "STEP_WORDS",
     "WordFormat",
@@ -33,6 +34,9 @@ __all__ = [
 
 STEP_WORDS, STEP_DEPTH, STEP_ROWS = 16, 32, 32
 """Words, and bfloat16 numbers, of a row that lie side by side, and rows of such steps that do, where rows are cut."""
+
+STEP_PITCH = (STEP_ROWS + 1) * STEP_WORDS
+"""Words from a step of some rows to the next: a gap keeps the steps of a row from one set of lines of the cache."""
 
 _REGISTERS = {
     64: ("_mm512", "__m512i", "__AVX512BW__"),
@@ -218,7 +222,7 @@ def word_tile(unit: VectorUnit, words: WordFormat, rows: int, vectors: int, widt
     if words.is_cut:
         begin = each(lambda _: c.Broadcast(c.Literal(0, c.CType(type_.dtype)), lanes))
         steps = (
-            c.Alias(line, left, k * (STEP_ROWS * STEP_WORDS)),
+            c.Alias(line, left, k * STEP_PITCH),
             c.Alias(part, panel, k * (STEP_WORDS * width)),
             step_of(line, part, c.Size(STEP_WORDS), c.Size(STEP_WORDS)),
         )
