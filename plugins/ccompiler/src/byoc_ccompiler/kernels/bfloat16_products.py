@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from byoc_core.authoring import c
-from byoc_core.dims import Dim, product
+from byoc_core.dims import product
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.bfloat16_loops import RoundedProduct
-from byoc_ccompiler.kernels.epilogue import index_term
-from byoc_ccompiler.kernels.product_geometry import Matrix, Product
+from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.kernels.word_rows import gather_rows, rounded
 from byoc_ccompiler.kernels.word_tiles import PAIRS, STEP_DEPTH, STEP_WORDS
 
@@ -54,28 +51,19 @@ def write(kernel: Kernel, p: Product) -> None:
         array = kernel.scope.constants.array(p.weights, kernel.scope.where)
         depth, columns = int(str(p.depth)), int(str(p.num_columns))
         weights = array.reshape(columns, depth).T if p.is_transposed else array.reshape(depth, columns)
-    b, indices = c.Variable("b"), tuple(c.Variable(f"b{axis}") for axis in range(len(p.batch)))
+    b = c.Variable("b")
+    lets, indices = p.position(b)
     sizes = (p.num_columns, p.depth, p.depth)
     whole = RoundedProduct(kernel, p.num_rows, weights, *sizes, leading=indices, has_columns=p.has_columns)
     first, count = left[whole.blocks.m0 * p.left.row_step], whole.blocks.m_count
     loops = whole.loops(lambda writer: gather_rows(first, p.left.row_step, p.depth, count, writer))
-    body: c.Block = (c.Alias(left, x, _offset(p.left, p.batch, indices)), *loops)
+    body: c.Block = (c.Alias(left, x, p.left.place(p.batch, indices)), *loops)
     if weights is None:
         right, y = c.Buffer("right", "float32"), kernel.source(p.right.value, "y")
-        body = (c.Alias(right, y, _offset(p.right, p.batch, indices)), _packing(whole, p, right), *body)
+        body = (c.Alias(right, y, p.right.place(p.batch, indices)), _packing(whole, p, right), *body)
     if p.batch:
-        places = zip(indices, c.unravelled(b, p.batch), strict=True)
-        lets = tuple(c.Let(index, place) for index, place in places)
         body = (c.For(b, c.Size(0), c.Size(product(p.batch)), (*lets, *body)),)
     kernel.finish_block((*whole.set_up, *body))
-
-
-def _offset(matrix: Matrix, batch: Sequence[Dim], indices: Sequence[c.Expression]) -> c.Expression:
-    """Return the offset of the matrix at a position of the batch."""
-    offset: c.Expression = c.Size(0)
-    for index, dim, size, stride in zip(indices, matrix.batch_dims, batch, matrix.batch_strides, strict=True):
-        offset = offset + index_term(index, dim, size, stride)
-    return offset
 
 
 def _packing(whole: RoundedProduct, p: Product, right: c.Buffer) -> c.For:
