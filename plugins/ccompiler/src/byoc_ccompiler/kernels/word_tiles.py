@@ -172,7 +172,9 @@ def pack_panels(matrix: NDArray, width: int, num_words: int, dtype: str) -> NDAr
 
 def defined(function: c.Function) -> c.Callee:
     """Return a function as one that is called: its name tells all of it, and it is printed once."""
-    return c.Callee(function.name, definition=c.print_function(function), function=function)
+    are_written = [isinstance(item, c.Buffer) and item.is_writable for item in function.parameters]
+    writes = tuple(number for number, is_written in enumerate(are_written) if is_written)
+    return c.Callee(function.name, writes=writes, definition=c.print_function(function), function=function)
 
 
 @cache
