@@ -252,8 +252,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-byte-conv-has-zeros-around",
         "kernels/byte_products.py",
-        "if border else str(zero)",
-        "if border else str(zero & 128)",
+        "else c.Literal(zero, byte)",
+        "else c.Literal(zero & 128, byte)",
         "Beyond the borders of an image of bytes stands 0 in place of the zero point.",
         "L2-blocks[convolution of bytes*]",
         "L2-onnx[qlinearconv]",

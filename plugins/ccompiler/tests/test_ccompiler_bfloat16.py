@@ -11,7 +11,8 @@ from typing import Any
 import byoc_core
 import numpy as np
 import pytest
-from byoc_ccompiler.kernels.bfloat16_blocks import DEPTH, ROWS
+from byoc_ccompiler.kernels.word_tiles import STEP_DEPTH as DEPTH
+from byoc_ccompiler.kernels.word_tiles import STEP_ROWS as ROWS
 from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core import FunctionBuilder
 from byoc_core.artifact import Executable
@@ -103,7 +104,7 @@ SIZES = [
 
 
 def _is_lowered(bench: Bench) -> bool:
-    return "byoc_shared_round_row" in bench.module.get_source()
+    return "vec_bfloat16_block" in bench.module.get_source()
 
 
 def test_matrix_products(target: Options) -> None:
@@ -317,7 +318,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(
     executable = _built(module, **target)
     source = executable.modules[0].get_source("c")
     assert "byoc_parallel_for(" in source
-    assert "byoc_shared_round_row" in source
+    assert "vec_bfloat16_block" in source
     for number in (1, 2, 3, 7):
         assert _run(executable, number, x).tobytes() == alone.tobytes(), number
     _check(module["main"], alone, (x, weights), _sum_length(weights))
@@ -390,7 +391,7 @@ def test_models_of_bfloat16_tensors_lose_nothing(name: str, target: Options) -> 
     """Their factors are bfloat16 already: products are exact, sums those of float32, rounded once at the end."""
     module, x, weights = _product(name, "bfloat16")
     executable = _built(module, **target)
-    assert "byoc_shared_round_row" in executable.modules[0].get_source("c")
+    assert "vec_bfloat16_block" in executable.modules[0].get_source("c")
     actual = _run(executable, 2, x)
     assert actual.dtype == x.dtype
     terms = _sum_length(weights) + 2

@@ -67,7 +67,7 @@ def test_quantised_ops_are_byte_products(name: str, bits: int) -> None:
     data = onnx.shape_inference.infer_shapes(model).SerializeToString()
     executable = byoc_core.build(byoc_core.from_onnx(data), ["ccompiler"])
     assert executable.report_data["offloaded_share"] == 1.0
-    assert "byoc_shared_add_quads" in executable.modules[0].get_source()
+    assert "vec_tile_bytes" in executable.modules[0].get_source()
     actual = byoc_core.VirtualMachine(executable)["main"](given)
     host = byoc_core.VirtualMachine(byoc_core.build(byoc_core.from_onnx(data)))["main"](given)
     np.testing.assert_array_equal(actual, host)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeGuard
 
 from byoc_core.authoring.c.estimate import estimate_statement, rounds_of
 from byoc_core.authoring.c.expressions import MemoryAccess, Size, Variable
 from byoc_core.authoring.c.loops import as_copy
+from byoc_core.authoring.c.renewal import without_clashes
 from byoc_core.authoring.c.simplify import simplify_block
 from byoc_core.authoring.c.statements import Block, Dispatch, For, Function, LoopKind, Statement
 from byoc_core.authoring.c.traversal import buffers_written, statements_in, substitute, with_blocks
@@ -80,11 +81,10 @@ def _work_of(statement: For | Dispatch) -> ParallelWork:
 
 
 def _map_parallel(block: Block, change: Callable[[For | Dispatch], Block]) -> Block:
-    def changed() -> Iterator[Statement]:
-        for statement in block:
-            if is_parallel(statement):
-                yield from change(statement)
-            else:
-                yield with_blocks(statement, lambda inner: _map_parallel(inner, change))
-
-    return tuple(changed())
+    # The bodies of two loops may declare the same variables, and stand side by side where they run in order.
+    return without_clashes(
+        change(statement)
+        if is_parallel(statement)
+        else (with_blocks(statement, lambda inner: _map_parallel(inner, change)),)
+        for statement in block
+    )

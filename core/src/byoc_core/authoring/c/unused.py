@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byoc_core.authoring.c.expressions import Buffer, Call, Variable
-from byoc_core.authoring.c.statements import Alias, Block, For, If, Let, LocalArray, Statement
+from byoc_core.authoring.c.statements import Alias, Block, Declare, For, If, Let, LocalArray, Statement
 from byoc_core.authoring.c.traversal import blocks_of, declared_by, expressions_in, free_in, with_blocks
 
 __all__ = ["drop_unused"]
@@ -15,21 +15,34 @@ def drop_unused(block: Block) -> Block:
     So a writer may declare all that it might need. Loops and branches that have nothing left to do go, too. The value
     of a call that writes memory stays.
 
-    Cost: linear in the expressions, times the depth of the blocks.
+    Cost: linear in the expressions.
     """
+    return _kept(block)[0]
+
+
+def _kept(block: Block) -> tuple[Block, set[Buffer | Variable]]:
+    """Return what stays of a block, and what it uses that is declared outside."""
     used: set[Buffer | Variable] = set()
     kept: list[Statement] = []
     for statement in reversed(block):
-        statement = with_blocks(statement, drop_unused)
+        inside: set[Buffer | Variable] = set()
+
+        def of(inner: Block, inside: set[Buffer | Variable] = inside) -> Block:
+            part, found = _kept(inner)
+            inside |= found
+            return part
+
+        statement = with_blocks(statement, of)
         if _is_needed(statement, used):
             kept.append(statement)
-            used |= free_in((statement,))
-    return tuple(reversed(kept))
+            own = free_in((with_blocks(statement, lambda _: ()),))
+            used = (used | inside).difference(declared_by(statement)) | own
+    return tuple(reversed(kept)), used
 
 
 def _is_needed(statement: Statement, used: set[Buffer | Variable]) -> bool:
     match statement:
-        case Let() | Alias() | LocalArray():
+        case Let() | Declare() | Alias() | LocalArray():
             is_used = not used.isdisjoint(declared_by(statement))
         case For() | If():
             is_used = any(blocks_of(statement))

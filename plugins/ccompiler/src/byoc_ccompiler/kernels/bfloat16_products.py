@@ -3,111 +3,92 @@
 from __future__ import annotations
 
 import numpy as np
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim
+from byoc_core.authoring import c
 from byoc_core.dims import product
-from byoc_core.dtypes import to_numpy
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.bfloat16_blocks import DEPTH
-from byoc_ccompiler.kernels.bfloat16_loops import LOCALS, VARIABLES, BlockedRows, count_steps, panel_columns
-from byoc_ccompiler.kernels.epilogue_text import TextTile
+from byoc_ccompiler.kernels.bfloat16_loops import RoundedProduct
 from byoc_ccompiler.kernels.product_geometry import Product
+from byoc_ccompiler.kernels.word_rows import gather_rows, rounded
+from byoc_ccompiler.kernels.word_tiles import PAIRS, STEP_DEPTH, STEP_WORDS
 
-__all__ = ["is_suited", "pack_panels", "write"]
+__all__ = ["is_suited", "write"]
 
 _FEW_ROWS = 16
 """Up to so many rows it does not pay to round and to rearrange a matrix that is no constant."""
 
-_PACK_PS = 400
-"""Estimated picoseconds to round and to move one number."""
+_PACK_PS = 800
+"""Estimated picoseconds to round and to move a pair of numbers."""
+
+_PAIR = """\
+/* Rounds two numbers to bfloat16, as one word. */
+static inline uint32_t {name}(float low, float high) {
+  return byoc_f32_to_bf16(low).bits | (uint32_t)byoc_f32_to_bf16(high).bits << 16;
+}
+"""
+
+
+def _pair(low: np.float32, high: np.float32) -> NDArray:
+    return rounded(np.asarray([low, high])).view(np.uint32)[0]  # type: ignore[no-any-return]
+
+
+_ROUND_PAIR = c.Callee("vec_round_pair", _pair, definition=_PAIR)
 
 
 def is_suited(kernel: Kernel, p: Product) -> bool:
-    """Tells whether the option permits it and it pays: operands that are read once are not rounded first."""
+    """Return whether the option permits it and it pays: operands that are read once are not rounded first."""
     if kernel.options.precision != "bfloat16" or p.dtype != "float32" or p.depth == 0:
         return False
     return p.weights is not None or p.known_rows is None or p.known_rows > _FEW_ROWS
 
 
-def pack_panels(matrix: NDArray, width: int) -> NDArray:
-    """Gives a matrix, rounded to bfloat16, as the panels of :mod:`~byoc_ccompiler.kernels.bfloat16_blocks`.
-
-    Args:
-        matrix: runs x depth x columns; each run of factors begins with a step of its own.
-        width: columns of a panel.
-
-    Returns:
-        The bits: panels x runs x steps x (columns / 16) x pairs x 16 x 2.
-    """
-    runs, depth, columns = matrix.shape
-    steps, panels = int(str(count_steps(depth))), -(-columns // width)
-    with np.errstate(over="ignore"):
-        rounded = matrix.astype(to_numpy("bfloat16")).view(np.uint16)
-    padded = np.zeros((runs, steps * DEPTH, panels * width), np.uint16)
-    padded[:, :depth, :columns] = rounded
-    apart = padded.reshape(runs, steps, DEPTH // 2, 2, panels, width // 16, 16)
-    return np.ascontiguousarray(apart.transpose(4, 0, 1, 5, 2, 6, 3))
-
-
 def write(kernel: Kernel, p: Product) -> None:
     """Writes the kernel of a product of float32 operands and of what follows it elementwise."""
-    kernel.names.reserve([*LOCALS, "left", "right", "b", "row", "m0", "m_count", "n0", "n_count", "sums", *p.indices])
-    rows = BlockedRows(kernel, p.num_rows, p.num_columns, count_steps(p.depth), panel_columns(p.num_columns))
-    left = kernel.input(p.left.value, "x")
-    kernel.scratch, kernel.scratch_dtype = rows.scratch, "uint16"
-    body: list[str | ParallelLoop] = [f"  const int tiles = {rows.blocks.permit}();"]
-    if not rows.is_near:
-        body.append("  uint16_t *rounded = scratch;")
-    pointers = [f"  const float *left = {_at(left, p.left.offset(p.batch, p.indices))};"]
-    packing: list[str | ParallelLoop] = []
+    left, x = c.Buffer("left", "float32"), kernel.source(p.left.value, "x")
+    weights = None
     if p.weights is not None:
-        right = kernel.input(kernel.scope.constants.derive(_weights(kernel, p, rows.width)), "weights")
-        body.append(f"  const uint16_t *panels = {right};")
-    else:
-        right = kernel.input(p.right.value, "y")
-        body.append(f"  uint16_t *panels = scratch + {c_dim(kernel.scratch)};")
-        kernel.scratch = kernel.scratch + rows.panels * rows.panel_size
-        pointers.append(f"  const float *right = {_at(right, p.right.offset(p.batch, p.indices))};")
-        packing = [_pack_loop(rows, p)]
-    names = ("sums", str(rows.width), "m0", "m_count", "n0", "n_count")
-    tile = TextTile(*names, rows.width, p.indices, has_columns=p.has_columns)
-    step, depth = c_dim(p.left.row_step), c_dim(p.depth)
-    round_lines = [
-        "for (int64_t row = 0; row < m_count; ++row) {",
-        f"  {rows.blocks.round}(left + (m0 + row) * {step}, {depth}, to + row * {DEPTH});",
-        "}",
-    ]
-    lines = [*pointers, *packing, *rows.lines([], round_lines, tile)]
+        array = kernel.scope.constants.array(p.weights, kernel.scope.where)
+        depth, columns = int(str(p.depth)), int(str(p.num_columns))
+        weights = array.reshape(columns, depth).T if p.is_transposed else array.reshape(depth, columns)
+    b = c.Variable("b")
+    lets, indices = p.position(b)
+    sizes = (p.num_columns, p.depth, p.depth)
+    whole = RoundedProduct(kernel, p.num_rows, weights, *sizes, leading=indices, has_columns=p.has_columns)
+    first, count = left[whole.blocks.m0 * p.left.row_step], whole.blocks.m_count
+    loops = whole.loops(lambda writer: gather_rows(first, p.left.row_step, p.depth, count, writer))
+    body: c.Block = (c.Alias(left, x, p.left.place(p.batch, indices)), *loops)
+    if weights is None:
+        right, y = c.Buffer("right", "float32"), kernel.source(p.right.value, "y")
+        body = (c.Alias(right, y, p.right.place(p.batch, indices)), _packing(whole, p, right), *body)
     if p.batch:
-        positions = [f"  {declaration} = {value};" for declaration, value in p.positions]
-        head = f"  for (int64_t b = 0; b < {c_dim(product(p.batch))}; ++b) {{"
-        lines = [head, *positions, *lines, "  }"]
-    indices = [f"int64_t {index}" for index in p.indices]
-    kernel.finish([*body, *lines], variables=[*VARIABLES, "const float *left", "const float *right", *indices])
+        body = (c.For(b, c.Size(0), c.Size(product(p.batch)), (*lets, *body)),)
+    kernel.finish_block((*whole.set_up, *body))
 
 
-def _at(pointer: str, offset: str) -> str:
-    return f"{pointer} + {offset}" if offset else pointer
+def _packing(whole: RoundedProduct, p: Product, right: c.Buffer) -> c.For:
+    """Return the loop that rounds and rearranges the matrix on the right, step by step of each panel."""
+    width, depth, zero = whole.blocks.width, c.Size(p.depth), c.Literal(0, c.CType("float32"))
+    item, k, w, n, n0 = map(c.Variable, ("item", "k", "w", "n", "n0"))
+    row, column = k * STEP_DEPTH + w * 2, n0 + n
 
+    def number(which: int, *, checked: bool) -> c.Expression:
+        value = right[(row + which) * p.right.row_step + column * p.right.column_step]
+        is_there = ((row + which).compare("<", depth), column.compare("<", p.num_columns))
+        return c.Select(c.Binary("&&", *is_there), value, zero) if checked else value
 
-def _weights(kernel: Kernel, p: Product, width: int) -> NDArray:
-    assert p.weights is not None
-    array = kernel.scope.constants.array(p.weights, kernel.scope.where)
-    depth, columns = int(str(p.depth)), int(str(p.num_columns))
-    matrix = array.reshape(columns, depth).T if p.is_transposed else array.reshape(depth, columns)
-    return pack_panels(matrix[np.newaxis], width)
+    def step(*, checked: bool) -> c.Block:
+        pair = c.Call(_ROUND_PAIR, tuple(number(which, checked=checked) for which in (0, 1)), c.CType(PAIRS.dtype))
+        at = item * whole.panel_size + (k * STEP_WORDS + w) * width + n
+        body: c.Block = (c.Store(whole.panels, at, pair),)
+        # Inside goes what lies side by side in the matrix.
+        for index, count in ((w, STEP_WORDS), (n, width))[:: 1 if p.right.row_step == 1 else -1]:
+            body = (c.For(index, c.Size(0), c.Size(count), body),)
+        return body
 
-
-def _pack_loop(rows: BlockedRows, p: Product) -> ParallelLoop:
-    """Gives the loop that rounds and rearranges the matrix on the right."""
-    columns = c_dim(p.right.column_step)
-    to = f"(uint32_t *)(panels + item * {c_dim(rows.panel_size)})"
-    source = f"right + n0 * {columns}, {c_dim(p.right.row_step)}, {columns}, {c_dim(p.depth)}"
-    lines = (
-        f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
-        f"    const int64_t n0 = item * {rows.width};",
-        f"    {rows.blocks.pack}({source}, {c_dim(p.num_columns)} - n0, {to});",
-        "  }",
-    )
-    return ParallelLoop(lines, rows.panels, rows.panel_size * _PACK_PS)
+    ends = (((k + 1) * STEP_DEPTH).compare("<=", depth), (n0 + width).compare("<=", p.num_columns))
+    steps = c.If(c.Binary("&&", *ends), step(checked=False), step(checked=True))
+    panel = (c.Let(n0, item * width), c.For(k, c.Size(0), c.Size(whole.num_steps), (steps,)))
+    round_ps = whole.panel_size * _PACK_PS
+    kind = c.LoopKind.PARALLEL
+    return c.For(item, c.Size(0), c.Size(whole.blocks.panels), panel, kind=kind, round_ps=round_ps)

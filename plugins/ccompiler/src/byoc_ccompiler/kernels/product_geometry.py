@@ -14,7 +14,6 @@ from byoc_core.ir import Constant, Value
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.epilogue import collapsed_step, index_term, operand_strides
-from byoc_ccompiler.kernels.epilogue_text import text_index_term, unravel
 from byoc_ccompiler.steps import dtype_of, shape_of
 
 __all__ = ["Matrix", "Product"]
@@ -42,12 +41,6 @@ class Matrix:
         """Return the offset of the matrix at a position of the batch."""
         axes = zip(indices, self.batch_dims, batch, self.batch_strides, strict=True)
         return reduce(operator.add, (index_term(*axis) for axis in axes), c.Size(0))
-
-    def offset(self, batch: Sequence[Dim], indices: Sequence[str]) -> str:
-        """Gives the C expression of the offset of the matrix at a position of the batch, empty for 0."""
-        axes = zip(indices, self.batch_dims, batch, self.batch_strides, strict=True)
-        terms = [text_index_term(index, dim, size, stride) for index, dim, size, stride in axes]
-        return " + ".join(term for term in terms if term)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +134,9 @@ class Product:
         right = Matrix(x, tuple(batch), tuple(strides), across, down)
         return cls(dtype, tuple(batch), 1, num_columns, depth, left, right, True)
 
-    @property
-    def indices(self) -> tuple[str, ...]:
-        """The C names of the position along the axes of the batch."""
-        return tuple(f"b{axis}" for axis in range(len(self.batch)))
-
-    @property
-    def positions(self) -> list[tuple[str, str]]:
-        """Their declarations and values, which read the position ``b`` in row-major order."""
-        return [(f"const int64_t {n}", v) for n, v in zip(self.indices, unravel("b", self.batch), strict=True)]
-
     def position(self, index: c.Expression) -> tuple[c.Block, tuple[c.Variable, ...]]:
         """Return the position along the axes of the batch from a row-major index: statements, and what they declare."""
-        found = tuple(map(c.Variable, self.indices))
+        found = tuple(c.Variable(f"b{axis}") for axis in range(len(self.batch)))
         places = c.unravelled(index, self.batch)
         return tuple(c.Let(*pair) for pair in zip(found, places, strict=True)), found
 

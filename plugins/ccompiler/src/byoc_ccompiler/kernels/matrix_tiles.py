@@ -1,0 +1,131 @@
+"""Products of bfloat16 numbers in the matrix tiles of x86 processors (AMX), where the system grants their registers.
+
+Tiles are used where the C is compiled for a processor that has them and, when the kernel runs, Linux grants the process
+the use of their registers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from byoc_core.authoring import c
+
+from byoc_ccompiler.kernels.word_tiles import STEP_PITCH, STEP_WORDS, numbers_of
+
+__all__ = ["BEGIN", "END", "PERMIT", "tile_product"]
+
+_HAS_TILES = "defined(__AMX_BF16__) && defined(__linux__) && defined(__LP64__)"
+
+_PERMIT = f"""\
+/* Tells whether the matrix tiles of the processor may be used. Linux grants their registers to a process that asks
+ * (arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA)), for all its threads and for good, and refuses where the processor or
+ * the system has none, or where the signal stack of some thread is too small to save them. Every processor that has
+ * tiles multiplies bfloat16 numbers in them. */
+static inline int32_t {{name}}(void) {{
+#if {_HAS_TILES}
+  long status = 158;
+  __asm__ volatile("syscall" : "+a"(status) : "D"(0x1023L), "S"(18L) : "rcx", "r11", "memory");
+  return status == 0;
+#else
+  return 0;
+#endif
+}}
+"""
+
+_BEGIN = f"""\
+/* Makes the tile registers of this thread ready: each 16 rows of 64 bytes. */
+static inline void {{name}}(int32_t tiles) {{
+#if {_HAS_TILES}
+  if (tiles) {{
+    static const uint8_t shape[64] = {{
+        1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 16, 16, 16, 16, 16, 16, 16}};
+    __asm__ volatile("ldtilecfg %0" : : "m"(shape));
+  }}
+#else
+  (void)tiles;
+#endif
+}}
+"""
+
+_END = f"""\
+/* Gives the tile registers of this thread back, so that nobody has to save them. */
+static inline void {{name}}(int32_t tiles) {{
+#if {_HAS_TILES}
+  if (tiles) __asm__ volatile("tilerelease" : : : "memory");
+#else
+  (void)tiles;
+#endif
+}}
+"""
+
+
+def _ignore(tiles: int) -> None:
+    """Do nothing: the registers are no memory."""
+
+
+PERMIT = c.Callee("vec_permit_tiles", lambda: 0, definition=_PERMIT)
+"""``int32_t (void)``: whether tiles may be used; what the other functions get."""
+
+BEGIN = c.Callee("vec_begin_tiles", _ignore, definition=_BEGIN)
+END = c.Callee("vec_end_tiles", _ignore, definition=_END)
+"""``(tiles)``: called by each thread before it multiplies, and after it has multiplied."""
+
+
+def tile_product(width: int) -> c.Callee:
+    """Return the C function that multiplies up to 32 rows of pairs, cut into steps, by a panel.
+
+    C signature: ``(rows, panel, num_steps, num_rows, ahead, num_lines, sums, pitch)``. Each step fetches so many lines
+    of the cache behind ``ahead``. Where there are fewer than 16 rows, or 32, the sums behind them are set as well.
+
+    Args:
+        width: columns of the panel, 16 or 32.
+    """
+    whole, half = (_case(width, halves) for halves in (2, 1))
+    definition = f"""\
+/* Registers 0 to 3 hold the sums: of the first 16 rows by each 16 columns, then of the others. */
+static inline void {{name}}(const uint32_t *rows, const uint32_t *panel, int64_t num_steps, int64_t num_rows,
+    const uint32_t *ahead, int64_t num_lines, float *sums, int64_t pitch) {{
+#if {_HAS_TILES}
+  __asm__ volatile("tilezero %%tmm0\\n\\ttilezero %%tmm1\\n\\ttilezero %%tmm2\\n\\ttilezero %%tmm3" : : : "memory");
+  if (num_rows > 16) {{
+{whole}
+  }} else {{
+{half}
+  }}
+#else
+  (void)rows, (void)panel, (void)num_steps, (void)num_rows, (void)ahead, (void)num_lines, (void)sums, (void)pitch;
+#endif
+}}
+"""
+
+    def evaluate(*arguments: Any) -> None:
+        rows, panel, steps, count, _, _, sums, pitch = arguments
+        left = numbers_of(rows[: steps * STEP_PITCH].reshape(steps, -1, STEP_WORDS))
+        right = numbers_of(panel[: steps * STEP_WORDS * width].reshape(steps, STEP_WORDS, width))
+        for row in range(16 if count <= 16 else 32):
+            sums[row * pitch :][:width] = np.einsum("skp,sknp->n", left[:, row], right)
+
+    return c.Callee(f"vec_tile_product_{width}", evaluate, writes=(6,), definition=definition)
+
+
+def _case(width: int, halves: int) -> str:
+    """Return the C of a product of one or two times 16 rows."""
+    tiles = [(half, across) for half in range(halves) for across in range(width // 16)]
+    loads = [f"tileloadd {half * 16 * STEP_WORDS * 4}(%0,%2,1), %%tmm{4 + half}" for half in range(halves)]
+    loads += [f"tileloadd {across * 64}(%1,%3,1), %%tmm{6 + across}" for across in range(width // 16)]
+    products = [f"tdpbf16ps %%tmm{6 + across}, %%tmm{4 + half}, %%tmm{2 * half + across}" for half, across in tiles]
+    stores = [f"tilestored %%tmm{2 * half + across}, {across * 64}(%{half},%2,1)" for half, across in tiles]
+    row_nbytes, column_nbytes = (f'"r"((int64_t){nbytes})' for nbytes in (STEP_WORDS * 4, width * 4))
+    return f"""\
+    for (int64_t k = 0; k < num_steps; ++k, rows += {STEP_PITCH}, panel += {STEP_WORDS * width}) {{
+      for (int64_t line = 0; line < num_lines; ++line, ahead += 16) __builtin_prefetch(ahead, 0, 2);
+      __asm__ volatile({_joined(loads + products)}
+                       : : "r"(rows), "r"(panel), {row_nbytes}, {column_nbytes} : "memory");
+    }}
+    __asm__ volatile({_joined(stores)} : : "r"(sums), "r"(sums + 16 * pitch), "r"(pitch * 4) : "memory");"""
+
+
+def _joined(instructions: list[str]) -> str:
+    return '"' + "\\n\\t".join(instructions) + '"'
