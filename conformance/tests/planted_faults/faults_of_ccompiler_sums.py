@@ -92,9 +92,9 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-attention-mask-of-the-first-head",
         "kernels/attention_block.py",
-        "for index, stride in zip(self._place, strides, strict=False):",
+        "for index, stride in zip(self._place, found, strict=False):",
         "place = [*self._place[:1] * 2, self._place[2]] if name == 'mask' else self._place\n"
-        "        for index, stride in zip(place, strides, strict=False):",
+        "        for index, stride in zip(place, found, strict=False):",
         "A mask for each head is read at the number of the image.",
         "L2-op[nn.attention]",
         "L2-onnx[attention]",
@@ -230,8 +230,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-attention-total-of-another-top",
         "kernels/attention_block.py",
-        "totals[row] * scale + part",
-        "totals[row] + part",
+        'totals[row] * scale + reduced("sum", line)',
+        'totals[row] + reduced("sum", line)',
         "The weights of earlier blocks of keys are added up unscaled, where a later block holds a larger score.",
         "L2-op[nn.attention]",
         "L2-onnx[attention]",
