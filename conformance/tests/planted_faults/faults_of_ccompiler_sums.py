@@ -74,14 +74,12 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-attention-scales-queries-in-place",
         "kernels/attention_block.py",
-        "            c.For(d, c.Size(0), self._depth, (scaled,)),\n",
+        "        if self._plan.has_mask:\n",
         """\
-            c.For(d, c.Size(0), self._depth, (scaled,)),
-            *(
-                c.For(d, c.Size(0), self._depth, (c.RawStatement((text,), (query[row * step + d * stride],)),))
-                for text in ("*(__typeof__({0} + 0) *)(uintptr_t)&{0} = {0} / 3 * 3;",)
-                if self._plan.stage
-            ),
+        if self._plan.stage:
+            lines = ("*(__typeof__({0} + 0) *)(uintptr_t)&{0} = {0} / 3 * 3;",)
+            start.append(c.For(d, c.Size(0), self._depth, (c.RawStatement(lines, (query[row * step + d * stride],)),)))
+        if self._plan.has_mask:
 """,
         "An attention that gives its scores scales the queries in place and back, which leaves a bit wrong.",
         "L2-op[nn.attention]",

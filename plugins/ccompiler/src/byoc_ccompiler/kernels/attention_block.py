@@ -170,9 +170,11 @@ class AttentionBlock:
             self._arguments[self._sizes[value]] = value
         return self._sizes[value]
 
-    def _tensor(self, name: str, buffer: c.Buffer, value: Value) -> tuple[c.Buffer, c.Expression, c.Expression]:
+    def _tensor(self, name: str, value: Value) -> tuple[c.Buffer, c.Expression, c.Expression]:
         """Return a parameter for a tensor from the block's first row on, and its strides along the last two axes."""
         plan, dims, strides = self._plan, shape_of(value), self._kernel.strides(value)
+        made = [result for result in self._step.binding.results if result is value]
+        buffer = self._kernel.target(made[0]) if made else self._kernel.source(value, name)
         scores = (plan.batch, plan.heads, plan.steps, plan.length)[4 - len(dims) :]
         wholes = scores if value in self._step.operands[3:] else dims
         found = [index_term(c.Size(1), *axis) for axis in zip(dims, wholes, strides, strict=True)]
@@ -208,26 +210,21 @@ class AttentionBlock:
 
     def _opening(self) -> c.Block:
         """Return the statements that scale the queries, and set sums and results to zero."""
-        row, d, arrays = c.Variable("row"), c.Variable("d"), self._arrays
-        query, step, stride = self._tensor(
-            "query", self._kernel.source(self._step.operands[0], "q"), self._step.operands[0]
-        )
-        scaled = c.Store(arrays["queries"], row * self._depth + d, query[row * step + d * stride] * self._scale())
-        start = (
+        row, d, queries = c.Variable("row"), c.Variable("d"), self._arrays["queries"]
+        query, step, stride = self._tensor("query", self._step.operands[0])
+        scaled = c.Store(queries, row * self._depth + d, query[row * step + d * stride] * self._scale())
+        start: list[c.Statement] = [
             c.For(d, c.Size(0), self._size(self._plan.size, "size"), (scaled,)),
-            *(
-                [c.Store(arrays["queries"], (row + 1) * self._depth - 1, c.Literal(1, self._type))]
-                if self._plan.has_mask
-                else []
-            ),
-            c.Store(arrays["totals"], row, c.Literal(0, self._type)),
-            c.Store(arrays["tops"], row, self._none),
-        )
-        rest = (c.Size(self._plan.rows) - self._count) * self._depth
+            c.Store(self._arrays["totals"], row, c.Literal(0, self._type)),
+            c.Store(self._arrays["tops"], row, self._none),
+        ]
+        if self._plan.has_mask:
+            start.append(c.Store(queries, (row + 1) * self._depth - 1, c.Literal(1, self._type)))
+        filled = self._tile_rows * self._depth - self._count * self._depth
         return (
-            c.For(row, c.Size(0), self._count, start),
-            *(() if self._tile_rows is self._count else (c.Clear(arrays["queries"], self._count * self._depth, rest),)),
-            c.Clear(arrays["results"], c.Size(0), self._width * self._plan.rows),
+            c.For(row, c.Size(0), self._count, tuple(start)),
+            *(() if self._tile_rows is self._count else (c.Clear(queries, self._count * self._depth, filled),)),
+            c.Clear(self._arrays["results"], c.Size(0), self._width * self._plan.rows),
         )
 
     def _scale(self) -> c.Expression:
@@ -274,28 +271,24 @@ class AttentionBlock:
 
     def _masked(self, first: c.Expression, count: c.Expression) -> c.Block:
         """Return the statements that cap and mask scores, and store those of a stage."""
-        t, cap = c.Variable("t"), float_of(self._step.binding, "softcap")
-        operands = () if self._plan.has_mask else self._step.operands[3:]
-        masks = [self._tensor("mask", self._kernel.source(mask, "mask"), mask) for mask in operands]
-
-        def each(start: c.Expression, *body: c.Statement) -> c.For:
-            return c.For(t, start, count, body)
+        t, cap, zero = c.Variable("t"), float_of(self._step.binding, "softcap"), c.Size(0)
+        masks = [self._tensor("mask", mask) for mask in self._step.operands[3:] if not self._plan.has_mask]
 
         def of_row(row: c.Expression, line: c.Buffer) -> c.Block:
             block = self._stored("products", row, line)
             if cap:
                 part, limit = c.Variable("part", self._type), c.Literal(cap, self._type)
                 capped = c.Element("tanh", (part,), self._type) * limit
-                block += (each(c.Size(0), c.Let(part, line[t] / limit), c.Store(line, t, capped)),)
+                block += (c.For(t, zero, count, (c.Let(part, line[t] / limit), c.Store(line, t, capped))),)
             block += self._stored("capped", row, line)
             for mask, step, stride in masks:
                 at = row * step + first * stride
-                if stride == c.Size(1) and step != c.Size(0):
+                if stride == c.Size(1) and step != zero:
                     block += (fetch(mask, at + self._plan.keys, self._plan.keys * dtype_info(self._dtype).itemsize),)
-                block += (each(c.Size(0), c.Store(line, t, line[t] + mask[at + t * stride])),)
+                block += (c.For(t, zero, count, (c.Store(line, t, line[t] + mask[at + t * stride]),)),)
             last = self._last(row)
             if last is not None:
-                block += (each(c.index_max(last + 1 - first, 0), c.Store(line, t, self._none)),)
+                block += (c.For(t, c.index_max(last + 1 - first, 0), count, (c.Store(line, t, self._none),)),)
             return block + self._stored("masked", row, line)
 
         return self._rows(of_row)
@@ -305,7 +298,7 @@ class AttentionBlock:
         results = self._step.binding.results[1:]
         if self._plan.stage != stage or results[0] not in self._kernel.stored:
             return ()
-        t, (out, step, stride) = c.Variable("t"), self._tensor("stage", self._kernel.target(results[0]), results[0])
+        t, (out, step, stride) = c.Variable("t"), self._tensor("stage", results[0])
         value = line[t] if divisor is None else line[t] / divisor
         return (c.For(t, c.Size(0), self._length, (c.Store(out, row * step + t * stride, value),)),)
 
@@ -359,7 +352,7 @@ class AttentionBlock:
         """Return the statements that divide the results by the sums of the weights."""
         result, whole, e = self._step.binding.results[0], c.Variable("total", self._type), c.Variable("e")
         results, totals, zero = self._arrays["results"], self._arrays["totals"], c.Literal(0, self._type)
-        outs = [self._tensor("out", self._kernel.target(result), result)] if result in self._kernel.stored else []
+        outs = [self._tensor("out", result)] if result in self._kernel.stored else []
 
         def of_row(row: c.Expression, line: c.Buffer) -> c.Block:
             # Without a weight: zeros over zero, which is NaN, or over one; without a key always the latter.
