@@ -74,14 +74,12 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-attention-scales-queries-in-place",
         "kernels/attention_block.py",
-        "            c.For(d, c.Size(0), self._depth, (scaled,)),\n",
+        "        if self._plan.has_mask:\n",
         """\
-            c.For(d, c.Size(0), self._depth, (scaled,)),
-            *(
-                c.For(d, c.Size(0), self._depth, (c.RawStatement((text,), (query[row * step + d * stride],)),))
-                for text in ("*(__typeof__({0} + 0) *)(uintptr_t)&{0} = {0} / 3 * 3;",)
-                if self._plan.stage
-            ),
+        if self._plan.stage:
+            lines = ("*(__typeof__({0} + 0) *)(uintptr_t)&{0} = {0} / 3 * 3;",)
+            start.append(c.For(d, c.Size(0), self._depth, (c.RawStatement(lines, (query[row * step + d * stride],)),)))
+        if self._plan.has_mask:
 """,
         "An attention that gives its scores scales the queries in place and back, which leaves a bit wrong.",
         "L2-op[nn.attention]",
@@ -92,9 +90,9 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-attention-mask-of-the-first-head",
         "kernels/attention_block.py",
-        "for index, stride in zip(self._place, strides, strict=False):",
+        "for index, stride in zip(self._place, found, strict=False):",
         "place = [*self._place[:1] * 2, self._place[2]] if name == 'mask' else self._place\n"
-        "        for index, stride in zip(place, strides, strict=False):",
+        "        for index, stride in zip(place, found, strict=False):",
         "A mask for each head is read at the number of the image.",
         "L2-op[nn.attention]",
         "L2-onnx[attention]",
@@ -230,8 +228,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-attention-total-of-another-top",
         "kernels/attention_block.py",
-        "totals[row] * scale + part",
-        "totals[row] + part",
+        'totals[row] * scale + reduced("sum", line)',
+        'totals[row] + reduced("sum", line)',
         "The weights of earlier blocks of keys are added up unscaled, where a later block holds a larger score.",
         "L2-op[nn.attention]",
         "L2-onnx[attention]",

@@ -17,6 +17,7 @@ CASES: dict[str, tuple[Any, ...]] = {
     "groups-of-heads": ((2, 4, 17, 16), (2, 2, 33, 16), 24, None, {"scale": 0.5}),
     "several-blocks-of-keys": ((1, 3, 300, 20), (1, 3, 521, 20), 12, (1, 1, 300, 521), {}),
     "mask-per-key-softcap": ((2, 2, 9, 64), (2, 2, 9, 64), 64, (2, 1, 1, 9), {"softcap": 3.0}),
+    "mask-per-key": ((2, 4, 9, 16), (2, 2, 600, 16), 24, (2, 1, 1, 600), {}),
     "causal": ((1, 2, 13, 8), (1, 2, 13, 8), 8, None, {"causal": True}),
     "causal-offset": ((1, 2, 5, 8), (1, 2, 300, 8), 8, (5, 300), {"causal": True, "offset": 270}),
     "ones": ((1, 1, 1, 1), (1, 1, 1, 1), 1, None, {}),
@@ -75,6 +76,20 @@ def test_steps_that_see_nothing_give_nan_or_zeros(bench: Bench) -> None:
     np.testing.assert_array_equal(actual[0, 0, 2], inputs[2][0, 0, 0])
     (actual,) = bench.run(zeros, *inputs)
     assert not actual[0, 0, 1].any()
+
+
+@pytest.mark.parametrize("zero_unseen", [False, True])
+def test_keys_that_no_query_sees(bench: Bench, zero_unseen: bool) -> None:
+    types = _types((2, 3, 9, 8), (2, 3, 40, 8), 5, (2, 1, 1, 40), "float32")
+    function = bench.op("nn.attention", types, zero_unseen=zero_unseen)
+    inputs = _draw(types)
+    inputs[3][0, :, :, 3:37] = -np.inf
+    inputs[3][1] = -np.inf
+    (actual,) = bench.run(function, *inputs)
+    (oracle,) = bench.reference(function, *inputs, wide=True)
+    _assert_near(actual, oracle, inputs[2], 40, 8)
+    assert np.isfinite(actual[0]).all()
+    assert not actual[1].any() if zero_unseen else np.isnan(actual[1]).all()
 
 
 def test_symbolic_sizes_and_a_mask_that_may_be_spread(bench: Bench) -> None:

@@ -16,6 +16,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.attention_block import AttentionBlock, AttentionPlan
 from byoc_ccompiler.kernels.axis_view import MAX_WORKERS, share_ps
 from byoc_ccompiler.kernels.blocks import pack_function
+from byoc_ccompiler.kernels.epilogue import index_term
 from byoc_ccompiler.rejections import operand_shape, reject_non_floats
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
@@ -68,21 +69,29 @@ def _write(kernel: Kernel) -> None:
 def _packing(kernel: Kernel, step: Step, plan: AttentionPlan, memory: c.Buffer) -> c.For:
     """Return the loop that brings keys and values of all heads into panels."""
     pair, n, to = c.Variable("pair"), c.Variable("n"), c.Buffer("to", memory.dtype, c.MemoryAccess.WRITE)
+    b, g = pair // plan.groups, pair % plan.groups
     callee = pack_function(kernel, memory.dtype, plan.columns)
-    sides = ((1, plan.size, plan.length, (3, 2), 0), (2, plan.length, plan.width, (2, 3), plan.key_panels))
 
-    def packed(operand: int, depth: Dim, width: Dim, axes: tuple[int, int], place: Dim) -> c.For:
-        value, strides = step.operands[operand], kernel.strides(step.operands[operand])
-        start = pair // plan.groups * strides[0] + pair % plan.groups * strides[1] + n * strides[axes[1]]
+    def packed(
+        operand: int, start: c.Expression, steps: tuple[Dim, ...], depth: Dim, width: Dim, panel: c.Expression
+    ) -> c.For:
+        source = kernel.source(step.operands[operand], "qkvm"[operand])
         count = c.index_min(c.Size(width) - n, plan.columns)
-        steps = (c.Size(strides[axis]) for axis in axes)
-        source, panel = c.Address(kernel.source(value, "qkv"[operand]), start), c.Address(to, n * depth + place)
-        call = c.Evaluate(c.Call(callee, (source, *steps, c.Size(depth), count, panel)))
-        return c.For(n, c.Size(0), c.Size(width), (call,), step=plan.columns)
+        places = (c.Address(source, start + n * steps[1]), *map(c.Size, (*steps, depth)), count, c.Address(to, panel))
+        return c.For(n, c.Size(0), c.Size(width), (c.Evaluate(c.Call(callee, places)),), step=plan.columns)
 
-    body = (c.Alias(to, memory, pair * plan.panels), *(packed(*side) for side in sides))
+    key, value, *masks = map(kernel.strides, step.operands[1:])
+    body: list[c.Statement] = [
+        c.Alias(to, memory, pair * plan.panels),
+        packed(1, b * key[0] + g * key[1], key[:1:-1], plan.size, plan.length, n * plan.depth),
+        packed(2, b * value[0] + g * value[1], value[2:], plan.length, plan.width, n * plan.length + plan.key_panels),
+    ]
+    if plan.has_mask:
+        dims, strides = (1, 1, 1, *shape_of(step.operands[3]))[-4:], (0, 0, 0, *masks[0])[-4:]
+        start = index_term(b, dims[0], plan.batch, strides[0])
+        body.append(packed(3, start, (0, strides[3]), 1, plan.length, n * plan.depth + plan.size * plan.columns))
     pairs, pair_ps = plan.batch * plan.groups, plan.panels * _PACK_PS
-    return c.For(pair, c.Size(0), c.Size(pairs), body, kind=c.LoopKind.PARALLEL, round_ps=pair_ps)
+    return c.For(pair, c.Size(0), c.Size(pairs), tuple(body), kind=c.LoopKind.PARALLEL, round_ps=pair_ps)
 
 
 def _require_attention(scope: FunctionScope, step: Step) -> None:

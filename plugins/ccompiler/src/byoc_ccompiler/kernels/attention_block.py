@@ -22,6 +22,7 @@ from byoc_core.ir import Value
 from byoc_ccompiler.attributes import dim_of, flag_of, float_of
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.blocks import block_function
+from byoc_ccompiler.kernels.epilogue import index_term
 from byoc_ccompiler.kernels.fetching import fetch
 from byoc_ccompiler.kernels.row_reducers import row_function
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
@@ -47,6 +48,7 @@ class AttentionPlan:
         columns: columns of a panel.
         keys: keys whose scores are at hand at once.
         stage: the stage whose scores are a result; empty for none.
+        has_mask: whether a mask of one number for each key is one more element of the keys, and 1 of the queries.
     """
 
     batch: Dim
@@ -60,6 +62,7 @@ class AttentionPlan:
     columns: int
     keys: int
     stage: str
+    has_mask: bool
 
     @classmethod
     def of_kernel(cls, kernel: Kernel, step: Step) -> AttentionPlan:
@@ -68,12 +71,19 @@ class AttentionPlan:
         stage, dtype = str(step.binding.attrs["scores"] or ""), dtype_of(step.operands[0])
         tile = (kernel.unit.panel_rows(_VECTORS), _VECTORS * kernel.unit.lanes(dtype))
         keys = _LINE_NBYTES // dtype_info(dtype).itemsize
-        return cls(batch, heads, groups, steps, length, size, width, *tile, keys, stage)
+        spread = any((1, 1, 1, *shape_of(mask))[-3:] == (1, 1, length) for mask in step.operands[3:])
+        has_mask = spread and not stage and not float_of(step.binding, "softcap")
+        return cls(batch, heads, groups, steps, length, size, width, *tile, keys, stage, has_mask)
+
+    @property
+    def depth(self) -> Dim:
+        """Elements of a query and of a key in a product."""
+        return self.size + int(self.has_mask)
 
     @property
     def key_panels(self) -> Dim:
         """Elements of the packed keys of one head."""
-        return ceildiv(self.length, self.columns) * self.columns * self.size
+        return ceildiv(self.length, self.columns) * self.columns * self.depth
 
     @property
     def padded_width(self) -> Dim:
@@ -93,7 +103,7 @@ class AttentionPlan:
     @property
     def arrays(self) -> dict[str, Dim]:
         """The elements of the arrays that a block needs."""
-        rows = {"queries": self.size, "scores": self.pitch, "results": self.padded_width}
+        rows = {"queries": self.depth, "scores": self.pitch, "results": self.padded_width}
         return {name: size * self.rows for name, size in {**rows, "tops": 1, "totals": 1, "scales": 1}.items()}
 
     @property
@@ -137,7 +147,7 @@ class AttentionBlock:
         counts = {min(plan.rows, steps), steps % plan.rows} if isinstance(steps, int) else {plan.rows}
         self._tile_rows = self._count if isinstance(steps, int) else c.Size(plan.rows)
         self._tile = block_function(self._kernel, self._dtype, _VECTORS, counts - {0}, strided=False)
-        self._depth, self._width = self._size(plan.size, "depth"), self._size(plan.padded_width, "width")
+        self._depth, self._width = self._size(plan.depth, "depth"), self._size(plan.padded_width, "width")
         self._pitch, self._length = self._size(plan.pitch, "pitch"), c.Variable("length")
         self._arguments[self._length] = c.Size(plan.length)
         body = (*self._declarations(mine), *self._opening(), *self._walk(), *self._closing())
@@ -160,23 +170,20 @@ class AttentionBlock:
             self._arguments[self._sizes[value]] = value
         return self._sizes[value]
 
-    def _tensor(self, name: str, buffer: c.Buffer, value: Value) -> tuple[c.Buffer, c.Expression, c.Expression]:
+    def _tensor(self, name: str, value: Value) -> tuple[c.Buffer, c.Expression, c.Expression]:
         """Return a parameter for a tensor from the block's first row on, and its strides along the last two axes."""
-        plan, dims, strides = self._plan, shape_of(value), list[c.Expression](map(c.Size, self._kernel.strides(value)))
-        if value in self._step.operands[3:]:
-            wholes = (plan.batch, plan.heads, plan.steps, plan.length)[4 - len(dims) :]
-            # A symbolic size that is not that of the scores may turn out to be 1: then the mask is spread.
-            strides = [
-                stride if dim == whole else c.Select(c.Size(dim).compare("==", 1), c.Size(0), stride)
-                for dim, whole, stride in zip(dims, wholes, strides, strict=True)
-            ]
-            strides = [c.Size(0) if dim == 1 else stride for dim, stride in zip(dims, strides, strict=True)]
-        strides = [*[c.Size(0)] * (4 - len(dims)), *strides]
+        plan, dims, strides = self._plan, shape_of(value), self._kernel.strides(value)
+        made = [result for result in self._step.binding.results if result is value]
+        buffer = self._kernel.target(made[0]) if made else self._kernel.source(value, name)
+        scores = (plan.batch, plan.heads, plan.steps, plan.length)[4 - len(dims) :]
+        wholes = scores if value in self._step.operands[3:] else dims
+        found = [index_term(c.Size(1), *axis) for axis in zip(dims, wholes, strides, strict=True)]
+        found = [*[c.Size(0)] * (4 - len(dims)), *found]
         start: c.Expression = c.Size(0)
-        for index, stride in zip(self._place, strides, strict=False):
+        for index, stride in zip(self._place, found, strict=False):
             start = start + index * stride
         parameter = self._buffer(name, c.Address(buffer, start), buffer.access)
-        return parameter, self._size(strides[2], f"{name}_step"), self._size(strides[3], f"{name}_stride")
+        return parameter, self._size(found[2], f"{name}_step"), self._size(found[3], f"{name}_stride")
 
     def _declarations(self, mine: c.Address | None) -> c.Block:
         """Return the declarations of the arrays."""
@@ -203,21 +210,21 @@ class AttentionBlock:
 
     def _opening(self) -> c.Block:
         """Return the statements that scale the queries, and set sums and results to zero."""
-        row, d, arrays = c.Variable("row"), c.Variable("d"), self._arrays
-        query, step, stride = self._tensor(
-            "query", self._kernel.source(self._step.operands[0], "q"), self._step.operands[0]
-        )
-        scaled = c.Store(arrays["queries"], row * self._depth + d, query[row * step + d * stride] * self._scale())
-        start = (
-            c.For(d, c.Size(0), self._depth, (scaled,)),
-            c.Store(arrays["totals"], row, c.Literal(0, self._type)),
-            c.Store(arrays["tops"], row, self._none),
-        )
-        rest = (c.Size(self._plan.rows) - self._count) * self._depth
+        row, d, queries = c.Variable("row"), c.Variable("d"), self._arrays["queries"]
+        query, step, stride = self._tensor("query", self._step.operands[0])
+        scaled = c.Store(queries, row * self._depth + d, query[row * step + d * stride] * self._scale())
+        start: list[c.Statement] = [
+            c.For(d, c.Size(0), self._size(self._plan.size, "size"), (scaled,)),
+            c.Store(self._arrays["totals"], row, c.Literal(0, self._type)),
+            c.Store(self._arrays["tops"], row, self._none),
+        ]
+        if self._plan.has_mask:
+            start.append(c.Store(queries, (row + 1) * self._depth - 1, c.Literal(1, self._type)))
+        filled = self._tile_rows * self._depth - self._count * self._depth
         return (
-            c.For(row, c.Size(0), self._count, start),
-            *(() if self._tile_rows is self._count else (c.Clear(arrays["queries"], self._count * self._depth, rest),)),
-            c.Clear(arrays["results"], c.Size(0), self._width * self._plan.rows),
+            c.For(row, c.Size(0), self._count, tuple(start)),
+            *(() if self._tile_rows is self._count else (c.Clear(queries, self._count * self._depth, filled),)),
+            c.Clear(self._arrays["results"], c.Size(0), self._width * self._plan.rows),
         )
 
     def _scale(self) -> c.Expression:
@@ -264,27 +271,24 @@ class AttentionBlock:
 
     def _masked(self, first: c.Expression, count: c.Expression) -> c.Block:
         """Return the statements that cap and mask scores, and store those of a stage."""
-        t, cap = c.Variable("t"), float_of(self._step.binding, "softcap")
-        masks = [self._tensor("mask", self._kernel.source(mask, "mask"), mask) for mask in self._step.operands[3:]]
-
-        def each(start: c.Expression, *body: c.Statement) -> c.For:
-            return c.For(t, start, count, body)
+        t, cap, zero = c.Variable("t"), float_of(self._step.binding, "softcap"), c.Size(0)
+        masks = [self._tensor("mask", mask) for mask in self._step.operands[3:] if not self._plan.has_mask]
 
         def of_row(row: c.Expression, line: c.Buffer) -> c.Block:
             block = self._stored("products", row, line)
             if cap:
                 part, limit = c.Variable("part", self._type), c.Literal(cap, self._type)
                 capped = c.Element("tanh", (part,), self._type) * limit
-                block += (each(c.Size(0), c.Let(part, line[t] / limit), c.Store(line, t, capped)),)
+                block += (c.For(t, zero, count, (c.Let(part, line[t] / limit), c.Store(line, t, capped))),)
             block += self._stored("capped", row, line)
             for mask, step, stride in masks:
                 at = row * step + first * stride
-                if stride == c.Size(1) and step != c.Size(0):
+                if stride == c.Size(1) and step != zero:
                     block += (fetch(mask, at + self._plan.keys, self._plan.keys * dtype_info(self._dtype).itemsize),)
-                block += (each(c.Size(0), c.Store(line, t, line[t] + mask[at + t * stride])),)
+                block += (c.For(t, zero, count, (c.Store(line, t, line[t] + mask[at + t * stride]),)),)
             last = self._last(row)
             if last is not None:
-                block += (each(c.index_max(last + 1 - first, 0), c.Store(line, t, self._none)),)
+                block += (c.For(t, c.index_max(last + 1 - first, 0), count, (c.Store(line, t, self._none),)),)
             return block + self._stored("masked", row, line)
 
         return self._rows(of_row)
@@ -294,7 +298,7 @@ class AttentionBlock:
         results = self._step.binding.results[1:]
         if self._plan.stage != stage or results[0] not in self._kernel.stored:
             return ()
-        t, (out, step, stride) = c.Variable("t"), self._tensor("stage", self._kernel.target(results[0]), results[0])
+        t, (out, step, stride) = c.Variable("t"), self._tensor("stage", results[0])
         value = line[t] if divisor is None else line[t] / divisor
         return (c.For(t, c.Size(0), self._length, (c.Store(out, row * step + t * stride, value),)),)
 
@@ -305,49 +309,50 @@ class AttentionBlock:
         """
         tops, totals, scales, results = (self._arrays[name] for name in ("tops", "totals", "scales", "results"))
         exp = c.Callee(f"byoc_exp_nonpositive_{c_suffix(self._dtype)}", np.exp, flops=1)
-        largest, add = (row_function(self._kernel.unit, op, self._dtype) for op in ("max", "sum"))
-        t, e = c.Variable("t"), c.Variable("e")
+        t, e, base, best, top, scale = (
+            c.Variable(name, c.INDEX if name in "te" else self._type)
+            for name in ("t", "e", "base", "best", "top", "scale")
+        )
 
-        def base(top: c.Expression) -> c.Let:
-            # Where no key is seen yet, nothing may become NaN for that.
-            return c.Let(c.Variable("base", self._type), c.Select(top.compare("==", self._none), zero, top))
+        def reduced(op: str, line: c.Buffer) -> c.Expression:
+            function = row_function(self._kernel.unit, op, self._dtype)
+            return c.Call(function, (c.Address(line, c.Size(0)), count), self._type)
 
-        def power(value: c.Expression) -> c.Expression:
-            return c.Call(exp, (value,), self._type)
+        def powers(index: c.Variable, end: c.Expression, array: c.Buffer, value: c.Expression) -> c.For:
+            return c.For(index, c.Size(0), end, (c.Store(array, index, c.Call(exp, (value,), self._type)),))
 
         def limits(row: c.Expression, line: c.Buffer) -> c.Block:
-            best, top = c.Variable("best", self._type), c.Variable("top", self._type)
-            found = c.Let(best, c.Call(largest, (c.Address(line, c.Size(0)), count), self._type))
-            least = base(top)
             return (
-                found,
+                c.Let(best, reduced("max", line)),
                 c.Let(top, c.Select(tops[row].compare(">", best), tops[row], best)),
-                least,
-                c.Store(scales, row, power(tops[row] - least.variable)),
+                c.Store(scales, row, tops[row] - lowest(top)),
                 c.Store(tops, row, top),
             )
 
+        def lowest(value: c.Expression) -> c.Expression:
+            # Where no key is seen yet, nothing may become NaN for that.
+            return c.Select(value.compare("==", self._none), c.Literal(0, self._type), value)
+
         def weights(row: c.Expression, line: c.Buffer) -> c.Block:
-            least = base(tops[row])
-            return (least, c.For(t, c.Size(0), count, (c.Store(line, t, power(line[t] - least.variable)),)))
+            return (c.Let(base, lowest(tops[row])), powers(t, count, line, line[t] - base))
 
         def sums(row: c.Expression, line: c.Buffer) -> c.Block:
-            scale, at = c.Variable("scale", self._type), row * self._width + e
-            part = c.Call(add, (c.Address(line, c.Size(0)), count), self._type)
+            at = row * self._width + e
             return (
                 c.Let(scale, scales[row]),
-                c.Store(totals, row, totals[row] * scale + part),
+                c.Store(totals, row, totals[row] * scale + reduced("sum", line)),
                 c.For(e, c.Size(0), self._width, (c.Store(results, at, results[at] * scale),)),
             )
 
-        zero = c.Literal(0, self._type)
-        return tuple(statement for body in (limits, weights, sums) for statement in self._rows(body))
+        row = c.Variable("row")
+        scaling = powers(row, self._count, scales, scales[row])
+        return (*self._rows(limits), scaling, *self._rows(weights), *self._rows(sums))
 
     def _closing(self) -> c.Block:
         """Return the statements that divide the results by the sums of the weights."""
         result, whole, e = self._step.binding.results[0], c.Variable("total", self._type), c.Variable("e")
         results, totals, zero = self._arrays["results"], self._arrays["totals"], c.Literal(0, self._type)
-        outs = [self._tensor("out", self._kernel.target(result), result)] if result in self._kernel.stored else []
+        outs = [self._tensor("out", result)] if result in self._kernel.stored else []
 
         def of_row(row: c.Expression, line: c.Buffer) -> c.Block:
             # Without a weight: zeros over zero, which is NaN, or over one; without a key always the latter.
