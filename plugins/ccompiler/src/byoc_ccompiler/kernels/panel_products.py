@@ -19,7 +19,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels, panel_vectors
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue, result_place
 from byoc_ccompiler.kernels.product_geometry import Product
-from byoc_ccompiler.vector_unit import multiply_add_ps
+from byoc_ccompiler.vector_unit import product_ps
 
 __all__ = ["write_panel_product"]
 
@@ -132,7 +132,7 @@ class _PanelKernel:
             *self._panel(scratch, packs_inside=packs_inside),
             self._chunks(indices),
         )
-        item_ps = dim_min(p.num_rows, outer) * p.depth * self.width * multiply_add_ps(self.kernel.unit, p.dtype)
+        item_ps = p.depth * self.width * product_ps(self.kernel.unit, p.dtype, dim_min(p.num_rows, outer))
         loop = self._loop(product(p.batch) * num_outer * self.num_panels, item_ps, body)
         if scratch is None or not packs_apart:
             return (loop,)
