@@ -68,7 +68,7 @@ def _write(kernel: Kernel) -> None:
 def _packing(kernel: Kernel, step: Step, plan: AttentionPlan, memory: c.Buffer) -> c.For:
     """Return the loop that brings keys and values of all heads into panels."""
     pair, n, to = c.Variable("pair"), c.Variable("n"), c.Buffer("to", memory.dtype, c.MemoryAccess.WRITE)
-    callee = c.Callee(pack_function(kernel, memory.dtype, plan.columns), writes=(5,))
+    callee = pack_function(kernel, memory.dtype, plan.columns)
     sides = ((1, plan.size, plan.length, (3, 2), 0), (2, plan.length, plan.width, (2, 3), plan.key_panels))
 
     def packed(operand: int, depth: Dim, width: Dim, axes: tuple[int, int], place: Dim) -> c.For:
