@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from byoc_core.authoring.c import (
     C11_VECTORS,
+    Alias,
     Block,
     BlockPrinter,
     Buffer,
@@ -23,6 +24,7 @@ from byoc_core.authoring.c import (
     Names,
     ParallelWork,
     Return,
+    Size,
     Variable,
     called_by,
     outline,
@@ -239,6 +241,17 @@ class Kernel:
         self._scratch_buffer = Buffer("scratch", dtype, MemoryAccess.WRITE)
         return self._scratch_buffer
 
+    def in_scratch(self, buffer: Buffer) -> Alias:
+        """Return the statement that declares a buffer of known size in scratch memory, behind those before it.
+
+        All of them have one dtype.
+        """
+        first, size = self.scratch, buffer.size
+        assert size is not None
+        memory = self._scratch_buffer or self.scratch_memory(0, buffer.dtype)
+        self.scratch = first + size
+        return Alias(buffer, memory, Size(first))
+
     def shared_function(self, function: Function) -> Callee:
         """Return a C function that all kernels of the source share; equal functions are written once.
 
@@ -267,27 +280,29 @@ class Kernel:
             if callee.header:
                 self.scope.definitions.add(f'#include "{callee.header}"')
             if callee.definition:
-                self.scope.definitions.add(callee.definition.replace("{name}", callee.name).strip())
+                self.scope.definitions.add(callee.definition.replace("{name}", callee.name))
 
     def strides(self, value: Value) -> tuple[Dim, ...]:
         """Gives the distances, in elements, from one position to the next along each axis of a value."""
         found = self._strides.get(value)
         return compact_strides(shape_of(value)) if found is None else found
 
-    def part(self, group: Group, buffer: tuple[str, tuple[Dim, ...]] | None = None) -> Kernel:
-        """Gives a kernel for a part of this one's steps, which has its names and its pointers and is not finished.
+    def part(self, group: Group, buffer: Buffer | None = None, strides: Sequence[Dim] = ()) -> Kernel:
+        """Return a kernel for a part of this one's steps, which has its buffers and is not finished.
 
         Args:
             group: the steps.
-            buffer: the C name of a pointer to where their last result goes, and its strides there; without one they
-                write what this kernel writes.
+            buffer: where their last result goes; without one they write what this kernel writes.
+            strides: those of the result there.
         """
         result = group.steps[-1].result
-        strides = self._strides if buffer is None else {**self._strides, result: buffer[1]}
-        context = KernelContext(self.scope, self.unit, self.options, strides)
+        known = self._strides if buffer is None else {**self._strides, result: tuple(strides)}
+        context = KernelContext(self.scope, self.unit, self.options, known)
         part = Kernel(context, group, self.stored if buffer is None else [result])
-        part.names, part._inputs = self.names, self._inputs
-        part._outputs = self._outputs if buffer is None else {result: buffer[0]}
+        part.names, part.shared = self.names, self.shared
+        part._inputs, part._outputs, part._buffers = self._inputs, self._outputs, self._buffers
+        if buffer is not None:
+            part._buffers[result, True] = buffer
         return part
 
     def literal(self, value: Value) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from byoc_core.authoring.c.expressions import Binary, Buffer, Call, Expression, Literal, Select, Size, Variable
 from byoc_core.authoring.c.indices import MAX, MIN
 from byoc_core.authoring.c.renewal import without_clashes
-from byoc_core.authoring.c.statements import Alias, Block, For, Function, If, Let, Statement, While
+from byoc_core.authoring.c.statements import Alias, Block, Dispatch, For, Function, If, Let, Statement, While
 from byoc_core.authoring.c.traversal import map_expression, map_own, substitute, with_blocks
 from byoc_core.authoring.c.types import BOOL, INDEX
 from byoc_core.authoring.c.unused import drop_unused
@@ -63,6 +63,10 @@ def _simplified(statement: Statement, ranges: Ranges) -> Iterator[Statement]:
         case For():
             yield from _simplified_loop(statement, ranges)
             return
+        case Dispatch(first, end, _, int(count), _, _):
+            if count == 0:
+                return
+            ranges = {**ranges, first: (0, count - 1), end: (1, count)}
         case Alias(buffer, source, offset, Expression() as condition, Buffer() as otherwise):
             value = constant_of(condition)
             if value is not None:

@@ -18,9 +18,8 @@ from byoc_ccompiler.kernels.bfloat16_loops import LOCALS, VARIABLES, BlockedRows
 from byoc_ccompiler.kernels.bfloat16_products import pack_panels
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.epilogue_text import TextTile
-from byoc_ccompiler.kernels.implicit_gemm import COPY_LOCALS, copy_loop, table_lines
 from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm
-from byoc_ccompiler.kernels.window_rows import rows_function, zeros
+from byoc_ccompiler.kernels.window_text import COPY_LOCALS, copy_loop, rows_function, table_lines, zeros
 from byoc_ccompiler.steps import Step
 
 __all__ = ["is_suited", "write"]

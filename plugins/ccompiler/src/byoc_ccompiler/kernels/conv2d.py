@@ -52,7 +52,11 @@ def choose_writer(step: Step, kernel: Kernel) -> Callable[[Kernel], None]:
 
 
 def _write(kernel: Kernel) -> None:
-    choose_writer(kernel.group.steps[0], kernel)(kernel)
+    step = kernel.group.steps[0]
+    if 0 in shape_of(step.result):
+        kernel.finish_block(())
+    else:
+        choose_writer(step, kernel)(kernel)
 
 
 def _reject(binding: Binding) -> Rejection | None:

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_type
+from byoc_core.authoring import c
 from byoc_core.dims import Dim
 
 from byoc_ccompiler.kernel import Group, Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
+from byoc_ccompiler.kernels.copies import loops_around
+from byoc_ccompiler.kernels.depthwise import filter_taps
 from byoc_ccompiler.kernels.depthwise_block import DepthwiseBlock, PixelSource, choose_block, sum_function
-from byoc_ccompiler.kernels.depthwise_text import sums_tile, taps_lines
-from byoc_ccompiler.kernels.epilogue_text import epilogue_lines
-from byoc_ccompiler.kernels.implicit_gemm import COPY_LOCALS, copy_loop, window_line
-from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm
-from byoc_ccompiler.kernels.pixel_products import PixelProduct
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
+from byoc_ccompiler.kernels.image_pixels import ImagePixels
+from byoc_ccompiler.kernels.implicit_gemm import copy_image
+from byoc_ccompiler.kernels.pixel_tiles import PixelLoop, by_count
+from byoc_ccompiler.kernels.window_rows import WindowRows
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["write_chain"]
@@ -28,48 +30,12 @@ __all__ = ["write_chain"]
 _MOST_PARTS = 16
 """Rings that there is room for: the threads that share the work, at most."""
 
-_LOCALS = (
-    *COPY_LOCALS,
-    *("taps", "window", "runs", "ring", "nothing", "lines", "rows", "ready", "top", "ring_row", "line_row", "item"),
-    *(
-        "batch",
-        "y0",
-        "y_end",
-        "x0",
-        "x_count",
-        "c0",
-        "c_count",
-        "p0",
-        "p_end",
-        "m_count",
-        "panel",
-        "n0",
-        "n_count",
-        "k",
-    ),
-)
+_START = c.Size(0)
 
 
 def write_chain(kernel: Kernel) -> None:
-    """Writes the kernel of a group that is a chain."""
-    kernel.names.reserve(_LOCALS)
-    kernel.scratch_dtype = _geometry(kernel.group.chain[0]).dtype
-    writer = _ChainWriter.of(kernel)
-    kernel.scratch = writer.num_parts * writer.part_size
-    ctype = c_type(writer.shape.dtype)
-    body: list[str | ParallelLoop] = [*taps_lines(writer.depthwise, writer.shape)]
-    variables = [f"const {ctype} *taps"]
-    if writer.windows is not None and writer.windows.copies:
-        x = kernel.input(kernel.group.steps[0].operands[0], "x")
-        rows, columns = writer.windows.padded
-        body += [
-            f"  {ctype} *image = scratch + {c_dim(kernel.scratch)};",
-            "  const int64_t n = 0;",
-            copy_loop(writer.windows, x),
-        ]
-        kernel.scratch = kernel.scratch + rows * columns * writer.windows.shape.channels
-        variables += [f"{ctype} *image", "int64_t n"]
-    kernel.finish([*body, writer.loop()], variables=variables)
+    """Write the kernel of a group that is a chain."""
+    kernel.finish_block(_Chain.of(kernel).block(kernel))
 
 
 def _geometry(group: Group) -> ConvolutionGeometry:
@@ -82,52 +48,61 @@ def _known(dim: Dim) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _ChainWriter:
-    """The pieces of the text.
+class _Chain:
+    """The pieces of the kernel.
 
     Attributes:
         expand: what makes the image of the depthwise convolution, if it is computed here.
         depthwise: the depthwise convolution.
         project: what reads its result, if that is computed here.
         shape: the sizes of the depthwise convolution.
-        block: the outputs of the depthwise convolution that are summed up together.
-        windows: where the factors of ``expand`` lie, unless it is pointwise.
+        tile: the outputs of the depthwise convolution that are summed up together.
+        ring: the rows of the image at hand.
+        nothing: a row of zeros.
+        lines: the rows that wait for the last convolution.
+        ring_row: a row of the ring, behind its padding.
+        line_row: a row of those that wait.
+        batch: the number of the image.
+        ready: the rows of the image that have been computed.
     """
 
     expand: Kernel | None
     depthwise: Kernel
     project: Kernel | None
     shape: ConvolutionGeometry
-    block: DepthwiseBlock
-    windows: ImplicitGemm | None
+    tile: DepthwiseBlock
+    ring: c.Buffer
+    nothing: c.Buffer
+    lines: c.Buffer
+    ring_row: c.Buffer
+    line_row: c.Buffer
+    batch: c.Variable
+    ready: c.Variable
 
     @classmethod
-    def of(cls, kernel: Kernel) -> _ChainWriter:
+    def of(cls, kernel: Kernel) -> _Chain:
+        """Return the pieces of a kernel whose group is a chain."""
         chain = kernel.group.chain
         at = next(index for index, group in enumerate(chain) if _geometry(group).is_depthwise)
-        shape = _geometry(chain[at])
-        block = choose_block(shape, kernel.unit, 0, shape.channels)
-        buffer_strides = (0, 0, shape.channels, 1)
-        has_project = at + 1 < len(chain)
-        expand = kernel.part(chain[0], ("ring_row", buffer_strides)) if at else None
+        shape, has_project = _geometry(chain[at]), at + 1 < len(chain)
+        names = ("ring", "nothing", "lines", "ring_row", "line_row")
+        ring, nothing, lines, ring_row, line_row = (c.Buffer(n, shape.dtype, c.MemoryAccess.WRITE) for n in names)
+        strides = (0, 0, shape.channels, 1)
         return cls(
-            expand,
-            kernel.part(chain[at], ("line_row", buffer_strides) if has_project else None),
+            kernel.part(chain[0], ring_row, strides) if at else None,
+            kernel.part(chain[at], line_row, strides) if has_project else kernel.part(chain[at]),
             kernel.part(chain[-1]) if has_project else None,
             shape,
-            block,
-            None if expand is None or _geometry(expand.group).is_pointwise else ImplicitGemm.of(expand),
+            choose_block(shape, kernel.unit, 0, shape.channels),
+            *(ring, nothing, lines, ring_row, line_row),
+            c.Variable("batch"),
+            c.Variable("ready"),
         )
-
-    @property
-    def batch(self) -> str:
-        """The C expression of the number of the image."""
-        return "0" if self.shape.batch == 1 else "batch"
 
     @property
     def blocks_down(self) -> int:
         """Blocks of rows in an image."""
-        return -(-_known(self.shape.out_height) // self.block.rows)
+        return -(-_known(self.shape.out_height) // self.tile.rows)
 
     @property
     def num_blocks(self) -> int:
@@ -140,152 +115,137 @@ class _ChainWriter:
         return -(-self.num_blocks // _MOST_PARTS)
 
     @property
-    def num_parts(self) -> int:
-        """Parts that threads may take."""
-        return -(-self.num_blocks // self.grain)
-
-    @property
-    def row_pixels(self) -> int:
-        """Pixels of a row of the ring: what the last block reads, and at least the row and what pads it before."""
-        blocks, (_, left, _, _) = -(-_known(self.shape.out_width) // self.block.columns), self.shape.padding
-        step = self.block.columns * self.shape.strides[1]
-        return max((blocks - 1) * step + self.block.in_columns, left + _known(self.shape.width))
+    def line_size(self) -> int:
+        """Elements of a row of the depthwise convolution's result."""
+        return _known(self.shape.out_width) * self.shape.channels
 
     @property
     def row_size(self) -> int:
-        """Elements of a row of the ring."""
-        return self.row_pixels * self.shape.channels
+        """Elements of a row of the ring: what the last block reads, and at least the row and what pads it before."""
+        blocks, (_, left, _, _) = -(-_known(self.shape.out_width) // self.tile.columns), self.shape.padding
+        step = self.tile.columns * self.shape.strides[1]
+        pixels = max((blocks - 1) * step + self.tile.in_columns, left + _known(self.shape.width))
+        return pixels * self.shape.channels
 
     @property
     def part_size(self) -> int:
         """Elements of a part's memory: the ring, a row of zeros, and the rows that wait for the last convolution."""
-        waiting = self.block.rows * _known(self.shape.out_width) * self.shape.channels if self.project else 0
-        alignment = self.block.unit.nbytes
-        return -(-((self.block.in_rows + 1) * self.row_size + waiting) // alignment) * alignment
+        waiting = self.tile.rows * self.line_size if self.project else 0
+        alignment = self.tile.unit.nbytes
+        return -(-((self.tile.in_rows + 1) * self.row_size + waiting) // alignment) * alignment
 
-    def loop(self) -> ParallelLoop:
-        """Gives the loop over blocks of rows."""
-        shape, block, ctype = self.shape, self.block, c_type(self.shape.dtype)
-        height, (pad_top, _, _, _) = c_dim(shape.height), shape.padding
-        lines = (
-            f"  {ctype} *const ring = scratch + {FIRST_ITEM} / {self.grain} * {self.part_size};",
-            f"  {ctype} *const nothing = ring + {block.in_rows * self.row_size};",
-            *([f"  {ctype} *const lines = nothing + {self.row_size};"] if self.project else []),
-            *self._clear_lines(),
-            *([] if self.expand is None or self.windows is None else [window_line(self.expand, self.windows)]),
-            "  int64_t ready = 0;",
-            f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
-            *([] if self.batch == "0" else [f"    const int64_t batch = item / {self.blocks_down};"]),
-            f"    const int64_t y0 = item % {self.blocks_down} * {block.rows};",
-            f"    const int64_t y_end = byoc_min(y0 + {block.rows}, {c_dim(shape.out_height)});",
-            f"    const int64_t top = y0 * {shape.strides[0]} - {pad_top};",
-            f"    ready = byoc_max(item == {FIRST_ITEM} || y0 == 0 ? 0 : ready, top);",
-            f"    for (; ready < byoc_min({height}, top + {block.in_rows}); ++ready) {{",
-            *self._row_lines(),
-            "    }",
-            f"    const {ctype} *rows[{block.in_rows}];",
-            f"    for (int64_t k = 0; k < {block.in_rows}; ++k) {{",
-            "      const int64_t y = top + k;",
-            f"      rows[k] = y >= 0 && y < {height} ? ring + y % {block.in_rows} * {self.row_size} : nothing;",
-            "    }",
-            *self._depthwise_lines(),
-            *([] if self.project is None else self._project_lines(self.project)),
-            "  }",
+    def block(self, kernel: Kernel) -> c.Block:
+        """Return the statements of the kernel."""
+        parts = -(-self.num_blocks // self.grain)
+        rings = c.Buffer("rings", self.shape.dtype, c.MemoryAccess.WRITE, parts * self.part_size)
+        allocated = kernel.in_scratch(rings)
+        taps, packed = filter_taps(self.depthwise, self.shape)
+        copied, declared, row = self._row(kernel)
+        first, end, item, k = map(c.Variable, ("first", "end", "item", "k"))
+        left, row_size = self.shape.padding[1] * self.shape.channels, self.row_size
+        behind = left + _known(self.shape.width) * self.shape.channels
+        sides = [(place, size) for place, size in ((0, left), (behind, row_size - behind)) if size > 0]
+        part = (
+            c.Alias(self.ring, rings, first // self.grain * self.part_size),
+            c.Alias(self.nothing, self.ring, c.Size(self.tile.in_rows * row_size)),
+            c.Alias(self.lines, self.nothing, c.Size(row_size)),
+            c.Clear(self.nothing, _START, c.Size(row_size)),
+            *loops_around(
+                tuple(c.Clear(self.ring, k * row_size + place, c.Size(size)) for place, size in sides),
+                [k],
+                [self.tile.in_rows],
+            ),
+            *declared,
+            c.Declare(self.ready, _START),
+            c.For(item, first, end, self._rows(item, first, row, taps)),
         )
-        return ParallelLoop(lines, self.num_blocks, self._block_ps(), self.grain)
+        work_ps = self.num_blocks * self._block_ps()
+        return (allocated, *packed, *copied, c.Dispatch(first, end, part, self.num_blocks, self.grain, work_ps))
+
+    def _rows(self, item: c.Variable, first: c.Variable, row: c.Block, taps: c.Buffer) -> c.Block:
+        """Return the statements that compute a block of rows."""
+        shape, tile = self.shape, self.tile
+        y0, y, x0, top, k, stop = map(c.Variable, ("y0", "y", "x0", "top", "k", "stop"))
+        rows = c.PointerArray("rows", shape.dtype, c.MemoryAccess.WRITE, tile.in_rows)
+        height, is_first = c.Size(shape.height), c.Binary("||", item.compare("==", first), y0.compare("==", 0))
+        is_inside = c.Binary("&&", y.compare(">=", 0), y.compare("<", shape.height))
+        place = c.Address(self.ring, y % tile.in_rows * self.row_size)
+        pointer = c.Select(is_inside, place, c.Address(self.nothing, _START))
+
+        def summed(c0: c.Variable, count: c.Variable, sums: c.Buffer) -> c.Block:
+            callee = self.depthwise.shared_function(sum_function(tile, PixelSource.ROWS))
+            pixels = (c.Address(rows, _START), x0 * (shape.strides[1] * shape.channels) + c0)
+            return (c.Evaluate(c.Call(callee, (*pixels, c.Address(taps, c0), count, c.Address(sums, _START)))),)
+
+        def stored(y: c.Variable, sums: SumsTile) -> c.Block:
+            return (c.Alias(self.line_row, self.lines, (y - y0) * self.line_size), *epilogue(self.depthwise, sums))
+
+        return (
+            c.Let(self.batch, item // self.blocks_down),
+            c.Let(y0, item % self.blocks_down * tile.rows),
+            c.Let(top, y0 * shape.strides[0] - shape.padding[0]),
+            c.Let(stop, c.index_min(height, top + tile.in_rows)),
+            c.Assign(self.ready, c.index_max(c.Select(is_first, _START, self.ready), top)),
+            c.While(self.ready.compare("<", stop), (*row, c.Assign(self.ready, self.ready + 1))),
+            c.LocalArray(rows),
+            *loops_around((c.Let(y, top + k), c.Store(rows, k, pointer)), [k], [tile.in_rows]),
+            c.For(
+                x0,
+                _START,
+                c.Size(shape.out_width),
+                (tile.chunk_loop((self.batch, y0, x0), summed, stored),),
+                tile.columns,
+            ),
+            *self._products(y0),
+        )
 
     def _block_ps(self) -> int:
-        """Gives the estimated picoseconds of a block of rows."""
-        shape, rows = self.shape, self.block.rows
-        products = _known(shape.out_width) * rows * shape.channels * (shape.num_taps * 2)
+        """Return the estimated picoseconds of a block of rows."""
+        shape, rows = self.shape, self.tile.rows
+        products = self.line_size * rows * (shape.num_taps * 2)
         if self.expand is not None:
             source = _geometry(self.expand.group)
             depth = source.channels * source.num_taps
             products += _known(shape.width) * rows * shape.strides[0] * shape.channels * depth
         if self.project is not None:
-            width = _geometry(self.project.group).out_channels
-            products += _known(shape.out_width) * rows * shape.channels * width
-        return products * multiply_add_ps(self.block.unit, shape.dtype)
+            products += self.line_size * rows * _geometry(self.project.group).out_channels
+        return products * multiply_add_ps(self.tile.unit, shape.dtype)
 
-    def _clear_lines(self) -> list[str]:
-        """Gives the lines that write the zeros beside the rows of the ring, and the row of zeros."""
-        shape, channels = self.shape, self.shape.channels
-        left = shape.padding[1] * channels
-        end = left + _known(shape.width) * channels
-        sides = [("", left), (f" + {end}", self.row_size - end)]
-        return [
-            f"  memset(nothing, 0, {self.row_size} * sizeof(*nothing));",
-            f"  for (int64_t k = 0; k < {self.block.in_rows}; ++k) {{",
-            *(
-                f"    memset(ring + k * {self.row_size}{place}, 0, {size} * sizeof(*ring));"
-                for place, size in sides
-                if size > 0
-            ),
-            "  }",
-        ]
-
-    def _row_lines(self) -> list[str]:
-        """Gives the lines that write the row ``ready`` to the ring."""
-        shape, ctype = self.shape, c_type(self.shape.dtype)
-        first = self.depthwise if self.expand is None else self.expand
-        anchor = first.group.steps[0]
-        source = _geometry(first.group)
-        batch, _, row, pixel = source.image_steps(first.strides(anchor.operands[0]))
-        image = first.input(anchor.operands[0], "x")
+    def _row(self, kernel: Kernel) -> tuple[c.Block, c.Block, c.Block]:
+        """Return what stands before all parts and before each, and what writes the row ``ready`` to the ring."""
+        shape, width, k = self.shape, _known(self.shape.width), c.Variable("k")
         left = shape.padding[1] * shape.channels
-        place = f"      {ctype} *const ring_row = ring + ready % {self.block.in_rows} * {self.row_size} + {left};"
-        width, leading = _known(shape.width), (self.batch, "ready")
-        if self.windows is not None:
-            row_number = "ready" if self.windows.copies else f"({self.batch} * {c_dim(shape.height)} + ready)"
-            windows = (self.windows, f"{row_number} * {width} + p0")
-            whole = "image" if self.windows.copies else image
-            tiles = PixelProduct(first, source, leading, "p0", (width,), whole, windows=windows)
-            return [place, *tiles.lines(str(width), "      ")]
-        line = f"      const {ctype} *const from = {image} + {self.batch} * {c_dim(batch)} + ready * {c_dim(row)};"
-        step = c_dim(pixel)
-        if self.expand is not None:
-            tiles = PixelProduct(first, source, leading, "p0", (width,), f"from + p0 * {step}", step)
-            return [place, line, *tiles.lines(str(width), "      ")]
-        if pixel == shape.channels:
-            return [place, line, f"      memcpy(ring_row, from, {width * shape.channels} * sizeof(*from));"]
-        return [
-            place,
-            line,
-            f"      for (int64_t k = 0; k < {width}; ++k) {{",
-            f"        const {ctype} *const pixel = from + k * {step};",
-            f"        memcpy(ring_row + k * {shape.channels}, pixel, {shape.channels} * sizeof(*pixel));",
-            "      }",
-        ]
+        place = c.Alias(self.ring_row, self.ring, self.ready % self.tile.in_rows * self.row_size + left)
+        if self.expand is None:
+            image = ImagePixels.of(self.depthwise)
+            count = width if image.pixel_step == shape.channels else 1
+            pixel = image.offset(self.batch, self.ready, k * count)
+            size = c.Size(count * shape.channels)
+            copy = c.Copy(self.ring_row, k * (count * shape.channels), image.buffer, pixel, size)
+            return (), (), (place, *loops_around((copy,), [k], [width // count]))
+        loop, image, leading = PixelLoop.of(self.expand, [width]), ImagePixels.of(self.expand), (self.batch, self.ready)
+        if loop.plan.shape.is_pointwise:
+            pixel = image.offset(self.batch, self.ready, loop.pixel)
+            factors = (c.Address(image.buffer, pixel), c.Size(image.pixel_step))
+            return (), (), (place, loop.over(c.Size(width), factors, loop.pixel, leading))
+        source = image.buffer
+        copied: c.Block = ()
+        row = self.batch * shape.height + self.ready
+        if loop.plan.copies:
+            source = c.Buffer("image", shape.dtype, c.MemoryAccess.WRITE, loop.plan.image_size)
+            copied, row = (kernel.in_scratch(source), copy_image(loop.plan, image.buffer, source, _START)), self.ready
+        rows = WindowRows.of(self.expand, loop.plan, source, loop.plan.rows)
+        find = by_count(loop.count, loop.counts, lambda count: rows.find(row * width + loop.pixel, count, _START))
+        factors = (c.Address(rows.rows, _START), c.Size(loop.plan.runs))
+        return copied, rows.declarations(), (place, loop.over(c.Size(width), factors, loop.pixel, leading, find))
 
-    def _depthwise_lines(self) -> list[str]:
-        """Gives the loop over the blocks of a row."""
-        shape, block, ctype = self.shape, self.block, c_type(self.shape.dtype)
-        channels, chunk, width = shape.channels, block.chunk, c_dim(shape.out_width)
-        size = block.rows * block.columns * chunk
-        function = self.depthwise.shared_name(sum_function(block, PixelSource.ROWS))
-        tile = sums_tile(block, (self.batch, "y"))
-        waiting = f"          {ctype} *const line_row = lines + (y - y0) * {_known(shape.out_width) * channels};"
-        return [
-            f"    for (int64_t x0 = 0; x0 < {width}; x0 += {block.columns}) {{",
-            f"      const int64_t x_count = byoc_min({block.columns}, {width} - x0);",
-            f"      for (int64_t c0 = 0; c0 < {channels}; c0 += {chunk}) {{",
-            f"        const int64_t c_count = byoc_min({chunk}, {channels} - c0);",
-            f"        {ctype} sums[{size}] __attribute__((aligned({block.unit.nbytes})));",
-            f"        {function}(rows, x0 * {shape.strides[1] * channels} + c0, taps + c0, c_count, sums);",
-            "        for (int64_t y = y0; y < y_end; ++y) {",
-            *([waiting] if self.project else []),
-            *epilogue_lines(self.depthwise, tile, "          "),
-            "        }",
-            "      }",
-            "    }",
-        ]
-
-    def _project_lines(self, project: Kernel) -> list[str]:
-        """Gives the lines that multiply the rows that wait."""
+    def _products(self, y0: c.Variable) -> c.Block:
+        """Return the statements that multiply the rows that wait."""
+        if self.project is None:
+            return ()
         width, height = _known(self.shape.out_width), _known(self.shape.out_height)
-        counts = {width * min(self.block.rows, height), width * (height % self.block.rows)} - {0}
-        first = f"(y0 * {width} + p0)"
-        source = _geometry(project.group)
-        step = str(self.shape.channels)
-        tile = PixelProduct(project, source, (self.batch,), first, sorted(counts), f"lines + p0 * {step}", step)
-        return [f"    const int64_t p_end = (y_end - y0) * {width};", *tile.lines("p_end", "    ")]
+        counts = {width * min(self.tile.rows, height), width * (height % self.tile.rows)} - {0}
+        loop, end = PixelLoop.of(self.project, counts), c.Variable("p_end")
+        factors = (c.Address(self.lines, loop.pixel * self.shape.channels), c.Size(self.shape.channels))
+        num_rows = c.index_min(c.Size(self.tile.rows), height - y0)
+        return (c.Let(end, num_rows * width), loop.over(end, factors, y0 * width + loop.pixel, (self.batch,)))

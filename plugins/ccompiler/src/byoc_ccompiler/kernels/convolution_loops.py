@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_type
-from byoc_core.dims import Dim, product
+from byoc_core.authoring import c
+from byoc_core.dims import Dim, ceildiv, product
 from byoc_core.ops import axes_of
 
 from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines
-from byoc_ccompiler.steps import dtype_of, shape_of
+from byoc_ccompiler.kernels.copies import offset_along
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
+from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["write"]
 
@@ -27,243 +28,171 @@ _STRETCH = 64
 _PRODUCT_PS = 200
 """Estimated picoseconds of one product and sum."""
 
-_LOCALS = (
-    *("item", "n", "g", "o", "o0", "p0", "count", "sums", "totals", "factor", "c", "first", "end", "at", "rest"),
-    *("from", "right"),
-    *(f"{letter}{axis}" for letter in "ykit" for axis in range(3)),
-)
-
 
 @dataclass(frozen=True, slots=True)
-class _Loops:
-    """A convolution's sizes and distances: N and channels apart, spatial axes in order.
+class _Axis:
+    """A spatial axis. Tap ``k`` of window ``y`` meets element ``(y * stride + k * apart + shift) / scale``.
 
     Attributes:
-        is_transposed: whether every element of the image adds a scaled filter to the result.
-        is_last: whether the channels are the last axis of image and result.
-        sizes: of the image, spatial.
-        out_sizes: of the result, spatial.
-        window: of the filter, spatial.
-        strides: of the windows.
-        dilation: of the taps.
-        padding: in front of each axis.
-        groups: how many there are.
-        in_channels: of a group.
-        out_channels: of a group.
-        image_steps: the image's distances along N, C and the spatial axes.
-        weight_steps: the filter's along output channels, input channels and the spatial axes.
+        size: of the image.
+        taps: of a window.
+        tap: the number of a tap.
+        place: where a tap lies in the image.
+        stride: from one window to the next.
+        apart: from one tap to the next; below 0 where the convolution is transposed.
+        shift: where the first tap of the first window lies.
+        scale: of a transposed convolution, how far the elements of the image lie apart; else 1.
     """
 
-    is_transposed: bool
-    is_last: bool
-    sizes: tuple[Dim, ...]
-    out_sizes: tuple[Dim, ...]
-    window: tuple[Dim, ...]
-    strides: tuple[int, ...]
-    dilation: tuple[int, ...]
-    padding: tuple[int, ...]
-    groups: int
-    in_channels: Dim
-    out_channels: Dim
-    image_steps: tuple[Dim, ...]
-    weight_steps: tuple[Dim, ...]
+    size: Dim
+    taps: Dim
+    tap: c.Variable
+    place: c.Variable
+    stride: int
+    apart: int
+    shift: int
+    scale: int
 
-    @classmethod
-    def of(cls, kernel: Kernel) -> _Loops:
-        """Gives them for the convolution that a kernel begins with."""
+    def reach(self, window: c.Expression) -> c.Expression:
+        """Return what a tap of a window meets, before it is divided."""
+        return window * self.stride + (self.tap * self.apart + self.shift)
+
+    def loop(self, window: c.Expression, body: c.Block) -> c.Block:
+        """Return the loop over the taps of a window that lie inside the image."""
+        there = c.Variable("there")
+        is_inside = c.Binary("&&", there.compare(">=", 0), there.compare("<", self.size * self.scale))
+        is_inside = c.Binary("&&", is_inside, (there % self.scale).compare("==", 0))
+        found = c.If(is_inside, (c.Let(self.place, there // self.scale), *body))
+        return (c.For(self.tap, c.Size(0), c.Size(self.taps), (c.Let(there, self.reach(window)), found)),)
+
+
+def _axes(step: Step, data_axes: Sequence[int], weight_axes: Sequence[int]) -> tuple[_Axis, ...]:
+    image, weight = shape_of(step.operands[0]), shape_of(step.operands[1])
+    attributes = (ints_of(step.binding, name) for name in ("strides", "dilation", "padding"))
+    axes = []
+    # The padding behind the axes stands last.
+    for number, item in enumerate(zip(data_axes, weight_axes, *attributes, strict=False)):
+        axis, tap, stride, apart, padding = item
+        lie = (1, -apart, padding, stride) if step.op.endswith("_transpose") else (stride, apart, -padding, 1)
+        axes.append(_Axis(image[axis], weight[tap], c.Variable(f"k{number}"), c.Variable(f"i{number}"), *lie))
+    return tuple(axes)
+
+
+class _Convolution:
+    """The convolution that a kernel begins with, and the variables of one item."""
+
+    def __init__(self, kernel: Kernel) -> None:
         step = kernel.group.steps[0]
-        binding = step.binding
-        layout, groups = str(binding.attrs["data_layout"]), int_of(binding, "groups")
-        data_axes, weight_axes = axes_of(layout, "NC"), axes_of(str(binding.attrs["kernel_layout"]), "OI")
-        image, result, weight = (shape_of(value) for value in (step.operands[0], step.result, step.operands[1]))
-        rank = len(layout) - 2
-        return cls(
-            is_transposed=step.op.endswith("_transpose"),
-            is_last=layout.endswith("C"),
-            sizes=tuple(image[axis] for axis in data_axes[2:]),
-            out_sizes=tuple(result[axis] for axis in data_axes[2:]),
-            window=tuple(weight[axis] for axis in weight_axes[2:]),
-            strides=ints_of(binding, "strides"),
-            dilation=ints_of(binding, "dilation"),
-            padding=ints_of(binding, "padding")[:rank],
-            groups=groups,
-            in_channels=image[data_axes[1]] // groups,
-            out_channels=result[data_axes[1]] // groups,
-            image_steps=_pick(kernel.strides(step.operands[0]), data_axes),
-            weight_steps=_pick(kernel.strides(step.operands[1]), weight_axes),
+        image, weight = step.operands
+        self.layout, self.groups = str(step.binding.attrs["data_layout"]), int_of(step.binding, "groups")
+        data_axes, weight_axes = axes_of(self.layout, "NC"), axes_of(str(step.binding.attrs["kernel_layout"]), "OI")
+        self.is_transposed = step.op.endswith("_transpose")
+        self.axes = _axes(step, data_axes[2:], weight_axes[2:])
+        self.in_channels = shape_of(image)[data_axes[1]] // self.groups
+        self.out_channels = shape_of(step.result)[data_axes[1]] // self.groups
+        self.image, self.weight = kernel.source(image), kernel.source(weight, "weight")
+        self.image_steps = [kernel.strides(image)[axis] for axis in data_axes]
+        self.weight_steps = [kernel.strides(weight)[axis] for axis in weight_axes]
+        # Integers wrap around, in an unsigned type as wide or wider.
+        dtype = dtype_of(step.result)
+        dtype = dtype if dtype.startswith("float") else "uint64" if dtype.endswith("64") else "uint32"
+        self.totals = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, _STRETCH)
+        self.first, self.count, self.channel = map(c.Variable, ("first", "count", "c"))
+        self.factor, self.line = c.Variable("factor", c.CType(dtype)), c.Buffer("line", dtype_of(image))
+        self.group: c.Expression = c.Variable("g") if self.groups > 1 else c.Size(0)
+
+    def value(self, element: c.Expression) -> c.Expression:
+        """Return an element as the totals have it."""
+        return element if element.type == self.factor.type else c.Cast(element, self.factor.type)
+
+    def add(self, place: c.Expression, element: c.Expression) -> c.Store:
+        """Return the statement that adds a product to a total."""
+        return c.Store(self.totals, place, self.totals[place] + self.factor * self.value(element))
+
+    def image_place(self, image: c.Expression, places: Sequence[c.Expression]) -> c.Expression:
+        """Return where an element of the image lies, at places along the first spatial axes."""
+        indices = [image, self.group * self.in_channels + self.channel, *places]
+        return offset_along(indices, self.image_steps[: len(indices)])
+
+    def weight_place(self, channel: c.Expression) -> c.Expression:
+        """Return where a tap of the filter lies, to an output channel of the group."""
+        into, out = self.group * self.in_channels, self.group * self.out_channels
+        pair = (channel, into + self.channel) if self.is_transposed else (out + channel, self.channel)
+        return offset_along([*pair, *(axis.tap for axis in self.axes)], self.weight_steps)
+
+    def over_channels(self, image: c.Expression, windows: Sequence[c.Expression]) -> c.Block:
+        """Return the loops that add up the totals of neighbouring output channels."""
+        at = c.Variable("at")
+        added = self.add(at, self.line[at * self.weight_steps[0]])
+        inner: c.Block = (
+            c.Let(self.factor, self.value(self.image[self.image_place(image, [axis.place for axis in self.axes])])),
+            c.Alias(self.line, self.weight, self.weight_place(self.first)),
+            c.For(at, c.Size(0), self.count, (added,)),
         )
+        body: c.Block = (c.For(self.channel, c.Size(0), c.Size(self.in_channels), inner),)
+        for axis, window in reversed(list(zip(self.axes, windows, strict=True))):
+            body = axis.loop(window, body)
+        return body
 
-    @property
-    def ranges(self) -> list[tuple[str, Dim]]:
-        """The indices of an item and how many values each has, outermost first; the last counts stretches."""
-        spatial = [(f"y{axis}", size) for axis, size in enumerate(self.out_sizes)]
-        if self.is_last:
-            groups = [("g", self.groups)] if self.groups > 1 else []
-            return [*spatial, *groups, ("o0", _stretches(self.out_channels))]
-        return [("o", self.groups * self.out_channels), *spatial[:-1], ("p0", _stretches(self.out_sizes[-1]))]
-
-    def image_offset(self, indices: Sequence[str]) -> str:
-        """Gives where an element of the image lies: image ``n``, channel ``c`` of group ``g``, at these indices."""
-        channel = f"(g * {c_dim(self.in_channels)} + c)" if self.groups > 1 else "c"
-        return _offset(self.image_steps, ["n", channel, *indices])
-
-    def weight_offset(self, out_channel: str) -> str:
-        """Gives where a tap of the filter lies, from input channel ``c`` to an output channel of group ``g``."""
-        into = "c"
-        if self.groups > 1 and self.is_transposed:
-            into = f"(g * {c_dim(self.in_channels)} + c)"
-        elif self.groups > 1:
-            out_channel = f"(g * {c_dim(self.out_channels)} + {out_channel})"
-        return _offset(self.weight_steps, [out_channel, into, *(f"k{axis}" for axis in range(len(self.window)))])
-
-
-def _pick(steps: Sequence[Dim], axes: Sequence[int]) -> tuple[Dim, ...]:
-    return tuple(steps[axis] for axis in axes)
-
-
-def _stretches(size: Dim) -> Dim:
-    return (size + (_STRETCH - 1)) // _STRETCH
-
-
-def _offset(steps: Sequence[Dim], indices: Sequence[str]) -> str:
-    """Gives the offset at indices along the first axes, which are C expressions."""
-    terms = [index if step == 1 else f"{index} * {c_dim(step)}" for index, step in zip(indices, steps, strict=False)]
-    return " + ".join(terms)
+    def over_pixels(self, image: c.Expression, channel: c.Expression, windows: Sequence[c.Expression]) -> c.Block:
+        """Return the loops that add up the totals of neighbouring pixels of a line."""
+        *outer, last = self.axes
+        apart, right, at = last.stride * last.scale, c.Variable("right"), c.Variable("at")
+        # Of a line of the image and one of the result, one is walked through, the other in steps.
+        shift, ends = last.reach(self.first), [c.Size(last.size), self.count]
+        places = [right + at * apart, at]
+        if self.is_transposed:
+            shift, ends, places = 0 - shift, ends[::-1], places[::-1]
+        start = c.index_max((apart - 1 - right) // apart, 0)
+        stop = c.index_min(ends[1], (ends[0] + (apart - 1) - right) // apart)
+        added = self.add(places[1], self.line[places[0] * self.image_steps[-1]])
+        inner: c.Block = (
+            c.Let(self.factor, self.value(self.weight[self.weight_place(channel)])),
+            c.Let(right, shift),
+            c.For(at, start, stop, (added,)),
+        )
+        body: c.Block = (
+            c.Alias(self.line, self.image, self.image_place(image, [axis.place for axis in outer])),
+            c.For(last.tap, c.Size(0), c.Size(last.taps), inner),
+        )
+        for axis, window in reversed(list(zip(outer, windows, strict=True))):
+            body = axis.loop(window, body)
+        return (c.For(self.channel, c.Size(0), c.Size(self.in_channels), body),)
 
 
 def write(kernel: Kernel) -> None:
-    """Writes the kernel of a convolution of any kind, and of what follows it elementwise."""
-    kernel.names.reserve(_LOCALS)
-    step = kernel.group.steps[0]
-    loops = _Loops.of(kernel)
-    dtype, result = dtype_of(step.result), shape_of(step.result)
-    x, weight = kernel.input(step.operands[0], "x"), kernel.input(step.operands[1], "weight")
-    lines = [
-        f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
-        *_place_lines(loops),
-        f"    {_sum_type(dtype)} totals[{_STRETCH}] = {{0}};",
-        *(_channel_lines(loops, x, weight, dtype) if loops.is_last else _line_lines(loops, x, weight, dtype)),
-        f"    {c_type(dtype)} sums[{_STRETCH}];",
-        f"    for (int64_t at = 0; at < count; ++at) sums[at] = ({c_type(dtype)})totals[at];",
-        *epilogue_lines(kernel, _tile(loops, result), "    "),
-        "  }",
-    ]
-    count = product(size for _, size in loops.ranges) * result[0]
-    depth = loops.in_channels * product(loops.window)
-    kernel.finish([ParallelLoop(tuple(lines), count, depth * (_STRETCH * _PRODUCT_PS))])
-
-
-def _sum_type(dtype: str) -> str:
-    """Gives the C type in which sums are made: integers wrap around, in an unsigned type as wide or wider."""
-    if dtype.startswith("float"):
-        return c_type(dtype)
-    return "uint64_t" if dtype.endswith("64") else "uint32_t"
-
-
-def _place_lines(loops: _Loops) -> list[str]:
-    """Gives the lines that tell which part of the result an item is."""
-    lines = ["    int64_t rest = item;"]
-    for name, size in reversed(loops.ranges):
-        scale = f" * {_STRETCH}" if name in ("o0", "p0") else ""
-        if size == 1:
-            lines.append(f"    const int64_t {name} = 0;")
-            continue
-        lines += [f"    const int64_t {name} = rest % {c_dim(size)}{scale};", f"    rest /= {c_dim(size)};"]
-    lines.append("    const int64_t n = rest;")
-    if loops.groups > 1 and not loops.is_last:
-        lines.append(f"    const int64_t g = o / {c_dim(loops.out_channels)};")
-    left = f"{c_dim(loops.out_channels)} - o0" if loops.is_last else f"{c_dim(loops.out_sizes[-1])} - p0"
-    return [*lines, f"    const int64_t count = byoc_min({_STRETCH}, {left});"]
-
-
-def _tile(loops: _Loops, result: Sequence[Dim]) -> TextTile:
-    """Gives which part of the result an item is, its axes but the last seen as one."""
-    names = ["n", *(name for name, _ in loops.ranges if name[0] in "yo" and name != "o0")]
-    row = names[0]
-    for name, size in zip(names[1:], result[1:-1], strict=True):
-        row = f"({row} * {c_dim(size)} + {name})"
-    column = "p0" if not loops.is_last else "o0"
-    if loops.is_last and loops.groups > 1:
-        column = f"g * {c_dim(loops.out_channels)} + o0"
-    return TextTile("sums", str(_STRETCH), row, "1", column, "count")
-
-
-def _tap_lines(loops: _Loops, axes: Sequence[int], indent: str) -> tuple[list[str], list[str]]:
-    """Gives the heads of loops over the taps along some axes, which pass over those outside the image, and the ends."""
-    heads: list[str] = []
-    ends: list[str] = []
-    for axis in axes:
-        heads.append(f"{indent}for (int64_t k{axis} = 0; k{axis} < {c_dim(loops.window[axis])}; ++k{axis}) {{")
-        ends.insert(0, f"{indent}}}")
-        indent += "  "
-        stride, apart, padding = loops.strides[axis], loops.dilation[axis], loops.padding[axis]
-        if loops.is_transposed:
-            heads.append(f"{indent}const int64_t t{axis} = y{axis} + {padding} - k{axis} * {apart};")
-            heads.append(f"{indent}if (t{axis} < 0 || t{axis} % {stride} != 0) continue;")
-            heads.append(f"{indent}const int64_t i{axis} = t{axis} / {stride};")
-            outside = f"i{axis} >= {c_dim(loops.sizes[axis])}"
-        else:
-            heads.append(f"{indent}const int64_t i{axis} = y{axis} * {stride} + k{axis} * {apart} - {padding};")
-            outside = f"i{axis} < 0 || i{axis} >= {c_dim(loops.sizes[axis])}"
-        heads.append(f"{indent}if ({outside}) continue;")
-    return heads, ends
-
-
-def _channel_lines(loops: _Loops, x: str, weight: str, dtype: str) -> list[str]:
-    """Gives the loops that add up the totals of neighbouring output channels."""
-    axes = range(len(loops.window))
-    heads, ends = _tap_lines(loops, axes, "    ")
-    indent = "    " + "  " * len(axes)
-    kind = _sum_type(dtype)
-    step = loops.weight_steps[0]
-    return [
-        *heads,
-        f"{indent}for (int64_t c = 0; c < {c_dim(loops.in_channels)}; ++c) {{",
-        f"{indent}  const {kind} factor = {x}[{loops.image_offset([f'i{axis}' for axis in axes])}];",
-        f"{indent}  const {c_type(dtype)} *from = {weight} + {loops.weight_offset('o0')};",
-        f"{indent}  for (int64_t at = 0; at < count; ++at) {{",
-        f"{indent}    totals[at] += factor * ({kind})from[{'at' if step == 1 else f'at * {c_dim(step)}'}];",
-        f"{indent}  }}",
-        f"{indent}}}",
-        *ends,
-    ]
-
-
-def _line_lines(loops: _Loops, x: str, weight: str, dtype: str) -> list[str]:
-    """Gives the loops that add up the totals of neighbouring pixels of a line."""
-    last = len(loops.window) - 1
-    heads, ends = _tap_lines(loops, range(last), "      ")
-    indent = "      " + "  " * last
-    stride, padding, kind = loops.strides[last], loops.padding[last], _sum_type(dtype)
-    size, tap = c_dim(loops.sizes[last]), f"k{last} * {loops.dilation[last]}"
-    step = "" if loops.image_steps[-1] == 1 else f" * {c_dim(loops.image_steps[-1])}"
-    out_channel = f"(o - g * {c_dim(loops.out_channels)})" if loops.groups > 1 else "o"
-    if loops.is_transposed:
-        inner = [
-            f"const int64_t right = {tap} - {padding} - p0;",
-            f"const int64_t first = byoc_max(0, -byoc_floordiv(right, {stride}));",
-            f"const int64_t end = byoc_min({size}, byoc_floordiv(count - 1 - right, {stride}) + 1);",
-            "for (int64_t at = first; at < end; ++at) {",
-            f"  totals[at * {stride} + right] += factor * ({kind})from[at{step}];",
-            "}",
-        ]
+    """Write the kernel of a convolution of any kind, and of what follows it elementwise."""
+    loops, result, at = _Convolution(kernel), kernel.group.steps[0].result, c.Variable("at")
+    *sizes, width = shape_of(result)
+    is_last, groups = loops.layout.endswith("C"), 1
+    if is_last:
+        width, groups = loops.out_channels, loops.groups
+    stretches = ceildiv(width, _STRETCH)
+    item, row = c.Variable("item"), c.Variable("row")
+    indices = [c.Variable(f"index{axis}") for axis in range(len(sizes))]
+    group, column = item // stretches % groups, loops.group * width + loops.first
+    if is_last:
+        added = loops.over_channels(indices[0], indices[1:])
     else:
-        inner = [
-            f"const int64_t right = p0 * {stride} + {tap} - {padding};",
-            f"const int64_t first = byoc_max(0, -byoc_floordiv(right, {stride}));",
-            f"const int64_t end = byoc_min(count, byoc_floordiv({size} - 1 - right, {stride}) + 1);",
-            "for (int64_t at = first; at < end; ++at) {",
-            f"  totals[at] += factor * ({kind})from[(right + at * {stride}){step}];",
-            "}",
-        ]
-    return [
-        f"    for (int64_t c = 0; c < {c_dim(loops.in_channels)}; ++c) {{",
-        *heads,
-        f"{indent}const {c_type(dtype)} *from = {x} + {loops.image_offset([*(f'i{axis}' for axis in range(last))])};",
-        f"{indent}for (int64_t k{last} = 0; k{last} < {c_dim(loops.window[last])}; ++k{last}) {{",
-        f"{indent}  const {kind} factor = {weight}[{loops.weight_offset(out_channel)}];",
-        *(f"{indent}  {line}" for line in inner),
-        f"{indent}}}",
-        *ends,
-        "    }",
-    ]
+        group, column = indices[1] // loops.out_channels, loops.first
+        added = loops.over_pixels(indices[0], indices[1] % loops.out_channels, indices[2:])
+    sums = loops.totals
+    rounded: c.Block = ()
+    if sums.dtype != dtype_of(result):
+        sums = c.Buffer("sums", dtype_of(result), c.MemoryAccess.WRITE, _STRETCH)
+        store = c.Store(sums, at, c.Cast(loops.totals[at], c.CType(sums.dtype)))
+        rounded = (c.LocalArray(sums), c.For(at, c.Size(0), loops.count, (store,)))
+    body: c.Block = (
+        c.Let(row, item // (groups * stretches)),
+        c.Let(loops.first, item % stretches * _STRETCH),
+        *(c.Let(index, place) for index, place in zip(indices, c.unravelled(row, sizes), strict=True)),
+        *([c.Let(loops.group, group)] if isinstance(loops.group, c.Variable) else []),
+        c.Let(loops.count, c.index_min(c.Size(width) - loops.first, _STRETCH)),
+        c.LocalArray(loops.totals, is_zeroed=True),
+        *added,
+        *rounded,
+        *epilogue(kernel, SumsTile(sums, _STRETCH, row, c.Size(1), column, loops.count)),
+    )
+    round_ps = loops.in_channels * product(axis.taps for axis in loops.axes) * (_STRETCH * _PRODUCT_PS)
+    count = product(sizes) * (groups * stretches)
+    kernel.finish_block((c.For(item, c.Size(0), c.Size(count), body, kind=c.LoopKind.PARALLEL, round_ps=round_ps),))

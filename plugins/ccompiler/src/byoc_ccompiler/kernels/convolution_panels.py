@@ -7,14 +7,15 @@ channel lie side by side, the channels of one tap follow one another, then the t
 from __future__ import annotations
 
 import numpy as np
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop
+from byoc_core.authoring import c
 from byoc_core.ir import Constant, Value
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
+from byoc_ccompiler.kernels.copies import loops_around, offset_along
 
-__all__ = ["count_panels", "pack_lines", "packed_constant", "panel_size"]
+__all__ = ["count_panels", "pack_panels", "packed_constant", "panel_size"]
 
 _PACK_PS = 500
 """Estimated picoseconds to move one element."""
@@ -40,22 +41,14 @@ def packed_constant(kernel: Kernel, shape: ConvolutionGeometry, weight: Constant
     return kernel.scope.constants.derive(tiled.transpose(0, 1, 4, 5, 3, 2))
 
 
-def pack_lines(shape: ConvolutionGeometry, ctype: str, weight: str, columns: int) -> ParallelLoop:
-    """Gives the loop that writes the panels of a filter to the start of ``scratch``, group by group."""
-    panels, per_group = count_panels(shape, columns), shape.group_out_channels
-    out, into, down, right = shape.weight_steps
-    position = f"tap / {shape.filter_width} * {down} + tap % {shape.filter_width} * {right} + c * {into}"
-    lines = (
-        f"  for (int64_t panel = {FIRST_ITEM}; panel < {END_ITEM}; ++panel) {{",
-        f"    const int64_t n0 = panel % {panels} * {columns}, n_count = byoc_min({columns}, {per_group} - n0);",
-        f"    const {ctype} *from = {weight} + (panel / {panels} * {per_group} + n0) * {out};",
-        f"    {ctype} *to = scratch + panel * {panel_size(shape, columns)};",
-        f"    for (int64_t tap = 0; tap < {shape.num_taps}; ++tap) {{",
-        f"      for (int64_t c = 0; c < {shape.group_channels}; ++c, to += {columns}) {{",
-        f"        const {ctype} *line = from + {position};",
-        f"        for (int64_t j = 0; j < {columns}; ++j) to[j] = j < n_count ? line[j * {out}] : 0;",
-        "      }",
-        "    }",
-        "  }",
-    )
-    return ParallelLoop(lines, shape.groups * panels, panel_size(shape, columns) * _PACK_PS)
+def pack_panels(shape: ConvolutionGeometry, weight: c.Buffer, packed: c.Buffer, columns: int) -> c.Block:
+    """Return the loop that writes the panels of a filter, group by group."""
+    panels, width, size = count_panels(shape, columns), shape.group_out_channels, panel_size(shape, columns)
+    panel, down, right, channel, j = map(c.Variable, ("panel", "down", "right", "c", "j"))
+    column = panel % panels * columns + j
+    place = offset_along((panel // panels * width + column, channel, down, right), shape.weight_steps)
+    row = (down * shape.filter_width + right) * shape.group_channels + channel
+    value = c.Select(column.compare("<", width), weight[place], c.Literal(0, c.CType(shape.dtype)))
+    store = c.Store(packed, panel * size + (row * columns + j), value)
+    sizes = (shape.groups * panels, shape.filter_height, shape.filter_width, shape.group_channels, columns)
+    return loops_around((store,), (panel, down, right, channel, j), sizes, part=0, round_ps=size * _PACK_PS)

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_type
+from byoc_core.authoring import c
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_panels import packed_constant, panel_size
-from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines
-from byoc_ccompiler.kernels.implicit_gemm import window_line
 from byoc_ccompiler.kernels.implicit_gemm_plan import MAX_POINTERS, ImplicitGemm
+from byoc_ccompiler.kernels.pixel_tiles import PixelTile
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, chunk_function
-from byoc_ccompiler.kernels.window_rows import rows_function, zeros
+from byoc_ccompiler.kernels.window_rows import WindowRows
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["is_suited", "write"]
@@ -38,11 +37,6 @@ _MOST_ROWS = 10
 """Rows of a tile, at most: their pointers stay in registers."""
 
 _VECTORS = 2
-
-_LOCALS = (
-    *("rows", "window", "panel", "tap", "c0", "c_count", "block", "n0", "n_count", "j"),
-    *("packed", "factors", "ahead", "next"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,75 +75,57 @@ def _cut(kernel: Kernel) -> _Cut | None:
 
 
 def write(kernel: Kernel) -> None:
-    """Writes the kernel of a convolution that :func:`is_suited`, and of what follows it elementwise."""
-    kernel.names.reserve(_LOCALS)
-    anchor, cut = kernel.group.steps[0], _cut(kernel)
-    weight = anchor.operands[1]
+    """Write the kernel of a convolution that :func:`is_suited`, and of what follows it elementwise."""
+    (x, weight), cut = kernel.group.steps[0].operands, _cut(kernel)
     assert cut is not None
     assert isinstance(weight, Constant)
-    image = kernel.input(anchor.operands[0], "x")
-    packed = kernel.input(packed_constant(kernel, cut.plan.shape, weight, cut.plan.columns), "weights")
-    kernel.finish([_panel_loop(kernel, cut, image, packed)])
-
-
-def _panel_loop(kernel: Kernel, cut: _Cut, image: str, packed: str) -> ParallelLoop:
-    plan, shape, columns = cut.plan, cut.plan.shape, cut.plan.columns
-    ctype, size = c_type(shape.dtype), panel_size(shape, columns)
-    multiply = chunk_function(kernel, shape.dtype, plan.rows, plan.vectors)
-    is_whole = shape.out_channels % columns == 0
-    tile = TextTile(
-        "sums",
-        row_step=str(columns),
-        first_row="0",
-        num_rows=str(cut.pixels),
-        first_column="n0",
-        num_columns=str(columns) if is_whole else "n_count",
-        full_columns=None if is_whole else columns,
+    plan, dtype = cut.plan, cut.plan.shape.dtype
+    image = kernel.source(x)
+    packed = kernel.source(packed_constant(kernel, plan.shape, weight, plan.columns), "weights")
+    rows = WindowRows.of(kernel, plan, image, cut.blocks * plan.rows)
+    first, end, panel = map(c.Variable, ("first", "end", "panel"))
+    sums = c.Buffer("sums", dtype, c.MemoryAccess.WRITE, cut.blocks * plan.rows * plan.columns)
+    body: c.Block = (
+        c.LocalArray(sums),
+        *_products(kernel, cut, rows.rows, packed, panel, sums),
+        *PixelTile(kernel, plan, c.Size(0), c.Size(cut.pixels), panel).rest(sums),
     )
-    share = -(-columns // cut.blocks)
+    loop = c.For(panel, first, end, body)
+    item_ps = cut.pixels * plan.runs * plan.depth * plan.columns * multiply_add_ps(kernel.unit, dtype)
+    part = (*_pointers(cut, rows), loop)
+    kernel.finish_block((c.Dispatch(first, end, part, plan.panels, 1, plan.panels * item_ps),))
+
+
+def _products(
+    kernel: Kernel, cut: _Cut, rows: c.PointerArray, packed: c.Buffer, panel: c.Expression, sums: c.Buffer
+) -> c.Block:
+    """Return the loops that multiply all pixels by a panel, a piece of it after another."""
+    plan, columns = cut.plan, cut.plan.columns
+    size, tile = panel_size(plan.shape, columns), plan.rows * columns
+    tap, c0, c_count, block, at, ahead = map(c.Variable, ("tap", "c0", "c_count", "block", "at", "ahead"))
     last = plan.panels * size - cut.channels * columns
-    lines = (
-        f"  const {ctype} *rows[{cut.blocks * plan.runs * plan.rows}];",
-        *_pointer_lines(kernel, cut, image),
-        f"  for (int64_t panel = {FIRST_ITEM}; panel < {END_ITEM}; ++panel) {{",
-        f"    const int64_t n0 = panel * {columns};",
-        *([] if is_whole else [f"    const int64_t n_count = byoc_min({columns}, {shape.out_channels} - n0);"]),
-        f"    {ctype} sums[{cut.blocks * plan.rows * columns}];",
-        f"    const {ctype} *factors = {packed} + panel * {size};",
-        f"    for (int64_t tap = 0; tap < {plan.runs}; ++tap) {{",
-        f"      for (int64_t c0 = 0; c0 < {plan.depth}; c0 += {cut.channels}) {{",
-        f"        const int64_t c_count = byoc_min({cut.channels}, {plan.depth} - c0);",
-        f"        const int64_t next = byoc_min(factors - {packed} + c_count * {columns}, {last});",
-        f"        for (int64_t block = 0; block < {cut.blocks}; ++block) {{",
-        f"          {multiply}(rows + (block * {plan.runs} + tap) * {plan.rows}, c0, c_count, factors,",
-        f"              {packed} + next + block * {cut.channels * columns // cut.blocks}, {share},",
-        f"              sums + block * {plan.rows * columns}, tap > 0 || c0 > 0);",
-        "        }",
-        f"        factors += c_count * {columns};",
-        "      }",
-        "    }",
-        *epilogue_lines(kernel, tile, "    "),
-        "  }",
+    callee = c.Callee(chunk_function(kernel, plan.shape.dtype, plan.rows, plan.vectors), writes=(6,))
+    arguments = (
+        *(c.Address(rows, (block * plan.runs + tap) * plan.rows), c0, c_count, c.Address(packed, at)),
+        *(c.Address(packed, ahead + block * (cut.channels * columns // cut.blocks)), c.Size(-(-columns // cut.blocks))),
+        *(c.Address(sums, block * tile), c.Binary("||", tap.compare(">", 0), c0.compare(">", 0))),
     )
-    item_ps = cut.pixels * plan.runs * plan.depth * columns * multiply_add_ps(kernel.unit, shape.dtype)
-    return ParallelLoop(lines, plan.panels, item_ps)
+    pieces: c.Block = (
+        c.Let(c_count, c.index_min(plan.depth - c0, cut.channels)),
+        c.Let(at, panel * size + (tap * plan.depth + c0) * columns),
+        c.Let(ahead, c.index_min(at + c_count * columns, last)),
+        c.For(block, c.Size(0), c.Size(cut.blocks), (c.Evaluate(c.Call(callee, arguments)),)),
+    )
+    chunks = c.For(c0, c.Size(0), c.Size(plan.depth), pieces, step=cut.channels)
+    return (c.For(tap, c.Size(0), c.Size(plan.runs), (chunks,)),)
 
 
-def _pointer_lines(kernel: Kernel, cut: _Cut, image: str) -> list[str]:
-    """Gives the lines that find the runs of all pixels."""
-    plan, shape = cut.plan, cut.plan.shape
+def _pointers(cut: _Cut, rows: WindowRows) -> c.Block:
+    """Return the statements that find the runs of all pixels."""
+    plan, block, j = cut.plan, c.Variable("block"), c.Variable("j")
+    find: c.Statement = rows.find(block * plan.rows, plan.rows, c.Size(0), block * (plan.runs * plan.rows))
+    loop = c.For(block, c.Size(0), c.Size(cut.blocks), (find,))
     if not plan.has_pointers:
-        step = c_dim(plan.steps[3])
-        return [
-            f"  for (int64_t j = 0; j < {cut.blocks * plan.rows}; ++j) {{",
-            f"    rows[j] = {image} + byoc_min(j, {cut.pixels - 1}) * {step};",
-            "  }",
-        ]
-    find = rows_function(kernel, shape.dtype, plan.rows)
-    outside = zeros(kernel, shape.dtype, plan.depth) if shape.is_padded else image
-    return [
-        window_line(kernel, plan),
-        f"  for (int64_t block = 0; block < {cut.blocks}; ++block) {{",
-        f"    {find}(rows + block * {plan.runs * plan.rows}, {image}, {outside}, &window, block * {plan.rows});",
-        "  }",
-    ]
+        pixel = c.Address(rows.image, c.index_min(j, cut.pixels - 1) * plan.steps[3])
+        loop = c.For(j, c.Size(0), c.Size(cut.blocks * plan.rows), (c.Store(rows.rows, j, pixel),))
+    return (*rows.declarations(), loop)

@@ -11,250 +11,158 @@ is copied and computed by one thread; the pixels of larger ones are shared by al
 
 from __future__ import annotations
 
-import re
+from dataclasses import dataclass, replace
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_type
+from byoc_core.authoring import c
+from byoc_core.dims import Dim
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.convolution_panels import count_panels, pack_lines, packed_constant, panel_size
-from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines
+from byoc_ccompiler.kernels.convolution_panels import pack_panels, packed_constant, panel_size
+from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm
-from byoc_ccompiler.kernels.tiles import panel_function
-from byoc_ccompiler.kernels.window_rows import rows_function, window_type, zeros
+from byoc_ccompiler.kernels.pixel_tiles import PixelTile, by_count
+from byoc_ccompiler.kernels.window_rows import WindowRows
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
-__all__ = ["COPY_LOCALS", "copy_loop", "table_lines", "window_line", "write"]
+__all__ = ["copy_image", "write"]
 
 _COPY_PS = 200
 """Estimated picoseconds to copy one element."""
 
-COPY_LOCALS = ("image", "n", "row", "to", "y", "from", "col", "pixel", "c", "j")
-"""Names of the variables of :func:`copy_loop`, which a kernel that has one keeps from its pointers."""
-
-_LOCALS = (
-    *COPY_LOCALS,
-    *("rows", "window", "at_hand", "item", "block", "panel", "m0", "m_count", "n0", "n_count", "g", "packed", "tap"),
-)
-
 
 def write(kernel: Kernel) -> None:
-    """Writes the kernel of a convolution, channels last, and of what follows it elementwise."""
-    kernel.names.reserve(_LOCALS)
-    anchor = kernel.group.steps[0]
-    plan = ImplicitGemm.of(kernel)
-    shape, ctype, weight = plan.shape, c_type(plan.shape.dtype), anchor.operands[1]
-    x = kernel.input(anchor.operands[0], "x")
-    kernel.scratch_dtype = shape.dtype
-    body: list[str | ParallelLoop] = []
+    """Write the kernel of a convolution, channels last, and of what follows it elementwise."""
+    (x, weight), plan = kernel.group.steps[0].operands, ImplicitGemm.of(kernel)
+    shape, source = plan.shape, kernel.source(x)
+    block: list[c.Statement] = []
     if isinstance(weight, Constant):
-        packed = kernel.input(packed_constant(kernel, shape, weight, plan.columns), "weights")
-        body.append(f"  const {ctype} *packed = {packed};")
+        packed = kernel.source(packed_constant(kernel, shape, weight, plan.columns), "weights")
     else:
-        kernel.scratch = shape.groups * count_panels(shape, plan.columns) * panel_size(shape, plan.columns)
-        body += [
-            f"  const {ctype} *packed = scratch;",
-            pack_lines(shape, ctype, kernel.input(weight, "weight"), plan.columns),
-        ]
-    variables = [f"const {ctype} *packed"]
-    if plan.copies and plan.is_small_image:
-        body.append(_image_loop(kernel, plan, x))
-    elif plan.copies:
-        body += [
-            f"  {ctype} *image = scratch + {c_dim(kernel.scratch)};",
-            f"  for (int64_t n = 0; n < {c_dim(shape.batch)}; ++n) {{",
-            copy_loop(plan, x),
-            _tile_loop(kernel, plan, "image"),
-            "  }",
-        ]
-        kernel.scratch = kernel.scratch + plan.padded[0] * plan.padded[1] * shape.channels
-        variables += [f"{ctype} *image", "int64_t n"]
+        size = shape.groups * plan.panels * panel_size(shape, plan.columns)
+        packed = c.Buffer("packed", shape.dtype, c.MemoryAccess.WRITE, size)
+        filter_ = kernel.source(weight, "weight")
+        block += [kernel.in_scratch(packed), *pack_panels(shape, filter_, packed, plan.columns)]
+    if not plan.copies:
+        kernel.finish_block((*block, _Tiles(kernel, plan, source, packed).loop()))
+        return
+    image, n = c.Buffer("image", shape.dtype, c.MemoryAccess.WRITE, plan.image_size), c.Variable("n")
+    copy, tiles = copy_image(plan, source, image, n), _Tiles(kernel, plan, image, packed, (n,))
+    images = c.For(n, c.Size(0), c.Size(shape.batch), (copy, tiles.loop()))
+    if plan.is_small_image:
+        copy = replace(copy, kind=c.LoopKind.SERIAL)
+        body = (c.LocalArray(image), copy, *tiles.part(c.Size(0), c.Size(tiles.count)))
+        round_ps = plan.image_size * _COPY_PS + tiles.count * tiles.item_ps
+        images = replace(images, body=body, kind=c.LoopKind.PARALLEL, round_ps=round_ps)
     else:
-        body.append(_tile_loop(kernel, plan, x))
-    kernel.finish(body, variables=variables)
+        block.append(kernel.in_scratch(image))
+    kernel.finish_block((*block, images))
 
 
-def _image_loop(kernel: Kernel, plan: ImplicitGemm, x: str) -> ParallelLoop:
-    """Gives the loop over images, each of which is copied to the stack."""
-    shape, (height, width) = plan.shape, plan.padded
-    copies, tiles = copy_loop(plan, x), _tile_loop(kernel, plan, "image")
-    lines = (
-        f"  {c_type(shape.dtype)} image[{c_dim(height * width * shape.channels)}];",
-        f"  for (int64_t n = {FIRST_ITEM}; n < {END_ITEM}; ++n) {{",
-        *copies.serial_lines(),
-        *tiles.serial_lines(),
-        "  }",
+def copy_image(plan: ImplicitGemm, source: c.Buffer, image: c.Buffer, n: c.Expression) -> c.For:
+    """Return the loop that copies image number ``n``, line by line, padded with zeros."""
+    shape, (batch, channel, row_step, pixel) = plan.shape, plan.steps
+    left, right = (size * shape.channels for size in shape.padding[1::2])
+    line, count = plan.padded[1] * shape.channels, shape.width * shape.channels
+    row, y, column, k = map(c.Variable, ("row", "y", "column", "c"))
+    to, from_ = c.Buffer("to", shape.dtype, c.MemoryAccess.WRITE), c.Buffer("from", shape.dtype)
+    copy: c.Statement = c.Copy(to, c.Size(left), from_, c.Size(0), c.Size(count))
+    if channel != 1 or pixel != shape.channels:
+        store = c.Store(to, column * shape.channels + (k + left), from_[column * pixel + k * channel])
+        (copy,) = loops_around((store,), (column, k), (shape.width, shape.channels))
+    clear = c.Clear(to, c.Size(0), c.Size(line))
+    filled: c.Block = (
+        c.Alias(from_, source, n * batch + y * row_step),
+        *([c.Clear(to, c.Size(0), c.Size(left))] if left else []),
+        copy,
+        *([c.Clear(to, c.Size(left + count), c.Size(right))] if right else []),
     )
-    return ParallelLoop(lines, shape.batch, copies.work_ps + tiles.work_ps)
-
-
-def copy_loop(plan: ImplicitGemm, x: str) -> ParallelLoop:
-    """Gives the loop that copies the image ``n`` into ``image``, line by line, padded with zeros."""
-    shape, (batch, channel, row, pixel) = plan.shape, plan.steps
-    height, width = plan.padded
-    top, left, _, right = shape.padding
-    channels, line = shape.channels, c_dim(shape.width * shape.channels)
-    if channel == 1 and pixel == channels:
-        copy = [f"    memcpy(to, from, {line} * sizeof(*to));", f"    to += {line};"]
-    else:
-        copy = [
-            f"    for (int64_t col = 0; col < {c_dim(shape.width)}; ++col, to += {channels}) {{",
-            f"      const {c_type(shape.dtype)} *pixel = from + col * {c_dim(pixel)};",
-            f"      for (int64_t c = 0; c < {channels}; ++c) to[c] = pixel[c * {c_dim(channel)}];",
-            "    }",
-        ]
-    lines = (
-        f"  for (int64_t row = {FIRST_ITEM}; row < {END_ITEM}; ++row) {{",
-        f"    {c_type(shape.dtype)} *to = image + row * {c_dim(width * channels)};",
-        f"    const int64_t y = row - {top};",
-        f"    if (y < 0 || y >= {c_dim(shape.height)}) {{",
-        f"      memset(to, 0, {c_dim(width * channels)} * sizeof(*to));",
-        "      continue;",
-        "    }",
-        f"    const {c_type(shape.dtype)} *from = {x} + n * {c_dim(batch)} + y * {c_dim(row)};",
-        f"    for (int64_t j = 0; j < {left * channels}; ++j) *to++ = 0;",
-        *copy,
-        f"    for (int64_t j = 0; j < {right * channels}; ++j) *to++ = 0;",
-        "  }",
+    is_inside = c.Binary("&&", y.compare(">=", 0), y.compare("<", shape.height))
+    body: c.Block = (
+        c.Alias(to, image, row * line),
+        c.Let(y, row - shape.padding[0]),
+        c.If(is_inside, filled, (clear,)),
     )
-    return ParallelLoop(lines, height, width * channels * _COPY_PS)
+    height = c.Size(plan.padded[0])
+    return c.For(row, c.Size(0), height, body, kind=c.LoopKind.PARALLEL, round_ps=line * _COPY_PS)
 
 
-def _tile_loop(kernel: Kernel, plan: ImplicitGemm, source: str) -> ParallelLoop:
-    """Gives the loop over tiles: pixels inside where the filter is large, so that each panel is read once."""
-    shape, panels, blocks = plan.shape, plan.shape.groups * plan.panels, plan.blocks
-    if plan.panels_outside:
-        # Of an empty batch there are no items.
-        count = c_dim(1 if blocks == 0 else blocks)
-        place = f"block = item % {count}, panel = item / {count}"
-    else:
-        place = f"block = item / {panels}, panel = item % {panels}"
-    tile = _sums_tile(plan)
-    epilogue = epilogue_lines(kernel, tile, "    ")
-    words = set(re.findall(r"\w+", " ".join(epilogue)))
-    first = f"panel % {plan.panels} * {plan.columns}" if shape.groups > 1 else f"panel * {plan.columns}"
-    start = f"panel / {plan.panels} * {shape.group_out_channels} + {first}" if shape.groups > 1 else first
-    m_count = f"byoc_min({plan.rows}, {c_dim(plan.num_pixels)} - m0)"
-    n_count = f"byoc_min({plan.columns}, {shape.group_out_channels} - {first})"
-    lines = [
-        *table_lines(kernel, plan),
-        *(["  int64_t at_hand = -1;"] if plan.has_pointers else []),
-        f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
-        f"    const int64_t {place};",
-        f"    const int64_t m0 = block * {plan.rows};",
-        *([f"    const int64_t m_count = {m_count};"] if tile.num_rows == "m_count" else []),
-        *([f"    const int64_t n0 = {start};"] if "n0" in words else []),
-        *([f"    const int64_t n_count = {n_count};"] if tile.num_columns == "n_count" else []),
-        f"    {c_type(shape.dtype)} sums[{plan.rows * plan.columns}];",
-        *_sums_lines(kernel, plan, source),
-        *epilogue,
-        "  }",
-    ]
-    item_ps = plan.rows * plan.runs * plan.depth * plan.columns * multiply_add_ps(kernel.unit, shape.dtype)
-    return ParallelLoop(tuple(lines), blocks * panels, item_ps)
+@dataclass(frozen=True, slots=True)
+class _Tiles:
+    """The tiles of all pixels and all panels.
 
+    Attributes:
+        kernel: the convolution, and what follows it.
+        plan: how it is cut.
+        source: the image, or its padded copy.
+        packed: the panels of the filter.
+        leading: the number of the image, where each is computed by itself.
+    """
 
-def _sums_tile(plan: ImplicitGemm) -> TextTile:
-    """Gives which part of the result a tile is; its numbers of rows and columns are constants where they can be."""
-    is_whole = isinstance(plan.num_pixels, int) and not plan.tail
-    per_group, columns = plan.shape.group_out_channels, plan.columns
-    num_columns = "n_count"
-    if plan.panels == 1 or per_group % columns == 0:
-        num_columns = str(min(columns, per_group))
-    return TextTile(
-        "sums",
-        row_step=str(columns),
-        first_row="m0",
-        num_rows=str(plan.rows) if is_whole else "m_count",
-        first_column="0" if plan.shape.groups * plan.panels == 1 else "n0",
-        num_columns=num_columns,
-        full_columns=columns if num_columns == "n_count" else None,
-        leading=("n",) if plan.copies else (),
-    )
+    kernel: Kernel
+    plan: ImplicitGemm
+    source: c.Buffer
+    packed: c.Buffer
+    leading: tuple[c.Expression, ...] = ()
 
+    @property
+    def panels(self) -> int:
+        """Panels of all groups."""
+        return self.plan.shape.groups * self.plan.panels
 
-def table_lines(kernel: Kernel, plan: ImplicitGemm) -> list[str]:
-    """Gives the sizes that the rows' pointers follow from, and the place for these pointers."""
-    if not plan.has_pointers:
-        return []
-    return [
-        window_line(kernel, plan),
-        f"  const {c_type(plan.shape.dtype)} *rows[{plan.runs * plan.rows}];",
-    ]
+    @property
+    def count(self) -> Dim:
+        """How many tiles there are."""
+        return self.plan.blocks * self.panels
 
+    @property
+    def item_ps(self) -> int:
+        """Estimated picoseconds of a tile."""
+        plan = self.plan
+        products = plan.rows * plan.runs * plan.depth * plan.columns
+        return products * multiply_add_ps(self.kernel.unit, plan.shape.dtype)
 
-def window_line(kernel: Kernel, plan: ImplicitGemm) -> str:
-    """Gives the declaration of ``window``, the sizes that the pointers to the runs of a row follow from."""
-    shape, (batch, _, row, pixel) = plan.shape, plan.steps
-    height, width, top, left = shape.height, shape.width, *shape.padding[:2]
-    if plan.copies:
-        (height, width), top, left = plan.padded, 0, 0
-        batch, row, pixel = 0, width * shape.channels, shape.channels
-    sizes = {
-        "last": plan.num_pixels - 1,
-        "out_height": shape.out_height,
-        "out_width": shape.out_width,
-        "height": height,
-        "width": width,
-        "top": top,
-        "left": left,
-        "stride_down": shape.strides[0],
-        "stride_right": shape.strides[1],
-        "taps_down": shape.filter_height,
-        "taps_right": 1 if plan.joined else shape.filter_width,
-        "apart_down": shape.dilation[0],
-        "apart_right": shape.dilation[1],
-        "image_step": batch,
-        "row_step": row,
-        "pixel_step": pixel,
-    }
-    values = ", ".join(f".{name} = {c_dim(size)}" for name, size in sizes.items())
-    return f"  const struct {window_type(kernel)} window = {{{values}}};"
+    def loop(self) -> c.Dispatch:
+        """Return the loop over the tiles, which threads share."""
+        first, end = c.Variable("first"), c.Variable("end")
+        return c.Dispatch(first, end, self.part(first, end), self.count, 1, self.count * self.item_ps)
 
+    def part(self, first: c.Expression, end: c.Expression) -> c.Block:
+        """Return the statements that compute some tiles: where the filter is large, all pixels pass one panel first."""
+        plan, groups = self.plan, self.plan.shape.groups
+        item, block, panel, m0, m_count, at_hand = map(
+            c.Variable, ("item", "block", "panel", "m0", "m_count", "at_hand")
+        )
+        places = (item // self.panels, item % self.panels)
+        if plan.panels_outside:
+            places = (item % plan.blocks, item // plan.blocks % self.panels)
+        offset = panel // plan.panels * plan.depth
+        before: c.Block = ()
+        found: c.Block = ()
+        factors: tuple[c.Expression, ...] = (c.Address(self.source, m0 * plan.steps[3] + offset), c.Size(plan.steps[3]))
+        if plan.has_pointers:
+            rows, key = WindowRows.of(self.kernel, plan, self.source, plan.rows), block * groups + panel // plan.panels
+            find = by_count(m_count, plan.row_counts, lambda count: rows.find(m0, count, offset))
+            before = (*rows.declarations(), c.Declare(at_hand, c.Size(-1)))
+            found = (c.If(at_hand.compare("!=", key), (c.Assign(at_hand, key), *find)),)
+            factors = (c.Address(rows.rows, c.Size(0)), c.Size(plan.runs))
+        tile = PixelTile(self.kernel, plan, m0, m_count, panel, self.leading)
+        body = (
+            c.Let(block, places[0]),
+            c.Let(panel, places[1]),
+            c.Let(m0, block * plan.rows),
+            c.Let(m_count, c.index_min(c.Size(plan.num_pixels) - m0, plan.rows)),
+            *found,
+            *tile.product(plan.row_counts, self.packed, factors, self._ahead(block, panel)),
+        )
+        return (*before, c.For(item, first, end, body))
 
-def _sums_lines(kernel: Kernel, plan: ImplicitGemm, source: str) -> list[str]:
-    """Gives the lines that compute a tile's sums."""
-    shape, depth, counts = plan.shape, plan.depth, plan.row_counts
-    group = f"panel / {plan.panels}"
-    if shape.groups > 1:
-        source += f" + {group} * {depth}"
-    panel, ahead = f"packed + panel * {panel_size(shape, plan.columns)}", _ahead(plan)
-    tiles = [
-        panel_function(kernel, shape.dtype, count, plan.vectors, indirect=plan.has_pointers, fetches=plan.fetches)
-        for count in counts
-    ]
-    if not plan.has_pointers:
-        step = c_dim(plan.steps[3])
-        row = f"{source} + m0 * {step}"
-        return _by_count(plan, [f"{tile}({row}, {step}, {panel}, {depth}, {ahead}sums);" for tile in tiles])
-    outside = zeros(kernel, shape.dtype, depth) if shape.is_padded and not plan.copies else source
-    finders = [rows_function(kernel, shape.dtype, count) for count in counts]
-    key = f"block * {shape.groups} + {group}" if shape.groups > 1 else "block"
-    return [
-        f"    if (at_hand != {key}) {{",
-        f"      at_hand = {key};",
-        *(
-            f"  {line}"
-            for line in _by_count(plan, [f"{find}(rows, {source}, {outside}, &window, m0);" for find in finders])
-        ),
-        "    }",
-        *_by_count(plan, [f"{tile}(rows, {plan.runs}, {depth}, {panel}, {ahead}sums);" for tile in tiles]),
-    ]
-
-
-def _ahead(plan: ImplicitGemm) -> str:
-    """Gives the arguments that say what to fetch: a tile's share of the next panel."""
-    if not plan.fetches:
-        return ""
-    assert isinstance(plan.blocks, int)
-    size, last = panel_size(plan.shape, plan.columns), plan.shape.groups * plan.panels - 1
-    share = -(-plan.columns // plan.blocks)
-    first = f"byoc_min(block * {size // plan.blocks}, {size - size // plan.columns * share})"
-    return f"packed + byoc_min(panel + 1, {last}) * {size} + {first}, {share}, "
-
-
-def _by_count(plan: ImplicitGemm, calls: list[str]) -> list[str]:
-    """Gives the call for a whole tile, or that and the one for the last tile."""
-    if len(calls) == 1:
-        return [f"    {calls[0]}"]
-    return [f"    if (m_count == {plan.rows}) {calls[0]}", f"    else {calls[1]}"]
+    def _ahead(self, block: c.Expression, panel: c.Expression) -> tuple[c.Expression, ...]:
+        """Return what to fetch: a tile's share of the next panel."""
+        plan = self.plan
+        if not plan.fetches:
+            return ()
+        assert isinstance(plan.blocks, int)
+        size, share = panel_size(plan.shape, plan.columns), -(-plan.columns // plan.blocks)
+        first = c.index_min(block * (size // plan.blocks), size - size // plan.columns * share)
+        return c.Address(self.packed, c.index_min(panel + 1, self.panels - 1) * size + first), c.Size(share)

@@ -131,13 +131,11 @@ class ImplicitGemm:
 
     @property
     def row_counts(self) -> tuple[int, ...]:
-        """The rows of a tile, and those of the last one where it has fewer."""
-        return (self.rows, self.tail) if self.tail else (self.rows,)
-
-    @property
-    def tail(self) -> int:
-        """Rows of the last tile where it has fewer; 0 where it has as many, or that is not known."""
-        return self.num_pixels % self.rows if isinstance(self.num_pixels, int) else 0
+        """The numbers of rows that tiles have."""
+        if not isinstance(self.num_pixels, int):
+            return (self.rows,)
+        whole, tail = divmod(self.num_pixels, self.rows)
+        return (*([self.rows] if whole else []), *([tail] if tail else []))
 
     @property
     def padded(self) -> tuple[Dim, Dim]:
@@ -146,10 +144,14 @@ class ImplicitGemm:
         return self.shape.height + top + bottom, self.shape.width + left + right
 
     @property
+    def image_size(self) -> Dim:
+        """Elements of the padded copy."""
+        return self.padded[0] * self.padded[1] * self.shape.channels
+
+    @property
     def is_small_image(self) -> bool:
         """Whether there may be several images, and a padded copy of one is small."""
-        height, width = self.padded
-        size = height * width * self.shape.channels
+        size = self.image_size
         itemsize = dtype_info(self.shape.dtype).itemsize
         return self.shape.batch != 1 and isinstance(size, int) and size * itemsize <= _STACK_NBYTES
 

@@ -1,0 +1,143 @@
+"""Register tiles of neighbouring pixels times output channels: their sums, and what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from byoc_core.authoring import c
+from byoc_core.ir import Constant
+
+from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.convolution_panels import packed_constant, panel_size
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
+from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm, choose_tile
+from byoc_ccompiler.kernels.tiles import panel_function
+
+__all__ = ["PixelLoop", "PixelTile", "by_count"]
+
+
+def by_count(count: c.Expression, counts: Sequence[int], of: Callable[[int], c.Statement]) -> c.Block:
+    """Return the statement for as many rows as a tile has: one of some numbers, else the last of them."""
+    *others, last = counts
+    block: c.Block = (of(last),)
+    for other in reversed(others):
+        block = (c.If(count.compare("==", other), (of(other),), block),)
+    return block
+
+
+@dataclass(frozen=True, slots=True)
+class PixelTile:
+    """A tile: some neighbouring pixels times a panel of the filter.
+
+    Attributes:
+        kernel: the convolution, and what follows it.
+        plan: how it is cut.
+        first: the number of the first pixel.
+        count: how many pixels there are.
+        panel: the number of the panel.
+        leading: the indices along the leading axes of the result, as in :class:`SumsTile`.
+    """
+
+    kernel: Kernel
+    plan: ImplicitGemm
+    first: c.Expression
+    count: c.Expression
+    panel: c.Expression
+    leading: tuple[c.Expression, ...] = ()
+
+    def product(
+        self,
+        counts: Sequence[int],
+        packed: c.Buffer,
+        factors: tuple[c.Expression, ...],
+        ahead: tuple[c.Expression, ...] = (),
+    ) -> c.Block:
+        """Return the statements that compute the sums, and what follows.
+
+        Args:
+            counts: the rows that a tile may have; the last one is that of any other number.
+            packed: the panels.
+            factors: the first pixel and the distance to the next; or the pointers to the runs, and how many a row has.
+            ahead: memory that is wanted soon, and how much of it to fetch in each step.
+        """
+        plan = self.plan
+        sums = c.Buffer("sums", plan.shape.dtype, c.MemoryAccess.WRITE, plan.rows * plan.columns)
+        matrix = c.Address(packed, self.panel * panel_size(plan.shape, plan.columns))
+        is_indirect = isinstance(factors[0], c.Address) and isinstance(factors[0].buffer, c.PointerArray)
+        sizes = (c.Size(plan.depth), matrix) if is_indirect else (matrix, c.Size(plan.depth))
+        arguments = (*factors, *sizes, *ahead, c.Address(sums, c.Size(0)))
+
+        def call(rows: int) -> c.Statement:
+            form = (sums.dtype, rows, plan.vectors)
+            name = panel_function(self.kernel, *form, indirect=is_indirect, fetches=bool(ahead))
+            return c.Evaluate(c.Call(c.Callee(name, writes=(len(arguments) - 1,)), arguments))
+
+        return (c.LocalArray(sums), *by_count(self.count, counts, call), *self.rest(sums))
+
+    def rest(self, sums: c.Buffer) -> c.Block:
+        """Return the statements that do what follows the sums."""
+        plan, n0, n_count = self.plan, c.Variable("n0"), c.Variable("n_count")
+        width, columns = plan.shape.group_out_channels, plan.columns
+        first = self.panel % plan.panels * columns
+        tile = SumsTile(sums, columns, self.first, self.count, n0, n_count, columns, self.leading)
+        return (
+            c.Let(n0, self.panel // plan.panels * width + first),
+            c.Let(n_count, c.index_min(c.Size(width) - first, columns)),
+            *epilogue(self.kernel, tile),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PixelLoop:
+    """The loop over tiles of some neighbouring pixels, each multiplied by all panels, as a part of a larger kernel.
+
+    Attributes:
+        kernel: the convolution, and what follows it.
+        plan: how it is cut.
+        packed: the panels of the filter.
+        counts: the rows that a tile may have.
+        pixel: the first pixel of a tile.
+        count: how many pixels a tile has.
+    """
+
+    kernel: Kernel
+    plan: ImplicitGemm
+    packed: c.Buffer
+    counts: Sequence[int]
+    pixel: c.Variable
+    count: c.Variable
+
+    @classmethod
+    def of(cls, kernel: Kernel, totals: Collection[int]) -> PixelLoop:
+        """Return the loop for a convolution with a constant filter, and the numbers of pixels that there may be."""
+        plan, weight = ImplicitGemm.of(kernel), kernel.group.steps[0].operands[1]
+        assert isinstance(weight, Constant)
+        rows, vectors = choose_tile(kernel.unit, plan.shape, max(totals))
+        plan = replace(plan, rows=rows, vectors=vectors, columns=vectors * kernel.unit.lanes(plan.shape.dtype))
+        packed = kernel.source(packed_constant(kernel, plan.shape, weight, plan.columns), "weights")
+        counts = [*([rows] if max(totals) >= rows else []), *sorted({total % rows for total in totals} - {0})]
+        return cls(kernel, plan, packed, counts, c.Variable("p0"), c.Variable("p_count"))
+
+    def over(
+        self,
+        end: c.Expression,
+        factors: tuple[c.Expression, ...],
+        first: c.Expression,
+        leading: tuple[c.Expression, ...],
+        before: c.Block = (),
+    ) -> c.For:
+        """Return the loop.
+
+        Args:
+            end: how many pixels there are.
+            factors: those of a tile, as in :meth:`PixelTile.product`.
+            first: the index of a tile's first pixel in the result, behind the leading axes.
+            leading: the indices along the leading axes.
+            before: finds the factors of a tile.
+        """
+        panel, plan = c.Variable("panel"), self.plan
+        tile = PixelTile(self.kernel, plan, first, self.count, panel, leading)
+        panels = c.For(panel, c.Size(0), c.Size(plan.panels), tile.product(self.counts, self.packed, factors))
+        body = (c.Let(self.count, c.index_min(end - self.pixel, plan.rows)), *before, panels)
+        return c.For(self.pixel, c.Size(0), end, body, step=plan.rows)
