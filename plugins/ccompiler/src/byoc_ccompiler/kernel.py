@@ -13,10 +13,8 @@ from byoc_core.authoring.c import (
     Block,
     BlockPrinter,
     Buffer,
-    Call,
     Callee,
     CType,
-    Evaluate,
     Fail,
     Function,
     Literal,
@@ -263,12 +261,6 @@ class Kernel:
         buffers = [isinstance(item, Buffer) and item.is_writable for item in function.parameters]
         writes = tuple(number for number, is_written in enumerate(buffers) if is_written)
         return Callee(name, writes=writes, definition=text, function=function)
-
-    def shared_name(self, function: Function) -> str:
-        """Return the name of a C function that all kernels of the source share, for a body that is text."""
-        callee = self.shared_function(function)
-        self._share(Function("", (), (Evaluate(Call(callee, ())),)))
-        return callee.name
 
     def _share(self, function: Function) -> None:
         """Add what a function needs to the source, once: vector types, and the C functions that it calls."""

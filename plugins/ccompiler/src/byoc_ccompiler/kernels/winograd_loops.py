@@ -16,7 +16,7 @@ from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.image_pixels import ImagePixels
-from byoc_ccompiler.kernels.tiles import tile_function
+from byoc_ccompiler.kernels.tiles import multiply
 from byoc_ccompiler.kernels.winograd_functions import input_function, output_function
 from byoc_ccompiler.kernels.winograd_plan import Parts, WinogradPlan
 from byoc_ccompiler.vector_unit import multiply_add_ps
@@ -157,11 +157,9 @@ class WinogradLoops:
             place: where the products go.
         """
         plan, channels = self.plan, self.geometry.channels
-        fetched = () if ahead is None else (c.Address(self.weights, ahead), c.Size(self._share))
-        function = tile_function(plan.unit, self.geometry.dtype, rows, plan.vectors, fetches=ahead is not None)
-        callee = self.kernel.shared_function(function)
-        operands = (c.Address(self.tiles, tile), c.Size(plan.row_step), c.Address(self.weights, factors))
-        return c.Evaluate(c.Call(callee, (*operands, c.Size(channels), *fetched, place)))
+        fetched = () if ahead is None else (c.Address(self.weights, c.Size(0)), ahead, c.Size(self._share))
+        left, panel = (c.Address(self.tiles, tile), c.Size(plan.row_step)), c.Address(self.weights, factors)
+        return multiply(self.kernel, (rows, plan.vectors), left, panel, c.Size(channels), place, ahead=fetched)
 
     @property
     def _share(self) -> int:
