@@ -38,6 +38,7 @@ from byoc_core.authoring.csource import (
     END_ITEM,
     FIRST_ITEM,
     FunctionScope,
+    KernelFacts,
     NameTable,
     ParallelLoop,
     c_identifier,
@@ -376,13 +377,17 @@ class Kernel:
         comments = [*map(_describe, origins), f"/* {', '.join(ops)} */"]
         hint = "_".join(op.rpartition(".")[2] for op in ops[:_NAMED_OPS])
         if self._function is None:
-            self.name = self.scope.declare_kernel(self._definition(comments, has_team=has_team), hint)
+            loops = [loop for loop in self._text.body if isinstance(loop, ParallelLoop)]
+            shared = tuple(item for item in loops if item.is_worth_waking or (has_team and item.is_worth_sharing))
+            facts = KernelFacts(tuple(origins), loops=shared)
+            self.name = self.scope.declare_kernel(self._definition(comments, has_team=has_team), hint, facts)
             return
         function = replace(self._function, name=self.scope.kernel_name(hint), comments=tuple(comments))
         function = outline(function, has_team=has_team)
         self.sizes = [f"dim_{c_identifier(symbol)}" for symbol in sorted(symbols_in(function.body))]
         self._share(function)
-        self.name = self.scope.declare_kernel(print_function(function), hint)
+        facts = KernelFacts(tuple(origins), function)
+        self.name = self.scope.declare_kernel(print_function(function), hint, facts)
 
     def _definition(self, comments: Sequence[str], *, has_team: bool) -> str:
         """Return the text of a kernel whose body is text."""
