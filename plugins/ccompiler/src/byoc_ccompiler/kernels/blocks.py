@@ -15,7 +15,7 @@ from byoc_core.dims import Dim
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.tiles import tile_function
+from byoc_ccompiler.kernels.tiles import multiply
 from byoc_ccompiler.kernels.transposes import turn_function
 from byoc_ccompiler.vector_unit import VectorUnit
 
@@ -55,24 +55,27 @@ def block_function(kernel: Kernel, dtype: str, vectors: int, num_rows: Collectio
     a_row_step, panel_step, depth, given, pitch, ahead, ahead_rows, whole = map(c.Variable, names)
     source = (panel_step, depth) if strided else (depth,)
 
-    def multiply(count: int, row: c.Expression) -> c.Statement:
+    def of_rows(count: int, row: c.Expression) -> c.Statement:
         def shared(size: c.Expression) -> c.Expression:
             return c.Select(ahead_rows.compare(">", 0), size // ahead_rows, _ZERO)
 
-        function = tile_function(kernel.unit, dtype, count, vectors, strided=strided, placed=True, fetches=True)
-        factors = (c.Address(a, row * a_row_step), a_row_step, c.Address(panel, _ZERO), *source)
-        fetched, stride = ahead + row * shared(depth * width), shared(c.Size(count * width) + ahead_rows)
-        target = (c.Address(sums, row * pitch), pitch, adds)
-        fetching = (c.Address(panel, _ZERO), fetched, stride)
-        return c.Evaluate(c.Call(kernel.shared_function(function), (*factors, *fetching, *target)))
+        left, to, panel_at = (
+            (c.Address(a, row * a_row_step), a_row_step),
+            c.Address(sums, row * pitch),
+            c.Address(panel, _ZERO),
+        )
+        fetched = (panel_at, ahead + row * shared(depth * width), shared(c.Size(count * width) + ahead_rows))
+        step = panel_step if strided else None
+        operands = ((count, vectors), left, panel_at, depth, to)
+        return multiply(kernel, *operands, pitch=pitch, adds=adds, ahead=fetched, panel_step=step)
 
     body: list[c.Statement] = [c.Let(whole, given // rows * rows)]
     for count in sorted(counts or range(1, rows + 1), reverse=True):
         if count == rows:
             row = c.Variable("row")
-            body.append(c.For(row, _ZERO, whole, (multiply(rows, row),), step=rows))
+            body.append(c.For(row, _ZERO, whole, (of_rows(rows, row),), step=rows))
         else:
-            body.append(c.If((given - whole).compare("==", count), (multiply(count, whole),)))
+            body.append(c.If((given - whole).compare("==", count), (of_rows(count, whole),)))
     parameters = (a, a_row_step, panel, *source, given, sums, pitch, adds, ahead, ahead_rows)
     name = f"rows_{'strided_' if strided else ''}{c_suffix(dtype)}_{width}"
     return kernel.shared_function(c.Function(name, parameters, tuple(body)))

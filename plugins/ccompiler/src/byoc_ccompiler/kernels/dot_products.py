@@ -16,7 +16,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK
-from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
+from byoc_ccompiler.vector_unit import VectorUnit, product_ps
 
 __all__ = ["prefers_dots", "write_dot_product"]
 
@@ -69,7 +69,7 @@ def write_dot_product(kernel: Kernel, p: Product) -> None:
         *_in_parts("m", m_count, tile_rows, dots_of_rows),
         *epilogue(kernel, tile),
     )
-    item_ps = rows * columns * p.depth * multiply_add_ps(kernel.unit, p.dtype)
+    item_ps = p.depth * columns * product_ps(kernel.unit, p.dtype, rows)
     count = c.Size(product(p.batch) * across * down)
     kernel.finish_block((c.For(item, _ZERO, count, body, kind=c.LoopKind.PARALLEL, round_ps=item_ps),))
 

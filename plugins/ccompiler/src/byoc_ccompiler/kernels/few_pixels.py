@@ -18,7 +18,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_panels import packed_constant, panel_size
 from byoc_ccompiler.kernels.implicit_gemm_plan import MAX_POINTERS, ImplicitGemm
 from byoc_ccompiler.kernels.pixel_tiles import PixelTile
-from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, Factors, tile_function
+from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, multiply
 from byoc_ccompiler.kernels.window_rows import WindowRows
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
@@ -104,18 +104,18 @@ def _products(
     size, tile = panel_size(plan.shape, columns), plan.rows * columns
     tap, c0, c_count, block, at, ahead = map(c.Variable, ("tap", "c0", "c_count", "block", "at", "ahead"))
     last = plan.panels * size - cut.channels * columns
-    form = (plan.shape.dtype, plan.rows, plan.vectors, Factors.POINTERS)
-    callee = kernel.shared_function(tile_function(kernel.unit, *form, fetches=True))
-    arguments = (
-        *(c.Address(rows, (block * plan.runs + tap) * plan.rows), c0, c_count, c.Address(packed, at)),
-        *(c.Address(packed, ahead + block * (cut.channels * columns // cut.blocks)), c.Size(-(-columns // cut.blocks))),
-        *(c.Address(sums, block * tile), c.Binary("||", tap.compare(">", 0), c0.compare(">", 0))),
+    left = (c.Address(rows, (block * plan.runs + tap) * plan.rows), c.Size(1), c0)
+    fetched = ahead + block * (cut.channels * columns // cut.blocks)
+    product = multiply(
+        *(kernel, (plan.rows, plan.vectors), left, c.Address(packed, at), c_count, c.Address(sums, block * tile)),
+        adds=c.Binary("||", tap.compare(">", 0), c0.compare(">", 0)),
+        ahead=(c.Address(packed, c.Size(0)), fetched, c.Size(-(-columns // cut.blocks))),
     )
     pieces: c.Block = (
         c.Let(c_count, c.index_min(plan.depth - c0, cut.channels)),
         c.Let(at, panel * size + (tap * plan.depth + c0) * columns),
         c.Let(ahead, c.index_min(at + c_count * columns, last)),
-        c.For(block, c.Size(0), c.Size(cut.blocks), (c.Evaluate(c.Call(callee, arguments)),)),
+        c.For(block, c.Size(0), c.Size(cut.blocks), (product,)),
     )
     chunks = c.For(c0, c.Size(0), c.Size(plan.depth), pieces, step=cut.channels)
     return (c.For(tap, c.Size(0), c.Size(plan.runs), (chunks,)),)

@@ -145,7 +145,7 @@ class _Tiles:
             find = by_count(m_count, plan.row_counts, lambda count: rows.find(m0, count, offset))
             before = (*rows.declarations(), c.Declare(at_hand, c.Size(-1)))
             found = (c.If(at_hand.compare("!=", key), (c.Assign(at_hand, key), *find)),)
-            factors = (c.Address(rows.rows, c.Size(0)), c.Size(plan.runs))
+            factors = (c.Address(rows.rows, c.Size(0)), c.Size(plan.runs), c.Size(0))
         tile = PixelTile(self.kernel, plan, m0, m_count, panel, self.leading)
         body = (
             c.Let(block, places[0]),
@@ -165,4 +165,5 @@ class _Tiles:
         assert isinstance(plan.blocks, int)
         size, share = panel_size(plan.shape, plan.columns), -(-plan.columns // plan.blocks)
         first = c.index_min(block * (size // plan.blocks), size - size // plan.columns * share)
-        return c.Address(self.packed, c.index_min(panel + 1, self.panels - 1) * size + first), c.Size(share)
+        ahead = c.index_min(panel + 1, self.panels - 1) * size + first
+        return c.Address(self.packed, c.Size(0)), ahead, c.Size(share)

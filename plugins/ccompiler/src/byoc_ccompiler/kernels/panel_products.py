@@ -19,7 +19,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels, panel_vectors
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue, result_place
 from byoc_ccompiler.kernels.product_geometry import Product
-from byoc_ccompiler.vector_unit import multiply_add_ps
+from byoc_ccompiler.vector_unit import product_ps
 
 __all__ = ["write_panel_product"]
 
@@ -132,7 +132,7 @@ class _PanelKernel:
             *self._panel(scratch, packs_inside=packs_inside),
             self._chunks(indices),
         )
-        item_ps = dim_min(p.num_rows, outer) * p.depth * self.width * multiply_add_ps(self.kernel.unit, p.dtype)
+        item_ps = p.depth * self.width * product_ps(self.kernel.unit, p.dtype, dim_min(p.num_rows, outer))
         loop = self._loop(product(p.batch) * num_outer * self.num_panels, item_ps, body)
         if scratch is None or not packs_apart:
             return (loop,)
@@ -206,28 +206,27 @@ class _PanelKernel:
     def _sums(self, m0: c.Expression, m_count: c.Expression, to: c.Buffer, place: c.Expression, pitch: Dim) -> c.Block:
         """Return the statements that sum up a chunk of rows, to a place from which rows lie ``pitch`` apart."""
         p, is_strided, depth = self.p, self.form is _Form.IN_PLACE, c.Size(self.p.depth)
-        is_cut, all_rows = self.depth_block != p.depth, self.m_end - self.m_begin
-        k0, k_count = (c.Variable("k0"), c.Variable("k_count")) if is_cut else (_ZERO, depth)
         rows: set[int] = set() if p.known_rows is None else {self.chunk, p.known_rows % self.chunk}
-        # The next panel is fetched meanwhile where it is far away and enough rows pass.
-        fetches = not is_strided and (is_cut or not (self.has_few_rows or _fits(p, _CACHE_NBYTES)))
-        fetched = k_count if is_cut else depth + (m0 - self.m_begin) * p.depth // all_rows
-        ahead_rows = (m_count if is_cut else all_rows) if fetches else _ZERO
+        # What the panel goes on with is fetched meanwhile where it is far away and enough rows pass.
+        fetches = not (is_strided or self.has_few_rows or (self.depth_block == p.depth and _fits(p, _CACHE_NBYTES)))
 
-        def call(width: int) -> c.Call:
-            function = block_function(self.kernel, p.dtype, width // self.lanes, rows, strided=is_strided)
-            step: c.Expression = self.panel_step if is_strided else c.Size(width)
-            left = (c.Address(self.rows, m0 * p.left.row_step + k0), c.Size(p.left.row_step))
-            panel = (c.Address(self.panel, k0 * step), *((step,) if is_strided else ()), k_count)
-            target = (c.Address(to, place), c.Size(pitch), k0.compare(">", 0) if is_cut else c.Literal(False, c.BOOL))
-            ahead = (fetched * width if fetches else _ZERO, ahead_rows)
-            return c.Call(function, (*left, *panel, m_count, *target, *ahead))
+        def multiply(k0: c.Expression, k_count: c.Expression) -> c.Statement:
+            def call(width: int) -> c.Call:
+                function = block_function(self.kernel, p.dtype, width // self.lanes, rows, strided=is_strided)
+                step: c.Expression = self.panel_step if is_strided else c.Size(width)
+                left = (c.Address(self.rows, m0 * p.left.row_step + k0), c.Size(p.left.row_step))
+                panel = (c.Address(self.panel, k0 * step), *((step,) if is_strided else ()), k_count)
+                target = (c.Address(to, place), c.Size(pitch), k0.compare(">", 0))
+                ahead = (k_count * width, m_count) if fetches else (_ZERO, _ZERO)
+                return c.Call(function, (*left, *panel, m_count, *target, *ahead))
 
-        if not isinstance(k0, c.Variable) or not isinstance(k_count, c.Variable):
-            return (self._by_width(call),)
+            return self._by_width(call)
+
+        if not isinstance(self.depth_block, int) or self.depth_block == p.depth:
+            return (multiply(_ZERO, depth),)
+        k0, k_count = c.Variable("k0"), c.Variable("k_count")
         count = c.Let(k_count, c.index_min(c.Size(self.depth_block), depth - k0))
-        assert isinstance(self.depth_block, int)
-        return (c.For(k0, _ZERO, c.index_max(depth, 1), (count, self._by_width(call)), step=self.depth_block),)
+        return (c.For(k0, _ZERO, c.index_max(depth, 1), (count, multiply(k0, k_count)), step=self.depth_block),)
 
 
 def _depth_block(depth: Dim) -> Dim:

@@ -12,7 +12,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_panels import packed_constant, panel_size
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm, choose_tile
-from byoc_ccompiler.kernels.tiles import Factors, tile_function
+from byoc_ccompiler.kernels.tiles import multiply
 
 __all__ = ["PixelLoop", "PixelTile", "by_count"]
 
@@ -58,20 +58,17 @@ class PixelTile:
         Args:
             counts: the rows that a tile may have; the last one is that of any other number.
             packed: the panels.
-            factors: the first pixel and the distance to the next; or the pointers to the runs, and how many a row has.
-            ahead: memory that is wanted soon, and how much of it to fetch in each step.
+            factors: the first pixel and the distance to the next; or the pointers to the runs, how many a row has, and
+                where each starts.
+            ahead: what to fetch meanwhile, as in :func:`multiply`.
         """
         plan = self.plan
         sums = c.Buffer("sums", plan.shape.dtype, c.MemoryAccess.WRITE, plan.rows * plan.columns)
         matrix = c.Address(packed, self.panel * panel_size(plan.shape, plan.columns))
-        is_indirect = isinstance(factors[0], c.Address) and isinstance(factors[0].buffer, c.PointerArray)
-        sizes = (c.Size(plan.depth), matrix) if is_indirect else (matrix, c.Size(plan.depth))
-        arguments = (*factors, *sizes, *ahead, c.Address(sums, c.Size(0)))
+        operands = (factors, matrix, c.Size(plan.depth), c.Address(sums, c.Size(0)))
 
         def call(rows: int) -> c.Statement:
-            form = Factors.RUNS if is_indirect else Factors.ROWS
-            tile = tile_function(self.kernel.unit, sums.dtype, rows, plan.vectors, form, fetches=bool(ahead))
-            return c.Evaluate(c.Call(self.kernel.shared_function(tile), arguments))
+            return multiply(self.kernel, (rows, plan.vectors), *operands, ahead=ahead)
 
         return (c.LocalArray(sums), *by_count(self.count, counts, call), *self.rest(sums))
 

@@ -16,7 +16,7 @@ from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels, panel_vectors
-from byoc_ccompiler.kernels.tiles import tile_function
+from byoc_ccompiler.kernels.tiles import multiply
 
 __all__ = ["GatePart", "Product", "Rows", "gate_parts", "pack", "pack_panels"]
 
@@ -193,12 +193,11 @@ class Product:
         for vectors, done, stop in self._runs():
             for panels in _PANELS_AT_ONCE:
                 panel, end = c.Variable("panel"), done + (stop - done) // panels * panels
-                function = tile_function(self.kernel.unit, sums.buffer.dtype, 1, vectors, placed=True, panels=panels)
                 at = panel * self.part.width
                 steps = c.Address(self.panels, self.first + (at + self.part.place) * self.depth)
-                factors = (c.Address(left.buffer, left.first), c.Size(0), steps, c.Size(self.depth))
-                target = (c.Address(sums.buffer, sums.first + at), c.Size(0), c.Literal(True, c.BOOL))
-                call = c.Evaluate(c.Call(self.kernel.shared_function(function), (*factors, *target)))
+                row, place = (c.Address(left.buffer, left.first), c.Size(0)), c.Address(sums.buffer, sums.first + at)
+                operands = ((1, vectors), row, steps, c.Size(self.depth), place)
+                call = multiply(self.kernel, *operands, adds=c.Literal(True, c.BOOL), panels=panels)
                 block.append(c.For(panel, c.Size(done), c.Size(end), (call,), step=panels))
                 done = end
         return tuple(block)

@@ -7,7 +7,6 @@ than unrolling: no reassociation, no ``-ffast-math``. Products and sums are cont
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
@@ -15,25 +14,58 @@ from byoc_core.authoring.csource import c_suffix
 from byoc_ccompiler.kernels.fetching import fetch_line
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["DEPTH_CHUNK", "Factors", "tile_function"]
+__all__ = ["DEPTH_CHUNK", "multiply", "tile_function"]
 
 DEPTH_CHUNK = 512
 """Products that are added up one after another in a register; longer sums are sums of such sums."""
 
+_FALSE = c.Literal(False, c.BOOL)
 
-class Factors(Enum):
-    """Where a tile finds the factors of its rows.
 
-    Attributes:
-        ROWS: ``a, a_row_step, panel, [panel_step,] depth``: row ``j`` starts at ``a + j * a_row_step``.
-        RUNS: ``rows, num_taps, depth, panel``: row ``j`` is ``num_taps`` runs of ``depth`` factors, run ``t`` at
-            ``rows[t * ROWS + j]``, and the panel has ``num_taps * depth`` steps.
-        POINTERS: ``rows, begin, depth, panel``: row ``j`` starts at ``rows[j] + begin``.
+def multiply(
+    kernel: Kernel,
+    shape: tuple[int, int],
+    left: tuple[c.Expression, ...],
+    panel: c.Address,
+    depth: c.Expression,
+    sums: c.Address,
+    *,
+    pitch: c.Expression | None = None,
+    adds: c.Expression = _FALSE,
+    ahead: tuple[c.Expression, ...] = (),
+    panel_step: c.Expression | None = None,
+    panels: int = 1,
+) -> c.Evaluate:
+    """Return the call of a :func:`tile_function` that all kernels of the source share.
+
+    Args:
+        kernel: where the call stands.
+        shape: the rows of the tile, and the vectors in a row of a panel.
+        left: the rows: the first one and the distance to the next; or pointers, how many runs a row has, and where in
+            each it starts.
+        panel: the panel.
+        depth: steps of the sums, in each run.
+        sums: the first sum.
+        pitch: elements from one row of sums to the next, where they do not lie side by side.
+        adds: whether the sums are added to what is there.
+        ahead: memory to fetch meanwhile: an address, elements behind it, and elements in each step; empty for none.
+        panel_step: elements from one step of the panel to the next, where they do not lie side by side.
+        panels: how many panels, one behind the other.
     """
-
-    ROWS = "tile"
-    RUNS = "rows"
-    POINTERS = "chunk"
+    rows, vectors = shape
+    indirect = isinstance(left[0], c.Address) and isinstance(left[0].buffer, c.PointerArray)
+    function = tile_function(
+        *(kernel.unit, sums.buffer.dtype, rows, vectors),
+        indirect=indirect,
+        strided=panel_step is not None,
+        fetches=bool(ahead),
+        panels=panels,
+    )
+    if pitch is None:
+        pitch = c.Size(panels * vectors * kernel.unit.lanes(sums.buffer.dtype))
+    steps = () if panel_step is None else (panel_step,)
+    arguments = (*left, panel, *steps, depth, *ahead, sums, pitch, adds)
+    return c.Evaluate(c.Call(kernel.shared_function(function), arguments))
 
 
 def tile_function(
@@ -41,10 +73,9 @@ def tile_function(
     dtype: str,
     rows: int,
     vectors: int,
-    factors: Factors = Factors.ROWS,
     *,
+    indirect: bool = False,
     strided: bool = False,
-    placed: bool = False,
     fetches: bool = False,
     panels: int = 1,
 ) -> c.Function:
@@ -53,18 +84,20 @@ def tile_function(
     A panel has ``vectors * lanes`` columns; those of one ``k`` lie side by side, and so do the sums of one row. The
     factors of a row lie side by side too. All may lie at any address.
 
-    Parameters in C: those of the factors, ``[ahead, [ahead_at,] ahead_step,] sums, [pitch,] [adds]``. In each step
-    ``ahead_step`` more elements behind ``ahead + ahead_at`` are brought into the second-level cache. Rows of sums lie
-    ``pitch`` elements apart, else side by side. They are added to where ``adds`` is true, else overwritten.
+    Parameters in C: ``a, a_row_step, panel, [panel_step,] depth, [ahead, ahead_at, ahead_step,] sums, pitch, adds``.
+    Row ``j`` starts at ``a + j * a_row_step``. In each step ``ahead_step`` more elements behind ``ahead + ahead_at``
+    are brought into the second-level cache. Rows of sums lie ``pitch`` elements apart. They are added to where ``adds``
+    is true, else overwritten. Indirect: ``rows, num_taps, first`` in place of ``a, a_row_step``; row ``j`` is
+    ``num_taps`` runs of ``depth`` factors, run ``t`` at ``rows[t * ROWS + j] + first``, and the panel has
+    ``num_taps * depth`` steps.
 
     Args:
         unit: the vector registers.
         dtype: ``float32`` or ``float64``.
         rows: rows of the tile.
-        vectors: vectors in a row.
-        factors: where it finds the factors; pointers have ``adds``.
+        vectors: vectors in a row of a panel.
+        indirect: whether rows are found through pointers.
         strided: whether steps of the panel lie ``panel_step`` elements apart, and not side by side.
-        placed: whether it has ``ahead_at``, ``pitch`` and ``adds``.
         fetches: whether it fetches.
         panels: how many panels of ``depth`` steps, one behind the other, it reads at a time: rows of sums go over all.
     """
@@ -73,25 +106,21 @@ def tile_function(
     a_row_step, num_taps, first, panel_step, depth, ahead_at, ahead_step, pitch = map(c.Variable, names)
     j, t, k, begin, end, room = map(c.Variable, ("j", "t", "k", "begin", "end", "room"))
     adds, is_later = c.Variable("adds", c.BOOL), c.Variable("is_later", c.BOOL)
-    left = c.Buffer("a", dtype) if factors is Factors.ROWS else c.PointerArray("rows", dtype)
+    left = c.PointerArray("rows", dtype) if indirect else c.Buffer("a", dtype)
     panel, ahead, row = (c.Buffer(name, dtype) for name in ("panel", "ahead", "row"))
     acc = c.Buffer("acc", dtype, c.MemoryAccess.WRITE, rows * panels * width)
     sums = c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
     scale = c.Variable("scale", type_)
     parts = {n: c.Variable("part", type_.with_lanes(lanes)) for n in range(0, panels * width, lanes)}
     zero = c.Size(0)
-    forms = {
-        Factors.ROWS: ((a_row_step, panel, *((panel_step,) if strided else ()), depth), j * a_row_step, zero, k),
-        Factors.RUNS: ((num_taps, depth, panel), t * rows + j, zero, t * depth + k),
-        Factors.POINTERS: ((first, depth, panel), j, first, k - first),
-    }
-    operands, row_at, start, step = forms[factors]
+    operands = (left, num_taps, first) if indirect else (left, a_row_step)
+    row_at = t * rows + j if indirect else j * a_row_step
+    start, step = (first, t * depth + (k - first)) if indirect else (zero, k)
 
     def each(statement: Callable[[c.Load, c.Load, c.Variable], c.Statement], *before: c.Statement) -> c.For:
         """Return the loop over rows with a statement for each vector: of its sum, its place and its part of a step."""
-        own, apart = panels * width, pitch if placed else panels * width
-        sums_of = {n: (c.Load(acc, j * own + n, lanes), c.Load(sums, j * apart + n, lanes)) for n in parts}
-        body = (*before, *(statement(*sums_of[n], part) for n, part in parts.items()))
+        held = {n: c.Load(acc, j * (panels * width) + n, lanes) for n in parts}
+        body = (*before, *(statement(held[n], c.Load(sums, j * pitch + n, lanes), part) for n, part in parts.items()))
         return c.For(j, zero, c.Size(rows), body, kind=c.LoopKind.UNROLLED)
 
     def store(to: c.Load, value: c.Expression) -> c.Store:
@@ -106,7 +135,7 @@ def tile_function(
     )
     columns_at = {n: (step + n // width * depth) * (panel_step if strided else width) + n % width for n in parts}
     loop = (
-        *((fetch_line(ahead, (ahead_at if placed else zero) + step * ahead_step),) if fetches else ()),
+        *((fetch_line(ahead, ahead_at + step * ahead_step),) if fetches else ()),
         *(c.Let(part, c.Load(panel, columns_at[n], lanes)) for n, part in parts.items()),
         each(lambda held, _, part: store(held, held + factor * part), c.Alias(row, left, row_at), c.Let(scale, row[k])),
     )
@@ -121,17 +150,15 @@ def tile_function(
         ),
     )
     run = (c.Declare(begin, start), c.While(begin.compare("<", start + depth), chunk))
-    has_adds = placed or factors is Factors.POINTERS
     body = (
         c.LocalArray(acc, lanes=lanes),
         c.Declare(room, c.Size(DEPTH_CHUNK)),
-        c.Declare(is_later, adds if has_adds else c.Literal(False, c.BOOL)),
+        c.Declare(is_later, adds),
         clear,
-        *((c.For(t, zero, num_taps, run),) if factors is Factors.RUNS else run),
+        *((c.For(t, zero, num_taps, run),) if indirect else run),
         finish,
     )
-    fetching = (ahead, *((ahead_at,) if placed else ()), ahead_step) if fetches else ()
-    target = (sums, *((pitch,) if placed else ()), *((adds,) if has_adds else ()))
-    options = f"{'_strided' if strided else ''}{'_placed' if placed else ''}{'_fetching' if fetches else ''}"
-    name = f"{factors.value}{options}_{c_suffix(dtype)}_{rows}x{panels * vectors}"
-    return c.Function(name, (left, *operands, *fetching, *target), body, is_contracted=True)
+    steps, fetching = (panel_step,) if strided else (), (ahead, ahead_at, ahead_step) if fetches else ()
+    options = "".join(f"_{name}" for name, has in (("strided", strided), ("fetching", fetches)) if has)
+    name = f"{'rows' if indirect else 'tile'}{options}_{c_suffix(dtype)}_{rows}x{panels * vectors}"
+    return c.Function(name, (*operands, panel, *steps, depth, *fetching, sums, pitch, adds), body, is_contracted=True)

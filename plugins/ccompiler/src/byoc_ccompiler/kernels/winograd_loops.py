@@ -16,7 +16,7 @@ from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.image_pixels import ImagePixels
-from byoc_ccompiler.kernels.tiles import tile_function
+from byoc_ccompiler.kernels.tiles import multiply
 from byoc_ccompiler.kernels.winograd_functions import input_function, output_function
 from byoc_ccompiler.kernels.winograd_plan import Parts, WinogradPlan
 from byoc_ccompiler.vector_unit import multiply_add_ps
@@ -142,12 +142,10 @@ class WinogradLoops:
         point = panel * plan.num_points + k
         ahead = c.index_min(point + 1, plan.num_points * plan.num_panels - 1) * plan.point_size
         ahead = ahead + block * (plan.point_size // plan.blocks)
-        tile = c.Address(self.tiles, block * plan.block_step + k * plan.point_step)
-        factors, fetched = c.Address(self.weights, point * plan.point_size), c.Address(self.weights, ahead)
-        operands = (tile, c.Size(plan.row_step), factors, c.Size(self.geometry.channels))
-        share = c.Size(-(-plan.width // plan.blocks))
-        function = tile_function(plan.unit, self.geometry.dtype, rows, plan.vectors, fetches=True)
-        return c.Evaluate(c.Call(self.kernel.shared_function(function), (*operands, fetched, share, products)))
+        left = (c.Address(self.tiles, block * plan.block_step + k * plan.point_step), c.Size(plan.row_step))
+        factors, depth = c.Address(self.weights, point * plan.point_size), c.Size(self.geometry.channels)
+        fetched = (c.Address(self.weights, c.Size(0)), ahead, c.Size(-(-plan.width // plan.blocks)))
+        return multiply(self.kernel, (rows, plan.vectors), left, factors, depth, products, ahead=fetched)
 
     def _pairs(self) -> c.For:
         """Return the loop over pairs of a panel and a block: multiply, transform back, do what follows."""
