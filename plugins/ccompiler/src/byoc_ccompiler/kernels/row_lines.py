@@ -168,6 +168,12 @@ class LineWriter(RowWriter):
                 return None
             return self.kernel.source(operand), self.offset(key, start=first)
         assert isinstance(operand, Var)
+        if operand in self.kernel.group.loads:
+            element, along = self.loaded(operand), self.inner.variables
+            if not isinstance(element, c.Load) or not along or c.stride_of(element.index, along[-1]) != 1:
+                return None
+            moved = self.loaded(operand, first)
+            return (moved.buffer, moved.index) if isinstance(moved, c.Load) else None
         result = self.home_key(operand)
         if result is not None and not self.lies_side_by_side(result):
             return None

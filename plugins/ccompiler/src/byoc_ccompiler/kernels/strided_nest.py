@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from byoc_core.authoring import c
 from byoc_core.dims import Dim, product
 
-__all__ = ["Layout", "StridedNest", "memory_order", "spread"]
+__all__ = ["Layout", "StridedNest", "apart", "memory_order", "spread"]
 
 Dims = tuple[Dim, ...]
 
@@ -33,6 +33,11 @@ def memory_order(strides: Sequence[Dim]) -> list[int]:
     known = [stride for stride in strides if isinstance(stride, int)]
     rank = len(strides)
     return sorted(range(rank), key=lambda axis: -known[axis]) if len(known) == rank else list(range(rank))
+
+
+def apart(space: Dims) -> Layout:
+    """Return a layout that no two axes of a space are one walk through: each gets a loop of its own."""
+    return Layout(space, (1,) * len(space))
 
 
 def spread(values: Sequence[Dim], axes: Sequence[int], rank: int, fill: Dim) -> Dims:
@@ -78,6 +83,10 @@ class StridedNest:
         self._last_axes = tuple(group[-1] for group in groups)
         self._space = tuple(space)
         self._layouts = dict(layouts)
+
+    def indices(self) -> dict[int, c.Variable]:
+        """Return the position along each axis that has a loop of its own."""
+        return {axes[0]: variable for axes, variable in zip(self.groups, self.variables, strict=True)}
 
     def step(self, tensor: Hashable, loop: int) -> tuple[Dim, Dim | None]:
         """Gives the distance by which one round of a loop moves a tensor's element, and on which size that depends.
