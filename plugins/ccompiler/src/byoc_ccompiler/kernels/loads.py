@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from byoc_core.authoring import c
 from byoc_core.dims import Dim, product
-from byoc_core.ir import Value
+from byoc_core.ir import Value, Var
 
 from byoc_ccompiler.attributes import axis_of, dims_of, ints_of
 from byoc_ccompiler.kernel import Kernel, compact_strides
@@ -23,9 +23,10 @@ from byoc_ccompiler.kernels.pointwise import element_of, operand_axes
 from byoc_ccompiler.kernels.transposes import order_of
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["LOADS", "element_in_space", "keeps_rows", "load_statements", "parts_of_one"]
+__all__ = ["LOADS", "element_in_space", "is_moved", "keeps_rows", "load_statements", "parts_of_one"]
 
 Indices = Sequence[c.Expression]
+_Place = tuple[Value, Indices]
 
 
 def load_statements(
@@ -43,49 +44,61 @@ def load_statements(
     for value in dict.fromkeys(operand for step in steps for operand in step.operands):
         if value in kernel.group.loads and value not in known:
             known[value] = variable = c.Variable(kernel.group.loads[value].result.name, c.CType(dtype_of(value)))
-            lets.append(c.Let(variable, element_in_space(kernel, value, indices)))
+            element = element_in_space(kernel, value, indices, lets)
+            lets.append(c.Let(variable, element))
     return tuple(lets)
 
 
-def element_in_space(kernel: Kernel, value: Value, indices: Mapping[int, c.Expression]) -> c.Expression:
-    """Return the element of a load, whose shape is the kernel's space, at a position in it."""
-    return loaded_element(kernel, value, [indices.get(axis, c.Size(0)) for axis in range(len(shape_of(value)))])
-
-
-def loaded_element(kernel: Kernel, value: Value, indices: Indices) -> c.Expression:
-    """Return an element of a value: what a load of the kernel makes, or else what lies in memory.
+def element_in_space(
+    kernel: Kernel, value: Value, indices: Mapping[int, c.Expression], lets: list[c.Statement]
+) -> c.Expression:
+    """Return the element of a load, whose shape is the kernel's space, at a position in it.
 
     Args:
         kernel: reads the value; gets the checks of indices.
         value: the value.
-        indices: the position along each axis.
+        indices: the position along each axis of the space that has more than one.
+        lets: grows by the statements in front.
     """
+    return _element(kernel, value, [indices.get(axis, c.Size(0)) for axis in range(len(shape_of(value)))], lets)
+
+
+def _element(kernel: Kernel, value: Value, indices: Indices, lets: list[c.Statement]) -> c.Expression:
+    """Return an element of a value: what a load of the kernel makes, or else what lies in memory."""
     step = kernel.group.loads.get(value)
-    if step is not None:
-        return LOADS[step.op](kernel, step, indices) if step.op in LOADS else _computed(kernel, step, indices)
-    return kernel.constant(value) or kernel.source(value)[offset_along(indices, kernel.strides(value))]
+    if step is None:
+        return kernel.constant(value) or kernel.source(value)[offset_along(indices, kernel.strides(value))]
+    if step.op in LOADS:
+        return _element(kernel, *LOADS[step.op](kernel, step, indices), lets)
+    return _computed(kernel, step, indices, lets)
 
 
-def _computed(kernel: Kernel, step: Step, indices: Indices) -> c.Expression:
+def _computed(kernel: Kernel, step: Step, indices: Indices, lets: list[c.Statement]) -> c.Expression:
     """Return an element of an elementwise step."""
-    sizes, elements = shape_of(step.result), []
+    sizes: Sequence[Dim] = shape_of(step.result)
+    elements: list[c.Expression] = []
     for operand, axes in zip(step.operands, operand_axes(step), strict=True):
         own = zip(shape_of(operand), axes, strict=True)
         places = [index_term(indices[axis], dim, sizes[axis], 1) for dim, axis in own]
-        elements.append(loaded_element(kernel, operand, places))
+        element = _element(kernel, operand, places, lets)
+        if not isinstance(element, c.Literal):
+            variable = c.Variable(operand.name if isinstance(operand, Var) else "constant", element.type)
+            lets.append(c.Let(variable, element))
+            element = variable
+        elements.append(element)
     return element_of(step, elements)
 
 
-def _taken(kernel: Kernel, step: Step, indices: Indices) -> c.Expression:
+def _taken(kernel: Kernel, step: Step, indices: Indices) -> _Place:
     x, places = step.operands
     axis, count = axis_of(step.binding, len(shape_of(x))), len(shape_of(places))
     index = kernel.source(places, "indices")[offset_along(indices[axis : axis + count], kernel.strides(places))]
     kernel.checks[step], place = taken_place(kernel, step, index)
-    return loaded_element(kernel, x, (*indices[:axis], place, *indices[axis + count :]))
+    return (x, (*indices[:axis], place, *indices[axis + count :]))
 
 
-def _reshaped(kernel: Kernel, step: Step, indices: Indices) -> c.Expression:
-    """Return an element of a reshape: axes whose sizes have one product are numbered row-major, and taken apart."""
+def _reshaped(kernel: Kernel, step: Step, indices: Indices) -> _Place:
+    """Return the element of a reshape: axes whose sizes have one product are numbered row-major, and taken apart."""
     (x,) = step.operands
     sizes, wanted = shape_of(step.result), shape_of(x)
     places: list[c.Expression] = []
@@ -100,17 +113,17 @@ def _reshaped(kernel: Kernel, step: Step, indices: Indices) -> c.Expression:
             number = offset_along(indices[first:end], compact_strides(sizes[first:end]))
             places += c.unravelled(number, wanted[begin:stop])
             first, begin = end, stop
-    return loaded_element(kernel, x, places)
+    return (x, places)
 
 
-def _turned(kernel: Kernel, step: Step, indices: Indices) -> c.Expression:
+def _turned(kernel: Kernel, step: Step, indices: Indices) -> _Place:
     order = order_of(step)
-    return loaded_element(kernel, step.operands[0], [indices[order.index(axis)] for axis in range(len(order))])
+    return (step.operands[0], [indices[order.index(axis)] for axis in range(len(order))])
 
 
-def _sliced(kernel: Kernel, step: Step, indices: Indices) -> c.Expression:
+def _sliced(kernel: Kernel, step: Step, indices: Indices) -> _Place:
     (x,) = step.operands
-    return loaded_element(kernel, x, [_slice_place(step, axis, index) for axis, index in enumerate(indices)])
+    return (x, [_slice_place(step, axis, index) for axis, index in enumerate(indices)])
 
 
 def _slice_place(step: Step, axis: int, index: c.Expression) -> c.Expression:
@@ -122,8 +135,8 @@ def _slice_place(step: Step, axis: int, index: c.Expression) -> c.Expression:
     return index
 
 
-def _joined(kernel: Kernel, step: Step, indices: Indices) -> c.Expression:
-    """Return an element of slices of one value that are joined again, as a roll joins them."""
+def _joined(kernel: Kernel, step: Step, indices: Indices) -> _Place:
+    """Return the element of slices of one value that are joined again, as a roll joins them."""
     axis = axis_of(step.binding, len(shape_of(step.result)))
     parts = [kernel.group.loads[operand] for operand in step.operands]
     begins: list[Dim] = [0]
@@ -132,17 +145,25 @@ def _joined(kernel: Kernel, step: Step, indices: Indices) -> c.Expression:
     *before, last = (_slice_place(part, axis, indices[axis] - at) for part, at in zip(parts, begins, strict=True))
     for place, begin in reversed(list(zip(before, begins[1:], strict=True))):
         last = c.Select(indices[axis].compare("<", begin), place, last)
-    return loaded_element(kernel, parts[0].operands[0], (*indices[:axis], last, *indices[axis + 1 :]))
+    return (parts[0].operands[0], (*indices[:axis], last, *indices[axis + 1 :]))
 
 
-LOADS: Mapping[str, Callable[[Kernel, Step, Indices], c.Expression]] = {
+LOADS: Mapping[str, Callable[[Kernel, Step, Indices], _Place]] = {
     "take": _taken,
     **dict.fromkeys(("reshape", "expand_dims", "squeeze"), _reshaped),
     "permute_dims": _turned,
     "strided_slice": _sliced,
     "concat": _joined,
 }
-"""An element of each op that moves elements, by the op's name."""
+"""Which element of which operand each op moves to a position, by the op's name."""
+
+
+def is_moved(kernel: Kernel, value: Value) -> bool:
+    """Return whether an element of a load lies in memory: nothing computes it."""
+    step = kernel.group.loads.get(value)
+    while step is not None and step.op in LOADS:
+        step = kernel.group.loads.get(step.operands[0])
+    return value in kernel.group.loads and step is None
 
 
 def parts_of_one(step: Step, loads: Mapping[Value, Step]) -> bool:

@@ -11,7 +11,7 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.loads import element_in_space, load_statements
+from byoc_ccompiler.kernels.loads import element_in_space, is_moved, load_statements
 from byoc_ccompiler.kernels.pointwise import element_statements, operand_axes
 from byoc_ccompiler.kernels.row_plan import Pass, plan_rows
 from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
@@ -186,7 +186,8 @@ class RowWriter(ABC):
             this: the pass.
             known: grows by the values that the statements make.
         """
-        before = (*self._reads(this, known), *load_statements(self.kernel, this.steps, self._indices(), known))
+        reading = (*this.steps, *(step for step in this.reductions if not is_moved(self.kernel, step.operands[0])))
+        before = (*self._reads(this, known), *load_statements(self.kernel, reading, self._indices(), known))
         body = self.known_steps(this.steps, self.place, known, before)
         for value in (*this.stored, *this.kept):
             home = self.home(value)
@@ -199,11 +200,11 @@ class RowWriter(ABC):
         return {**self.outer.indices(), **self.inner.indices(), **self.columns.indices()}
 
     def loaded(self, value: Value, start: c.Expression | None = None) -> c.Expression:
-        """Return the current element of a load; ``start`` stands for the variable along a row."""
+        """Return the current element of a load that moves; ``start`` stands for the variable along a row."""
         indices = self._indices()
         if start is not None:
             indices[self.inner.groups[-1][0]] = start
-        return element_in_space(self.kernel, value, indices)
+        return element_in_space(self.kernel, value, indices, [])
 
     def _reads(self, this: Pass, known: dict[Value, c.Expression]) -> c.Block:
         """Return the statements that read values of earlier passes."""
@@ -239,7 +240,7 @@ class RowWriter(ABC):
         """Return the element that a reduction combines next."""
         (operand,) = step.operands
         found = known.get(operand) or self.row_values.get(operand) or self.kernel.constant(operand)
-        if found is None and operand in self.kernel.group.loads:
+        if found is None and is_moved(self.kernel, operand):
             return self.loaded(operand)
         return self.kernel.source(operand)[self.place(step, 0)] if found is None else found
 
