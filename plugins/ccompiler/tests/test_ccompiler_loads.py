@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -149,6 +150,30 @@ def test_windows_that_are_put_back_are_a_load(bench: Bench) -> None:
         ["reshape", "permute_dims", "reshape", *["strided_slice", "strided_slice", "concat"] * 2, "reshape"]
     )
     _check(bench, function, _whole(4, 9, ROW), _whole(1, side * side, ROW, seed=1))
+
+
+def test_rows_are_moved_before_they_are_normalised(bench: Bench) -> None:
+    """The norm reads rows where the roll and the windows have them; what follows reads windows without a gap."""
+    builder = bench.builder()
+    side, window = 6, 3
+    x = builder.param("x", tensor((1, side * side, ROW)))
+    scale, bias = builder.param("scale", tensor((ROW,))), builder.param("bias", tensor((ROW,)))
+    normal = builder.emit("nn.layer_norm", x, scale, bias, axes=(-1,), epsilon=1e-5)
+    image = builder.emit("reshape", normal, shape=(1, side, side, ROW))
+    image = _rolled(builder, _rolled(builder, image, 1, 1), 2, 1)
+    apart = builder.emit("reshape", image, shape=(1, 2, window, 2, window, ROW))
+    turned = builder.emit("permute_dims", apart, axes=(0, 1, 3, 2, 4, 5))
+    windows = builder.emit("reshape", turned, shape=(4, window * window, ROW))
+    product = builder.emit("matmul", windows, builder.param("w", tensor((ROW, 5))))
+    function = bench.add(builder, product, builder.emit("negative", x))
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(shape, np.float32) for shape in ((1, side * side, ROW), (ROW,), (ROW,), (ROW, 5))]
+    wide = bench.reference(function, *inputs, wide=True)
+    for actual, expected in zip(bench.run(function, *inputs), wide, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=2e-5)
+    (normed,) = re.findall(r"/\* (.*), nn.layer_norm \*/", bench.module.get_source())
+    moves = ["reshape", *["strided_slice", "strided_slice", "concat"] * 2, "reshape", "permute_dims", "reshape"]
+    assert sorted(normed.split(", ")) == sorted(moves)
 
 
 def test_cheap_steps_of_another_shape_are_loads(bench: Bench) -> None:

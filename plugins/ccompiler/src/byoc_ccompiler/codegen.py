@@ -19,7 +19,7 @@ from byoc_ccompiler.kernel import Group, Kernel, KernelContext
 from byoc_ccompiler.kernels.composites import take_apart
 from byoc_ccompiler.kernels.convolution_chain import write_chain
 from byoc_ccompiler.kernels.rows import write_rows
-from byoc_ccompiler.loads import form_loads
+from byoc_ccompiler.loads import form_loads, move_before_norms
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.places import Places, plan_places
 from byoc_ccompiler.registry import FAMILIES
@@ -60,6 +60,8 @@ class FusedCodegen(CSourceCodegen):
         for step in steps:
             FAMILIES[step.op].require(scope, step)
             require_results(scope, step)
+        if self.user_options.fuse:
+            steps = move_before_norms(steps, results)
         steps = take_apart(steps, scope.constants)
         groups = form_groups(steps, FAMILIES, fuse=self.user_options.fuse)
         if self.user_options.fuse:

@@ -7,11 +7,12 @@ steps behind a reshape, which would be a kernel of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from byoc_core.authoring.layouts import Layout, compact_layout, result_layouts
 from byoc_core.dims import Dim, product
-from byoc_core.ir import Value
+from byoc_core.ir import Value, Var
 
 from byoc_ccompiler.kernel import Group
 from byoc_ccompiler.kernels.loads import LOADS, keeps_rows, parts_of_one
@@ -20,10 +21,12 @@ from byoc_ccompiler.kernels.row_plan import CHEAP
 from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
 from byoc_ccompiler.steps import Step, shape_of
 
-__all__ = ["form_loads"]
+__all__ = ["form_loads", "move_before_norms"]
 
 _LEAST_ROW = 8
 """Elements of a row from which on it pays to find its place anew for each."""
+
+_NORMS = frozenset({"nn.layer_norm", "nn.rms_norm"})
 
 _MAX_LOADS = 16
 
@@ -47,16 +50,88 @@ def form_loads(groups: Sequence[Group], results: Sequence[Value]) -> list[Group]
     return [group for group in groups if group not in former.taken]
 
 
+def move_before_norms(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
+    """Return the steps with rows moved before they are normalised, where moving them after would be a copy.
+
+    What such a norm reads is in memory for others too; the movement becomes a load of the norm.
+
+    Args:
+        steps: in an order in which every value is made before it is read.
+        results: what the function returns.
+    """
+    found = list(steps)
+    readers = _readers_of(steps)
+    for norm in steps:
+        if norm.op not in _NORMS or len(readers[norm.operands[0]]) < 2:
+            continue
+        moves = _moves_behind(norm, steps, readers)
+        inside = {norm, *moves.values()}
+        made = [norm.result, *moves]
+        ends = [value for value in made if value in results or not inside.issuperset(readers.get(value, ()))]
+        if len(ends) == 1 and ends[0] in moves and _layout(ends[0], moves) is None:
+            found = _moved_before(found, norm, moves, ends[0])
+    return found
+
+
+def _readers_of(steps: Iterable[Step]) -> dict[Value, list[Step]]:
+    readers: dict[Value, list[Step]] = {}
+    for step in steps:
+        for operand in dict.fromkeys(step.operands):
+            readers.setdefault(operand, []).append(step)
+    return readers
+
+
+def _moves_behind(norm: Step, steps: Iterable[Step], readers: Mapping[Value, Sequence[Step]]) -> dict[Value, Step]:
+    """Return the steps, by their results, that move whole rows of what a norm makes."""
+    axes = norm.binding.attrs["axes"]
+    rank = len(shape_of(norm.result))
+    if axes not in ((-1,), (rank - 1,)):
+        return {}
+    waiting: list[Value] = [norm.result]
+    moves: set[Step] = set()
+    while waiting:
+        for step in readers.get(waiting.pop(), ()):
+            if step not in moves and step.op in LOADS and step.op != "take" and keeps_rows(step) and _is_long(step):
+                moves.add(step)
+                waiting.append(step.result)
+    found: dict[Value, Step] = {step.result: step for step in steps if step in moves}
+    joins = [step for step in moves if step.op == "concat"]
+    return found if all(parts_of_one(step, found) for step in joins) else {}
+
+
+def _moved_before(steps: Sequence[Step], norm: Step, moves: Mapping[Value, Step], end: Value) -> list[Step]:
+    """Return the steps with a norm behind what moved its rows; ``end`` is the rows as others read them."""
+    x, *parameters = norm.operands
+    values: dict[Value, Value] = {norm.result: x}
+    found: list[Step] = []
+    for step in steps:
+        if step is norm:
+            continue
+        if step not in moves.values():
+            found.append(step)
+            continue
+        values[step.result] = Var(step.result.name, step.result.type)
+        found.append(_rebound(step, [values[operand] for operand in step.operands], values[step.result]))
+        if step.result is end:
+            attrs = {**norm.binding.attrs, "axes": (-1,)}
+            moved = _rebound(norm, [values[end], *parameters], end)
+            found.append(replace(moved, binding=replace(moved.binding, attrs=attrs)))
+    return found
+
+
+def _rebound(step: Step, operands: Sequence[Value], result: Value) -> Step:
+    """Return a step on other operands that makes another result."""
+    assert isinstance(result, Var)
+    binding = replace(step.binding, operands=tuple(operands), results=(result,))
+    return replace(step, binding=binding, operands=tuple(operands))
+
+
 class _Former:
     def __init__(self, groups: Sequence[Group], results: Sequence[Value]) -> None:
         self.taken: set[Group] = set()
         self._results = set(results)
         self._maker = {value: group for group in groups for value in group.results}
-        self._readers: dict[Value, list[Step]] = {}
-        for group in groups:
-            for step in group.steps:
-                for operand in dict.fromkeys(step.operands):
-                    self._readers.setdefault(operand, []).append(step)
+        self._readers = _readers_of(step for group in groups for step in group.steps)
 
     def add_loads(self, group: Group, space: tuple[Dim, ...]) -> None:
         """Take loads into a group of elementwise steps or reductions of a space."""
@@ -67,7 +142,7 @@ class _Former:
                 continue
             loads = self._loads_of(group, value)
             if 0 < len(loads) <= _MAX_LOADS - len(group.loads) and _saves(group, value, loads):
-                group.loads.update(loads)
+                group.loads.update(reversed(loads.items()))
                 group.results.update(loads)
                 self.taken.update(self._maker[load] for load in loads)
 
