@@ -13,7 +13,7 @@ from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.loads import load_statements
 from byoc_ccompiler.kernels.pointwise import PER_CHANNEL, POINTWISE, element_statements, has_element, operand_layout
-from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, apart, memory_order
+from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, memory_order, rows_apart
 from byoc_ccompiler.rejections import operand_shape, operand_type, reject_sizes
 from byoc_ccompiler.size_checks import require_broadcast
 from byoc_ccompiler.steps import Step, shape_of
@@ -35,7 +35,7 @@ def elementwise_kernel(kernel: Kernel) -> None:
     }
     layouts |= {value: Layout(shape_of(value), kernel.strides(value)) for value in kernel.stored}
     if kernel.group.loads:
-        layouts[None] = apart(space)
+        layouts[None] = rows_apart(space)
     nest = StridedNest(space, layouts, memory_order(kernel.strides(kernel.stored[0])))
     known: dict[Value, c.Expression] = {}
     body = load_statements(kernel, steps, nest.indices(), known)

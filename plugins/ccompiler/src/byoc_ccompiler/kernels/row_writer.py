@@ -15,7 +15,7 @@ from byoc_ccompiler.kernels.loads import element_in_space, is_moved, load_statem
 from byoc_ccompiler.kernels.pointwise import element_statements, operand_axes
 from byoc_ccompiler.kernels.row_plan import Pass, plan_rows
 from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
-from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, apart, spread
+from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, rows_apart, spread
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["LONG_NBYTES", "RowWriter", "row_array", "row_layouts", "variable_of"]
@@ -50,7 +50,7 @@ def row_layouts(kernel: Kernel) -> dict[Hashable, Layout]:
     for value in kernel.stored:
         lay(value, value, group.row_axes.get(value, every))
     if group.loads:
-        found[None] = apart(group.space or ())
+        found[None] = rows_apart(group.space or ())
     return found
 
 
@@ -196,7 +196,7 @@ class RowWriter(ABC):
         return body
 
     def _indices(self) -> dict[int, c.Expression]:
-        """Return the position along each axis of the space that has a loop of its own."""
+        """Return the position along each axis of the space that has more than one."""
         return {**self.outer.indices(), **self.inner.indices(), **self.columns.indices()}
 
     def loaded(self, value: Value, start: c.Expression | None = None) -> c.Expression:
