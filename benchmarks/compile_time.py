@@ -1,4 +1,4 @@
-"""Seconds that ``from_onnx`` and ``build`` take on the light models."""
+"""Seconds that ``from_onnx`` and ``build`` take on the light models and on transformers."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from typing import Any
 import byoc_core
 from byoc_core.ir import IRModule
 
+from benchmarks.models import load_model
 from benchmarks.pairing import measure, time_call
-from benchmarks.zoo.light import list_light_models, load_light_model
+from benchmarks.zoo.light import list_light_models
+
+TRANSFORMERS = ("bert", "segformer")
 
 
 def run(num_rounds: int) -> dict[str, Any]:
-    """Gives, for each light model, the seconds of importing it and of building it."""
-    return {name: run_model(name, num_rounds) for name in list_light_models()}
+    """Return, for each model, the seconds of importing it and of building it."""
+    return {name: run_model(name, num_rounds) for name in (*list_light_models(), *TRANSFORMERS)}
 
 
 def run_model(name: str, num_rounds: int) -> dict[str, Any]:
-    """Gives the seconds of importing a light model, and of building it for the host and for each compiler found."""
-    data = load_light_model(name).SerializeToString()
+    """Return the seconds of importing a model, and of building it for the host and for each compiler found."""
+    data = load_model(name)[0].SerializeToString()
     module = byoc_core.from_onnx(data)
     contestants = {
         "from_onnx": time_call(lambda: byoc_core.from_onnx(data)),

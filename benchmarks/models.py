@@ -31,6 +31,7 @@ from benchmarks.zoo.graph_builder import STYLES
 from benchmarks.zoo.light import SEED, draw_inputs, list_light_models, load_light_model
 from benchmarks.zoo.mobilenet import build_mobilenet_v2, build_mobilenet_v3, draw_image
 from benchmarks.zoo.quantised import build_quantised_convnet, build_quantised_mlp
+from benchmarks.zoo.segformer import build_segformer
 from benchmarks.zoo.small_networks import build_lenet, build_mlp, build_recurrent
 from benchmarks.zoo.swin import SIZES as SWIN_SIZES
 from benchmarks.zoo.swin import build_swin
@@ -72,6 +73,7 @@ _BUILDERS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "lenet": build_lenet,
     "mobilenet_v3": build_mobilenet_v3,
     "swin": lambda: build_swin(SWIN_SIZES["real"]),
+    "segformer": build_segformer,
     "lstm": lambda: build_recurrent("LSTM", 1, 64, 256, 256),
     "lstm_stack": lambda: build_recurrent("LSTM", 2, 32, 128, 256),
     "gru": lambda: build_recurrent("GRU", 1, 64, 256, 256),

@@ -73,29 +73,15 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-attention-scales-queries-in-place",
-        "kernels/attention_rows.py",
+        "kernels/attention_block.py",
+        "            c.For(d, c.Size(0), self._depth, (scaled,)),\n",
         """\
-        f"for (int64_t t = 0; t < {c_dim(length)}; ++t) {{",
-        f"  for (int64_t row = 0; row < {count}; ++row) {{",
-        (
-            f"    mine[row * {c_dim(length)} + t] = {_factor(step, dtype)} * "
-            f"{{name}}_dot(from + row * {c_dim(size)}, keys + t * {c_dim(size)}, {c_dim(size)});"
-        ),
-        "  }",
-        "}",
-""",
-        """\
-        f"{ctype} *const scaled = ({ctype} *)from;",
-        f"for (int64_t t = 0; t < {count} * {c_dim(size)}; ++t) scaled[t] *= {_factor(step, dtype)};",
-        f"for (int64_t t = 0; t < {c_dim(length)}; ++t) {{",
-        f"  for (int64_t row = 0; row < {count}; ++row) {{",
-        (
-            f"    mine[row * {c_dim(length)} + t] = "
-            f"{{name}}_dot(from + row * {c_dim(size)}, keys + t * {c_dim(size)}, {c_dim(size)});"
-        ),
-        "  }",
-        "}",
-        f"for (int64_t t = 0; t < {count} * {c_dim(size)}; ++t) scaled[t] /= {_factor(step, dtype)};",
+            c.For(d, c.Size(0), self._depth, (scaled,)),
+            *(
+                c.For(d, c.Size(0), self._depth, (c.RawStatement((text,), (query[row * step + d * stride],)),))
+                for text in ("*(__typeof__({0} + 0) *)(uintptr_t)&{0} = {0} / 3 * 3;",)
+                if self._plan.stage
+            ),
 """,
         "An attention that gives its scores scales the queries in place and back, which leaves a bit wrong.",
         "L2-op[nn.attention]",
@@ -105,9 +91,10 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-attention-mask-of-the-first-head",
-        "kernels/attention_rows.py",
-        'places = (f"(head / {c_dim(heads)})", f"(head % {c_dim(heads)})"',
-        'places = (f"(head / {c_dim(heads)})", f"(head / {c_dim(heads)})"',
+        "kernels/attention_block.py",
+        "for index, stride in zip(self._place, strides, strict=False):",
+        "place = [*self._place[:1] * 2, self._place[2]] if name == 'mask' else self._place\n"
+        "        for index, stride in zip(place, strides, strict=False):",
         "A mask for each head is read at the number of the image.",
         "L2-op[nn.attention]",
         "L2-onnx[attention]",
@@ -242,9 +229,9 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-attention-total-of-another-top",
-        "kernels/attention_tiles.py",
-        "totals[i] = totals[i] * scale + total;",
-        "totals[i] = totals[i] + total;",
+        "kernels/attention_block.py",
+        "totals[row] * scale + part",
+        "totals[row] + part",
         "The weights of earlier blocks of keys are added up unscaled, where a later block holds a larger score.",
         "L2-op[nn.attention]",
         "L2-onnx[attention]",

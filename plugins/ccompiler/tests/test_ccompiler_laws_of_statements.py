@@ -17,7 +17,7 @@ from plugins.ccompiler.tests.bench import Bench
 
 TEXT_ALONE = frozenset(
     {
-        *("matmul", "nn.dense", "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.attention"),
+        *("matmul", "nn.dense", "nn.conv1d", "nn.conv2d", "nn.conv3d"),
         *("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"),
     }
 )

@@ -1,18 +1,33 @@
-"""Attention: tiles where the heads are known and small, rows of scores otherwise."""
+"""Attention as one tiled kernel: scores, scale, mask, softmax and values of a few queries at a time.
+
+Keys and values are packed into panels first, once for all queries. No tensor of scores exists, unless it is a result.
+"""
 
 from __future__ import annotations
 
+from byoc_core.authoring import c
+from byoc_core.authoring.csource import FunctionScope
 from byoc_core.backend.hooks import Rejection
+from byoc_core.dims import Dim, ceildiv, dim_min, product, total
 from byoc_core.ir import Binding
 
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.attention_rows import require_attention, write_rows
-from byoc_ccompiler.kernels.attention_tiles import is_suited, write_attention
+from byoc_ccompiler.kernels.attention_block import AttentionBlock, AttentionPlan
+from byoc_ccompiler.kernels.axis_view import MAX_WORKERS, share_ps
+from byoc_ccompiler.kernels.blocks import pack_function
 from byoc_ccompiler.rejections import operand_shape, reject_non_floats
-from byoc_ccompiler.steps import Step
+from byoc_ccompiler.size_checks import require_equal_sizes
+from byoc_ccompiler.steps import Step, dtype_of, shape_of
+from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["FAMILY"]
+
+_EXP_PS = 600
+"""Estimated picoseconds of one score's softmax."""
+
+_PACK_PS = 400
+"""Estimated picoseconds to pack one element."""
 
 
 def _reject(binding: Binding) -> Rejection | None:
@@ -28,14 +43,63 @@ def _reject(binding: Binding) -> Rejection | None:
 def _write(kernel: Kernel) -> None:
     """Writes the kernel of ``nn.attention``."""
     (step,) = kernel.group.steps
-    (write_attention if is_suited(step) else write_rows)(kernel)
+    plan, dtype = AttentionPlan.of_kernel(kernel, step), dtype_of(step.operands[0])
+    mine, blocks = total(plan.arrays.values()), ceildiv(plan.steps, plan.rows)
+    count, packed = product((plan.batch, plan.heads, blocks)), product((plan.batch, plan.groups, plan.panels))
+    workers = dim_min(count, MAX_WORKERS)
+    memory = kernel.scratch_memory(packed if plan.is_local else packed + workers * mine, dtype)
+    item, worker = c.Variable("item"), c.Variable("worker")
+    b, h, block = places = [c.Variable(name) for name in ("b", "h", "block")]
+    found = c.unravelled(item, (plan.batch, plan.heads, blocks))
+    pair = b * plan.groups + h // (plan.heads // plan.groups if plan.groups != 0 else 1)
+    own = None if plan.is_local else c.Address(memory, worker * mine + packed)
+    call = AttentionBlock(kernel, plan, (b, h, block * plan.rows)).call(c.Address(memory, pair * plan.panels), own)
+    body = (*(c.Let(*index) for index in zip(places, found, strict=True)), call)
+    scores = plan.length * plan.rows
+    item_ps = scores * (plan.size + plan.width) * multiply_add_ps(kernel.unit, dtype) + scores * _EXP_PS
+    if plan.is_local:
+        loop = c.For(item, c.Size(0), c.Size(count), body, kind=c.LoopKind.PARALLEL, round_ps=item_ps)
+    else:
+        items, share = (c.For(item, worker, c.Size(count), body, step=MAX_WORKERS),), share_ps(count, item_ps)
+        loop = c.For(worker, c.Size(0), c.Size(workers), items, kind=c.LoopKind.PARALLEL, round_ps=share)
+    kernel.finish_block((_packing(kernel, step, plan, memory), loop))
+
+
+def _packing(kernel: Kernel, step: Step, plan: AttentionPlan, memory: c.Buffer) -> c.For:
+    """Return the loop that brings keys and values of all heads into panels."""
+    pair, n, to = c.Variable("pair"), c.Variable("n"), c.Buffer("to", memory.dtype, c.MemoryAccess.WRITE)
+    callee = pack_function(kernel, memory.dtype, plan.columns)
+    sides = ((1, plan.size, plan.length, (3, 2), 0), (2, plan.length, plan.width, (2, 3), plan.key_panels))
+
+    def packed(operand: int, depth: Dim, width: Dim, axes: tuple[int, int], place: Dim) -> c.For:
+        value, strides = step.operands[operand], kernel.strides(step.operands[operand])
+        start = pair // plan.groups * strides[0] + pair % plan.groups * strides[1] + n * strides[axes[1]]
+        count = c.index_min(c.Size(width) - n, plan.columns)
+        steps = (c.Size(strides[axis]) for axis in axes)
+        source, panel = c.Address(kernel.source(value, "qkv"[operand]), start), c.Address(to, n * depth + place)
+        call = c.Evaluate(c.Call(callee, (source, *steps, c.Size(depth), count, panel)))
+        return c.For(n, c.Size(0), c.Size(width), (call,), step=plan.columns)
+
+    body = (c.Alias(to, memory, pair * plan.panels), *(packed(*side) for side in sides))
+    pairs, pair_ps = plan.batch * plan.groups, plan.panels * _PACK_PS
+    return c.For(pair, c.Size(0), c.Size(pairs), body, kind=c.LoopKind.PARALLEL, round_ps=pair_ps)
+
+
+def _require_attention(scope: FunctionScope, step: Step) -> None:
+    """Has sizes checked that symbols hide from the type rules."""
+    query, key, value, *masks = (shape_of(operand) for operand in step.operands)
+    require_equal_sizes(scope, step, 1, key, (query[0], *key[1:3], query[3]))
+    require_equal_sizes(scope, step, 2, value, (query[0], *key[1:3], value[3]))
+    names = step.binding.op.operand_names(len(step.operands))
+    for name, mask in zip(names[3:], masks, strict=True):
+        scope.require_broadcast(step.op, name, mask, (*query[:3], key[2]))
 
 
 def _access(step: Step, index: int) -> Access:
-    return Access.ANY if is_suited(step) else Access.COMPACT
+    return Access.ANY
 
 
 FAMILY = KernelFamily(
-    frozenset({"nn.attention"}), _reject, _write, require=require_attention, reads=_access, writes=_access
+    frozenset({"nn.attention"}), _reject, _write, require=_require_attention, reads=_access, writes=_access
 )
 """Attention."""

@@ -16,14 +16,14 @@ from byoc_core.authoring.c import (
     Size,
     Variable,
 )
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim
 from byoc_core.dims import Dim, dim_min, product
 
 from byoc_ccompiler.kernel import Kernel
 
-__all__ = ["AxisView", "line_loop", "line_loop_text", "view_along"]
+__all__ = ["MAX_WORKERS", "AxisView", "line_loop", "share_ps", "view_along"]
 
-_MAX_WORKERS = 32
+MAX_WORKERS = 32
+"""Lines that have scratch memory at once."""
 
 
 class AxisView(NamedTuple):
@@ -58,45 +58,18 @@ def line_loop(
         scratch: elements of scratch memory for one line.
         dtype: their dtype.
     """
-    workers = dim_min(count, _MAX_WORKERS)
+    workers = dim_min(count, MAX_WORKERS)
     memory = kernel.scratch_memory(workers * scratch, dtype)
     worker, line, mine = Variable("worker"), Variable("line"), Buffer("mine", dtype, MemoryAccess.WRITE)
     statements = (
         Alias(mine, memory, worker * scratch),
         # Fewer workers have one line each.
-        For(line, worker, Size(count), body(line, mine), step=_MAX_WORKERS),
+        For(line, worker, Size(count), body(line, mine), step=MAX_WORKERS),
     )
-    return For(worker, Size(0), Size(workers), statements, kind=LoopKind.PARALLEL, round_ps=_share_ps(count, line_ps))
+    return For(worker, Size(0), Size(workers), statements, kind=LoopKind.PARALLEL, round_ps=share_ps(count, line_ps))
 
 
-def _share_ps(count: Dim, line_ps: Dim) -> Dim:
-    """Return estimated picoseconds of a worker's lines."""
+def share_ps(count: Dim, line_ps: Dim) -> Dim:
+    """Return estimated picoseconds of the lines that share scratch memory."""
     # Where their number shows only in a call, a worker is taken to have one line: that decides for threads too late.
-    return line_ps if not isinstance(count, int) else line_ps * max(count // _MAX_WORKERS, 1)
-
-
-def line_loop_text(
-    kernel: Kernel, lines: Sequence[str], count: Dim, line_ps: Dim, *, scratch: Dim, dtype: str
-) -> ParallelLoop:
-    """Return what :func:`line_loop` returns as text, for a kernel whose body is text.
-
-    Args:
-        kernel: what it stands in; it gets the scratch memory.
-        lines: C that does the line ``line``, with ``mine`` pointing to its scratch memory.
-        count: how many lines there are.
-        line_ps: estimated picoseconds of one line.
-        scratch: elements of scratch memory for one line.
-        dtype: their dtype.
-    """
-    workers = dim_min(count, _MAX_WORKERS)
-    total = workers * scratch
-    kernel.scratch, kernel.scratch_dtype = (1 if total == 0 else total), dtype
-    text = (
-        f"  for (int64_t worker = {FIRST_ITEM}; worker < {END_ITEM}; ++worker) {{",
-        f"    {kernel.scratch_ctype} *const mine = scratch + worker * {c_dim(scratch)};",
-        f"    for (int64_t line = worker; line < {c_dim(count)}; line += {c_dim(workers)}) {{",
-        *(f"      {line}" for line in lines),
-        "    }",
-        "  }",
-    )
-    return ParallelLoop(text, workers, _share_ps(count, line_ps))
+    return line_ps if not isinstance(count, int) else line_ps * max(count // MAX_WORKERS, 1)

@@ -23,7 +23,6 @@ from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value
 
-from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.steps import shape_of
 
 __all__ = [
@@ -36,7 +35,6 @@ __all__ = [
     "fill_block",
     "loops_around",
     "offset_along",
-    "reserve_locals",
 ]
 
 MOVE_PS = 500
@@ -47,11 +45,6 @@ BYTE_PS = 30
 
 _GRAIN = 64
 _ENOUGH_ITEMS = 16
-
-
-def reserve_locals(kernel: Kernel, *names: str) -> None:
-    """Keeps a kernel's pointers from bearing the names of local variables: those of copies, and others."""
-    kernel.names.reserve((*(f"i{number}" for number in range(64)), "k", "to", "from", "index", *names))
 
 
 class CopyAxis(NamedTuple):
