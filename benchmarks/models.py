@@ -29,10 +29,12 @@ from benchmarks.workers import Worker
 from benchmarks.zoo.bert import SIZES, build_bert, draw_bert_inputs
 from benchmarks.zoo.graph_builder import STYLES
 from benchmarks.zoo.light import SEED, draw_inputs, list_light_models, load_light_model
-from benchmarks.zoo.mobilenet import build_mobilenet_v2, draw_image
+from benchmarks.zoo.mobilenet import build_mobilenet_v2, build_mobilenet_v3, draw_image
 from benchmarks.zoo.quantised import build_quantised_convnet, build_quantised_mlp
 from benchmarks.zoo.segformer import build_segformer
 from benchmarks.zoo.small_networks import build_lenet, build_mlp, build_recurrent
+from benchmarks.zoo.swin import SIZES as SWIN_SIZES
+from benchmarks.zoo.swin import build_swin
 
 __all__ = [
     "BFLOAT16_MODELS",
@@ -69,6 +71,8 @@ _BUILDERS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "mlp_64": lambda: build_mlp(64),
     "mlp_512": lambda: build_mlp(512),
     "lenet": build_lenet,
+    "mobilenet_v3": build_mobilenet_v3,
+    "swin": lambda: build_swin(SWIN_SIZES["real"]),
     "segformer": build_segformer,
     "lstm": lambda: build_recurrent("LSTM", 1, 64, 256, 256),
     "lstm_stack": lambda: build_recurrent("LSTM", 2, 32, 128, 256),

@@ -19,6 +19,7 @@ from byoc_ccompiler.kernel import Group, Kernel, KernelContext
 from byoc_ccompiler.kernels.composites import take_apart
 from byoc_ccompiler.kernels.convolution_chain import write_chain
 from byoc_ccompiler.kernels.rows import write_rows
+from byoc_ccompiler.loads import form_loads, move_before_norms
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.places import Places, plan_places
 from byoc_ccompiler.registry import FAMILIES
@@ -59,10 +60,12 @@ class FusedCodegen(CSourceCodegen):
         for step in steps:
             FAMILIES[step.op].require(scope, step)
             require_results(scope, step)
+        if self.user_options.fuse:
+            steps = move_before_norms(steps, results)
         steps = take_apart(steps, scope.constants)
         groups = form_groups(steps, FAMILIES, fuse=self.user_options.fuse)
         if self.user_options.fuse:
-            groups = form_chains(groups, results, self.unit)
+            groups = form_loads(form_chains(groups, results, self.unit), results)
         needed = _needed_outside(groups, results)
         scope.in_place = in_place_pairs(groups, scope.function.params, results)
         places = plan_places(groups, results, FAMILIES)
@@ -158,6 +161,6 @@ def _needed_outside(groups: Sequence[Group], results: Sequence[Value]) -> set[Va
     """Gives the values that some other group reads, or the function gives."""
     needed = set(results)
     for group in groups:
-        for step in group.steps:
+        for step in group.all_steps:
             needed.update(operand for operand in step.operands if operand not in group.results)
     return needed

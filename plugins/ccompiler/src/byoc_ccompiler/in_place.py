@@ -29,6 +29,8 @@ def in_place_pairs(
     """
     if len(groups) != 1 or groups[0].anchored or groups[0].space is None or groups[0].reduced is not None:
         return ()
+    if groups[0].loads:  # which read at other positions than the one that is written
+        return ()
     (group,) = groups
     # A result that no step makes is copied when the loop is over, and its source must still be there.
     if any(result not in group.results for result in results) or len(set(results)) < len(results):

@@ -76,6 +76,7 @@ class Group:
         row_axes: for the results that have one element where the reduced axes have many, the axes of the space that
             their own axes lie along.
         chain: the groups that this one is made of, each computing on what the one before it gives; empty for one.
+        loads: steps before, by their results, whose elements are computed where the group's steps read them.
     """
 
     steps: list[Step]
@@ -86,6 +87,12 @@ class Group:
     reduced: frozenset[int] | None = None
     row_axes: dict[Value, tuple[int, ...]] = field(default_factory=dict)
     chain: tuple[Group, ...] = ()
+    loads: dict[Value, Step] = field(default_factory=dict)
+
+    @property
+    def all_steps(self) -> tuple[Step, ...]:
+        """The loads and the steps."""
+        return (*self.loads.values(), *self.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +177,7 @@ class Kernel:
         scratch_dtype: their dtype; where nothing is said that of what the anchor makes, or of the first stored value.
         can_fail: whether it gives a status, as its body's lines that return one say, in place of nothing.
         parallel_loops: the work of its loops that several threads may do.
+        checks: statements that fail where an index of a load lies outside its axis; they stand before all others.
         shared: inputs in whose memory an output may lie, and the outputs that may.
     """
 
@@ -186,6 +194,7 @@ class Kernel:
         self.scratch: Dim = 0
         self.scratch_dtype = dtype_of(group.steps[0].binding.results[0] if group.anchored else self.stored[0])
         self.can_fail = False
+        self.checks: dict[Step, Block] = {}
         self.shared: frozenset[Value] = frozenset()
         self.name = ""
         self._inputs: dict[Value, str] = {}
@@ -357,6 +366,7 @@ class Kernel:
         Args:
             block: its statements, over the buffers of :meth:`source` and :meth:`target`.
         """
+        block = (*(check for checks in self.checks.values() for check in checks), *block)
         buffers = [self._buffers.get((value, False)) or self.source(value) for value in self._inputs]
         buffers += [self.target(value) for value in self.stored]
         buffers += [self._scratch_buffer] if self._scratch_buffer is not None else []
@@ -373,7 +383,7 @@ class Kernel:
         Args:
             has_team: whether the function that it belongs to keeps its threads awake.
         """
-        origins = dict.fromkeys(step.origin or step.binding for step in self.group.steps)
+        origins = dict.fromkeys(step.origin or step.binding for step in self.group.all_steps)
         ops = [origin.op.name for origin in origins]
         described = [_describe(origin) for origin in origins]
         comments = [*described, f"/* {', '.join(ops)} */"]

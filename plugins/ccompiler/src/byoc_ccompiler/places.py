@@ -86,7 +86,7 @@ class _Planner:
         self._maker: dict[Value, tuple[Group, Step, int]] = {}
         self._readers: dict[Value, list[tuple[Group, Step, int]]] = {}
         for group in groups:
-            for step in group.steps:
+            for step in group.all_steps:
                 for index, result in enumerate(step.binding.results):
                     self._maker[result] = (group, step, index)
                 for index, operand in enumerate(step.operands):
@@ -142,6 +142,8 @@ class _Planner:
         )
 
     def _read_access(self, group: Group, step: Step, index: int) -> Access:
+        if step.result in group.loads:
+            return min(self._families[step.op].reads(step, index), Access.ROWS)
         if group.anchored and step is not group.steps[0]:
             return self._write_access(group, step, 0)
         return self._families[group.steps[0].op].reads(step, index)

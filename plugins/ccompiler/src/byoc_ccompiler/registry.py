@@ -13,12 +13,12 @@ from byoc_ccompiler.kernels import (
     creation,
     cumulative,
     einsum,
+    elementwise,
     extremes,
     indexing,
     lrn,
     movement,
     ordering,
-    pointwise,
     pooling,
     products,
     quantisation,
@@ -45,7 +45,7 @@ def _by_op(*families: KernelFamily) -> Mapping[str, KernelFamily]:
 
 
 FAMILIES: Mapping[str, KernelFamily] = _by_op(
-    pointwise.FAMILY,
+    elementwise.FAMILY,
     conv2d.FAMILY,
     *products.FAMILIES,
     byte_products.FAMILY,

@@ -76,6 +76,7 @@ from byoc_core.authoring.c.statements import (
     Store,
     While,
 )
+from byoc_core.authoring.c.strides import stride_of
 from byoc_core.authoring.c.targets import C11, C11_VECTORS, CUDA, TARGETS, Target
 from byoc_core.authoring.c.traversal import statements_in, substitute, symbols_in, variables_in
 from byoc_core.authoring.c.types import BOOL, INDEX, CType
@@ -177,6 +178,7 @@ __all__ = [
     "smaller",
     "split",
     "statements_in",
+    "stride_of",
     "substitute",
     "symbols_in",
     "unravelled",

@@ -18,7 +18,7 @@ from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, shape_of
 
-__all__ = ["FAMILY", "element_loops", "tuple_place"]
+__all__ = ["FAMILY", "element_loops", "taken_place", "tuple_place"]
 
 
 def _rows(row: c.Variable, count: Dim, body: c.Block, round_ps: Dim) -> c.For:
@@ -38,17 +38,23 @@ def _take(kernel: Kernel, step: Step) -> c.Block:
     source, places, out = kernel.source(x), kernel.source(indices, "indices"), kernel.target(step.result)
     row, at = c.Variable("row"), c.Variable("at")
     element = places[row % count if axis else row]
-    checks = index_check(kernel, step.op, axis, size, places, counts)
-    if step.binding.attrs["mode"] != "clip":
-        place = resolved(element, size)
-    else:
-        place = _clipped(element, size)
-        is_full = isinstance(size, int) and size > 0
-        checks = () if is_full else (c.If(c.Size(size).compare("==", 0), checks),)
+    checks, place = taken_place(kernel, step, element)
     outer = row // count * size if axis else c.Size(0)
     moved = copy_run(out, row * inner, source, (outer + at) * inner, inner)
     rows = _rows(row, product(shape[:axis]) * count, (c.Let(at, place), *moved), _run_ps(source, inner))
     return (*checks, rows)
+
+
+def taken_place(kernel: Kernel, step: Step, index: c.Expression) -> tuple[c.Block, c.Expression]:
+    """Return the checks of all indices of a ``take``, and the place on its axis that one of them means."""
+    x, indices = step.operands
+    axis = axis_of(step.binding, len(shape_of(x)))
+    size = shape_of(x)[axis]
+    checks = index_check(kernel, step.op, axis, size, kernel.source(indices, "indices"), shape_of(indices))
+    if step.binding.attrs["mode"] != "clip":
+        return checks, resolved(index, size)
+    is_full = isinstance(size, int) and size > 0
+    return () if is_full else (c.If(c.Size(size).compare("==", 0), checks),), _clipped(index, size)
 
 
 def _clipped(index: c.Expression, size: Dim) -> c.Expression:

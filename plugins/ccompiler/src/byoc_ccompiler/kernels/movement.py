@@ -21,7 +21,7 @@ from byoc_ccompiler.rejections import operand_shape, reject_sizes
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, shape_of
 
-__all__ = ["FAMILIES"]
+__all__ = ["FAMILIES", "slice_start"]
 
 
 def _reshape(kernel: Kernel, step: Step) -> c.Block:
@@ -66,8 +66,8 @@ def _split(kernel: Kernel, step: Step) -> c.Block:
     return body
 
 
-def _slice_start(bound: Dim, size: Dim, stride: int) -> Dim:
-    """Gives the first index of a slice: its bound counted from the front, and limited to the axis."""
+def slice_start(bound: Dim, size: Dim, stride: int) -> Dim:
+    """Return the first index of a slice: its bound counted from the front, and limited to the axis."""
     if not isinstance(bound, int):  # 0 is added where it is zero or more, the size where it is less
         bound = bound - dim_max(dim_min(bound, 0), -1) * size
     elif bound < 0:
@@ -84,7 +84,7 @@ def _strided_slice(kernel: Kernel, step: Step) -> c.Block:
     for axis, first, apart in zip(
         ints_of(attrs, "axes"), dims_of(attrs, "begin"), ints_of(attrs, "strides"), strict=True
     ):
-        begin = begin + _slice_start(first, shape[axis], apart) * strides[axis]
+        begin = begin + slice_start(first, shape[axis], apart) * strides[axis]
         strides[axis] = strides[axis] * apart
     axes = copy_axes(shape_of(step.result), kernel.strides(step.result), strides)
     return copy_block(axes, kernel.target(step.result), kernel.source(x), source_at=begin)

@@ -7,26 +7,22 @@ from typing import Any
 
 import numpy as np
 from byoc_core.authoring import c
-from byoc_core.authoring.csource import SCALAR_OPS, FunctionScope, c_suffix
-from byoc_core.backend.hooks import Rejection
-from byoc_core.dims import Dim, product
+from byoc_core.authoring.csource import SCALAR_OPS, c_suffix
+from byoc_core.dims import Dim
 from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Binding, Value
+from byoc_core.ir import Value
 
 from byoc_ccompiler.attributes import axis_of, int_of
-from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, memory_order, spread
-from byoc_ccompiler.rejections import operand_shape, operand_type, reject_sizes
-from byoc_ccompiler.size_checks import require_broadcast
+from byoc_ccompiler.kernels.strided_nest import Layout, spread
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = [
-    "FAMILY",
+    "PER_CHANNEL",
+    "POINTWISE",
     "element_lines",
     "element_of",
     "element_statements",
-    "elementwise_kernel",
     "has_element",
     "is_pointwise",
     "operand_axes",
@@ -35,26 +31,20 @@ __all__ = [
     "pointwise_lines",
 ]
 
-_PER_CHANNEL = frozenset({"nn.bias_add", "nn.batch_norm"})
+PER_CHANNEL = frozenset({"nn.bias_add", "nn.batch_norm"})
 
 _QUANTISING = frozenset({"quantize", "dequantize"})
 
-_POINTWISE = frozenset(SCALAR_OPS) | _PER_CHANNEL | {"broadcast_to"}
+POINTWISE = frozenset(SCALAR_OPS) | PER_CHANNEL | {"broadcast_to"}
 
 Dims = tuple[Dim, ...]
 Offset = Callable[[Dims], str]
 Place = Callable[[Step, int], str]
 
-_STEP_PS = 50
-"""Estimated picoseconds of one step on one element, and of moving the element."""
-
-_GRAIN = 64
-"""Elements of the innermost loop that stay with one thread: no two threads write to one cache line."""
-
 
 def is_pointwise(step: Step) -> bool:
     """Tells whether an element of a step's result depends on one element of each operand."""
-    return step.op in _POINTWISE or (step.op in _QUANTISING and int_of(step.binding, "block_size") == 0)
+    return step.op in POINTWISE or (step.op in _QUANTISING and int_of(step.binding, "block_size") == 0)
 
 
 def operand_axes(step: Step) -> Sequence[tuple[int, ...]]:
@@ -63,7 +53,7 @@ def operand_axes(step: Step) -> Sequence[tuple[int, ...]]:
         return step.axes
     rank = len(shape_of(step.result))
     ranks = [len(shape_of(operand)) for operand in step.operands]
-    if step.op not in _PER_CHANNEL | _QUANTISING:
+    if step.op not in PER_CHANNEL | _QUANTISING:
         return [tuple(range(rank - own, rank)) for own in ranks]
     # A scalar parameter has no axis, and with scalar parameters `x` may be a scalar too: there is no axis to resolve.
     return [tuple(range(rank)), *((axis_of(step.binding, rank),) if own else () for own in ranks[1:])]
@@ -191,52 +181,3 @@ def operand_layout(kernel: Kernel, step: Step, index: int) -> Layout:
     """Gives how an operand is read along the axes of a step's result."""
     operand, axes, rank = step.operands[index], operand_axes(step)[index], len(shape_of(step.result))
     return Layout(spread(shape_of(operand), axes, rank, 1), spread(kernel.strides(operand), axes, rank, 0))
-
-
-def elementwise_kernel(kernel: Kernel) -> None:
-    """Writes a kernel of elementwise steps: one loop nest for all."""
-    steps, space = kernel.group.steps, kernel.group.space or ()
-    layouts: dict[object, Layout] = {
-        (step, index): operand_layout(kernel, step, index) for step in steps for index in range(len(step.operands))
-    }
-    layouts |= {value: Layout(shape_of(value), kernel.strides(value)) for value in kernel.stored}
-    nest = StridedNest(space, layouts, memory_order(kernel.strides(kernel.stored[0])))
-    known: dict[Value, c.Expression] = {}
-    body = element_statements(kernel, steps, lambda step, index: nest.position((step, index)), known)
-    body += tuple(c.Store(kernel.target(value), nest.position(value), known[value]) for value in kernel.stored)
-    kinds: dict[int, c.LoopKind] = {}
-    if kernel.shared and nest.sizes:
-        kinds[len(nest.sizes) - 1] = c.LoopKind.VECTOR
-    bounds = next((loop for loop, size in enumerate(nest.sizes) if size != 1), None)
-    if bounds is None:
-        kernel.finish_block(nest.loops(body, kinds))
-        return
-    kinds[bounds] = c.LoopKind.PARALLEL
-    round_ps = product(nest.sizes[bounds + 1 :]) * (len(steps) + 1) * _STEP_PS
-    grain = _GRAIN if bounds == len(nest.sizes) - 1 else 1
-    kernel.finish_block(nest.loops(body, kinds, grain=grain, round_ps=round_ps))
-
-
-def _reject(binding: Binding) -> Rejection | None:
-    if not has_element(Step(binding, binding.operands)):
-        dtypes = ", ".join(operand_type(binding, k).dtype for k in range(len(binding.operands)))
-        return Rejection("dtype", f"{binding.op.name} has no C form for {dtypes}")
-    if binding.op.name in _PER_CHANNEL:
-        shape = operand_shape(binding, 0)
-        size = shape[axis_of(binding, len(shape))]
-        if any(operand_shape(binding, index) != (size,) for index in range(1, len(binding.operands))):
-            return reject_sizes(binding)
-    return None
-
-
-def _require(scope: FunctionScope, step: Step) -> None:
-    if step.op not in _PER_CHANNEL:
-        require_broadcast(scope, step)
-
-
-def _rows(step: Step, index: int) -> Access:
-    return Access.ROWS
-
-
-FAMILY = KernelFamily(_POINTWISE, _reject, elementwise_kernel, require=_require, reads=_rows, writes=_rows)
-"""Ops that depend on one element of each operand, save for quantisation, which may be by blocks."""

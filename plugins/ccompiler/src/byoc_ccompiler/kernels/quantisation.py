@@ -10,7 +10,8 @@ from byoc_ccompiler.attributes import axis_of, int_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axis_view import view_along
-from byoc_ccompiler.kernels.pointwise import element_of, elementwise_kernel, is_pointwise
+from byoc_ccompiler.kernels.elementwise import elementwise_kernel
+from byoc_ccompiler.kernels.pointwise import element_of, is_pointwise
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, shape_of

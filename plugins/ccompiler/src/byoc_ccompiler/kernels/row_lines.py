@@ -12,6 +12,7 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 
 from byoc_ccompiler.kernels.fetching import fetch
+from byoc_ccompiler.kernels.loads import is_moved
 from byoc_ccompiler.kernels.row_plan import Pass
 from byoc_ccompiler.kernels.row_reducers import ADD_PIECE, PIECE, WHOLE_SUM, combined, row_function, start
 from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, RowWriter, row_array, variable_of
@@ -168,6 +169,12 @@ class LineWriter(RowWriter):
                 return None
             return self.kernel.source(operand), self.offset(key, start=first)
         assert isinstance(operand, Var)
+        if is_moved(self.kernel, operand):
+            element, along = self.loaded(operand), self.inner.variables
+            if not isinstance(element, c.Load) or not along or c.stride_of(element.index, along[-1]) != 1:
+                return None
+            moved = self.loaded(operand, first)
+            return (moved.buffer, moved.index) if isinstance(moved, c.Load) else None
         result = self.home_key(operand)
         if result is not None and not self.lies_side_by_side(result):
             return None

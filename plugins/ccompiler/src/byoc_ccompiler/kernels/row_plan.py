@@ -15,9 +15,9 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
 from byoc_ccompiler.steps import Step, dtype_of
 
-__all__ = ["Pass", "RowPlan", "plan_rows"]
+__all__ = ["CHEAP", "Pass", "RowPlan", "plan_rows"]
 
-_CHEAP = frozenset(
+CHEAP = frozenset(
     {"add", "subtract", "multiply", "maximum", "minimum", "negative", "abs", "nn.relu", "nn.bias_add", "broadcast_to"}
     | {"cast", "where", "equal", "less", "less_equal", "greater", "greater_equal", "logical_not"}
 )
@@ -145,7 +145,7 @@ class _Planner:
     def _is_cheap(self, step: Step) -> bool:
         made = [operand for operand in step.operands if operand in self._maker and operand not in self._row_values]
         tensors = {operand for operand in step.operands if operand not in self._row_values}
-        return step.op in _CHEAP and not made and len(tensors) <= _MAX_READ_AGAIN
+        return step.op in CHEAP and not made and len(tensors) <= _MAX_READ_AGAIN
 
     def _lender(self, value: Var, index: int) -> Var | None:
         """Gives a result that is not written before the last pass that reads the value, and that nothing else uses."""

@@ -11,10 +11,11 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.loads import element_in_space, is_moved, load_statements
 from byoc_ccompiler.kernels.pointwise import element_statements, operand_axes
 from byoc_ccompiler.kernels.row_plan import Pass, plan_rows
 from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
-from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, spread
+from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, rows_apart, spread
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["LONG_NBYTES", "RowWriter", "row_array", "row_layouts", "variable_of"]
@@ -48,6 +49,8 @@ def row_layouts(kernel: Kernel) -> dict[Hashable, Layout]:
                 lay((step, index), operand, axes)
     for value in kernel.stored:
         lay(value, value, group.row_axes.get(value, every))
+    if group.loads:
+        found[None] = rows_apart(group.space or ())
     return found
 
 
@@ -183,12 +186,25 @@ class RowWriter(ABC):
             this: the pass.
             known: grows by the values that the statements make.
         """
-        body = self.known_steps(this.steps, self.place, known, self._reads(this, known))
+        reading = (*this.steps, *(step for step in this.reductions if not is_moved(self.kernel, step.operands[0])))
+        before = (*self._reads(this, known), *load_statements(self.kernel, reading, self._indices(), known))
+        body = self.known_steps(this.steps, self.place, known, before)
         for value in (*this.stored, *this.kept):
             home = self.home(value)
             assert home is not None
             body += (c.Store(*home, known[value]),)
         return body
+
+    def _indices(self) -> dict[int, c.Expression]:
+        """Return the position along each axis of the space that has more than one."""
+        return {**self.outer.indices(), **self.inner.indices(), **self.columns.indices()}
+
+    def loaded(self, value: Value, start: c.Expression | None = None) -> c.Expression:
+        """Return the current element of a load that moves; ``start`` stands for the variable along a row."""
+        indices = self._indices()
+        if start is not None:
+            indices[self.inner.groups[-1][0]] = start
+        return element_in_space(self.kernel, value, indices, [])
 
     def _reads(self, this: Pass, known: dict[Value, c.Expression]) -> c.Block:
         """Return the statements that read values of earlier passes."""
@@ -224,6 +240,8 @@ class RowWriter(ABC):
         """Return the element that a reduction combines next."""
         (operand,) = step.operands
         found = known.get(operand) or self.row_values.get(operand) or self.kernel.constant(operand)
+        if found is None and is_moved(self.kernel, operand):
+            return self.loaded(operand)
         return self.kernel.source(operand)[self.place(step, 0)] if found is None else found
 
     def row_stores(self, values: Iterable[Var]) -> c.Block:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from byoc_core.authoring import c
+from byoc_core.authoring.layouts import compact_layout
 from byoc_core.dims import Dim, product
 
-__all__ = ["Layout", "StridedNest", "memory_order", "spread"]
+__all__ = ["Layout", "StridedNest", "memory_order", "rows_apart", "spread"]
 
 Dims = tuple[Dim, ...]
 
@@ -33,6 +34,12 @@ def memory_order(strides: Sequence[Dim]) -> list[int]:
     known = [stride for stride in strides if isinstance(stride, int)]
     rank = len(strides)
     return sorted(range(rank), key=lambda axis: -known[axis]) if len(known) == rank else list(range(rank))
+
+
+def rows_apart(space: Dims) -> Layout:
+    """Return a layout whose last axis is no walk with those before it: the place of a row is found anew for each."""
+    strides = compact_layout(space).strides
+    return Layout(space, (*(2 * stride for stride in strides[:-1]), *strides[-1:]))
 
 
 def spread(values: Sequence[Dim], axes: Sequence[int], rank: int, fill: Dim) -> Dims:
@@ -78,6 +85,13 @@ class StridedNest:
         self._last_axes = tuple(group[-1] for group in groups)
         self._space = tuple(space)
         self._layouts = dict(layouts)
+
+    def indices(self) -> dict[int, c.Expression]:
+        """Return the position along each axis that the loops go along."""
+        found: dict[int, c.Expression] = {}
+        for axes, variable in zip(self.groups, self.variables, strict=True):
+            found.update(zip(axes, c.unravelled(variable, [self._space[axis] for axis in axes]), strict=True))
+        return found
 
     def step(self, tensor: Hashable, loop: int) -> tuple[Dim, Dim | None]:
         """Gives the distance by which one round of a loop moves a tensor's element, and on which size that depends.

@@ -24,7 +24,7 @@ from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["FAMILY", "turn_function"]
+__all__ = ["FAMILY", "order_of", "turn_function"]
 
 _MOVE_PS = 300
 """Estimated picoseconds to move one element to another order."""
@@ -38,7 +38,8 @@ _FETCHED_NBYTES = (128, 2048)
 _SOURCE, _RESULT = "source", "result"
 
 
-def _order(step: Step) -> list[int]:
+def order_of(step: Step) -> list[int]:
+    """Return the axes of the operand in the order in which ``permute_dims`` has them."""
     axes, rank = step.binding.attrs["axes"], len(shape_of(step.operands[0]))
     return [int(str(axis)) % rank for axis in axes] if isinstance(axes, tuple) else [*range(rank)][::-1]
 
@@ -49,7 +50,7 @@ def _write(kernel: Kernel) -> None:
     source, result = step.operands[0], step.result
     space, strides = shape_of(result), kernel.strides(source)
     layouts: dict[Hashable, Layout] = {
-        _SOURCE: Layout(space, tuple(strides[axis] for axis in _order(step))),
+        _SOURCE: Layout(space, tuple(strides[axis] for axis in order_of(step))),
         _RESULT: Layout(space, kernel.strides(result)),
     }
     nest = StridedNest(space, layouts, range(len(space)))

@@ -21,6 +21,7 @@ from byoc_ccompiler.byte_ops import BYTE_CONVOLUTION, BYTE_PRODUCT
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.regions.byte_products import use_byte_products
 from byoc_ccompiler.regions.channels_last import channels_last
+from byoc_ccompiler.regions.single_places import slice_single_places
 from byoc_ccompiler.regions.widen_halves import widen_halves
 
 __all__ = ["prepare_regions"]
@@ -33,7 +34,7 @@ def prepare_regions(
 
     Composites are taken apart, for what one loop computes is decided later and anew; normalisations, activations and
     attention that are spelled out become one op each; 16-bit floats are computed with in float32; convolutions get
-    their channels last; products of quantised tensors are computed on the integers.
+    their channels last; products of quantised tensors are computed on the integers; one place of an axis is a slice.
 
     Args:
         functions: the regions, which keep parameters, results and attributes.
@@ -53,6 +54,7 @@ def prepare_regions(
     # Constants of 16-bit floats are cast here and now; quantised ones stay so until it is known who reads them.
     fold = FoldConstants(kept=("dequantize",))
     module = _run(module, fold, lambda module: channels_last(module, families), Simplify())
+    module = slice_single_places(module)
     return _run(module, use_byte_products, RemoveDeadCode(), FoldConstants())
 
 

@@ -1,0 +1,191 @@
+"""Elements that a kernel computes where it reads them, in the place of a load: what makes them never reaches memory.
+
+A *load* of a group is a step before the group's own, of any shape. An element of its result is an expression of the
+position, made of elements of its operands: a gather reads at an index, a roll at the position further on, an
+elementwise step computes. :mod:`byoc_ccompiler.loads` decides which steps become loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from byoc_core.authoring import c
+from byoc_core.dims import Dim, product
+from byoc_core.ir import Value, Var
+
+from byoc_ccompiler.attributes import axis_of, dims_of, ints_of
+from byoc_ccompiler.kernel import Kernel, compact_strides
+from byoc_ccompiler.kernels.copies import offset_along
+from byoc_ccompiler.kernels.epilogue import index_term
+from byoc_ccompiler.kernels.indexing import taken_place
+from byoc_ccompiler.kernels.movement import slice_start
+from byoc_ccompiler.kernels.pointwise import element_of, operand_axes
+from byoc_ccompiler.kernels.transposes import order_of
+from byoc_ccompiler.steps import Step, dtype_of, shape_of
+
+__all__ = ["LOADS", "element_in_space", "is_moved", "keeps_rows", "load_statements", "parts_of_one"]
+
+Indices = Sequence[c.Expression]
+_Place = tuple[Value, Indices]
+
+
+def load_statements(
+    kernel: Kernel, steps: Iterable[Step], indices: Mapping[int, c.Expression], known: dict[Value, c.Expression]
+) -> c.Block:
+    """Return the statements that compute what steps read of the kernel's loads.
+
+    Args:
+        kernel: the kernel.
+        steps: steps of the kernel's space.
+        indices: the position along each axis of the space that has more than one.
+        known: values at hand; grows by what the loads make.
+    """
+    lets: list[c.Statement] = []
+    for value in dict.fromkeys(operand for step in steps for operand in step.operands):
+        if value in kernel.group.loads and value not in known:
+            known[value] = variable = c.Variable(kernel.group.loads[value].result.name, c.CType(dtype_of(value)))
+            element = element_in_space(kernel, value, indices, lets)
+            lets.append(c.Let(variable, element))
+    return tuple(lets)
+
+
+def element_in_space(
+    kernel: Kernel, value: Value, indices: Mapping[int, c.Expression], lets: list[c.Statement]
+) -> c.Expression:
+    """Return the element of a load, whose shape is the kernel's space, at a position in it.
+
+    Args:
+        kernel: reads the value; gets the checks of indices.
+        value: the value.
+        indices: the position along each axis of the space that has more than one.
+        lets: grows by the statements in front.
+    """
+    return _element(kernel, value, [indices.get(axis, c.Size(0)) for axis in range(len(shape_of(value)))], lets)
+
+
+def _element(kernel: Kernel, value: Value, indices: Indices, lets: list[c.Statement]) -> c.Expression:
+    """Return an element of a value: what a load of the kernel makes, or else what lies in memory."""
+    step = kernel.group.loads.get(value)
+    if step is None:
+        return kernel.constant(value) or kernel.source(value)[offset_along(indices, kernel.strides(value))]
+    if step.op in LOADS:
+        return _element(kernel, *LOADS[step.op](kernel, step, indices), lets)
+    return _computed(kernel, step, indices, lets)
+
+
+def _computed(kernel: Kernel, step: Step, indices: Indices, lets: list[c.Statement]) -> c.Expression:
+    """Return an element of an elementwise step."""
+    sizes: Sequence[Dim] = shape_of(step.result)
+    elements: list[c.Expression] = []
+    for operand, axes in zip(step.operands, operand_axes(step), strict=True):
+        own = zip(shape_of(operand), axes, strict=True)
+        places = [index_term(indices[axis], dim, sizes[axis], 1) for dim, axis in own]
+        element = _element(kernel, operand, places, lets)
+        if not isinstance(element, c.Literal):
+            variable = c.Variable(operand.name if isinstance(operand, Var) else "constant", element.type)
+            lets.append(c.Let(variable, element))
+            element = variable
+        elements.append(element)
+    return element_of(step, elements)
+
+
+def _taken(kernel: Kernel, step: Step, indices: Indices) -> _Place:
+    x, places = step.operands
+    axis, count = axis_of(step.binding, len(shape_of(x))), len(shape_of(places))
+    index = kernel.source(places, "indices")[offset_along(indices[axis : axis + count], kernel.strides(places))]
+    kernel.checks[step], place = taken_place(kernel, step, index)
+    return (x, (*indices[:axis], place, *indices[axis + count :]))
+
+
+def _reshaped(kernel: Kernel, step: Step, indices: Indices) -> _Place:
+    """Return the element of a reshape: axes whose sizes have one product are numbered row-major, and taken apart."""
+    (x,) = step.operands
+    sizes, wanted = shape_of(step.result), shape_of(x)
+    places: list[c.Expression] = []
+    first, begin, end, stop = 0, 0, 0, 0
+    while end < len(sizes) or stop < len(wanted):
+        have, want = product(sizes[first:end]), product(wanted[begin:stop])
+        is_short = isinstance(have, int) and isinstance(want, int) and have < want
+        is_long = isinstance(have, int) and isinstance(want, int) and have > want
+        end += not is_long and end < len(sizes)
+        stop += not is_short and stop < len(wanted)
+        if product(sizes[first:end]) == product(wanted[begin:stop]):
+            number = offset_along(indices[first:end], compact_strides(sizes[first:end]))
+            places += c.unravelled(number, wanted[begin:stop])
+            first, begin = end, stop
+    return (x, places)
+
+
+def _turned(kernel: Kernel, step: Step, indices: Indices) -> _Place:
+    order = order_of(step)
+    return (step.operands[0], [indices[order.index(axis)] for axis in range(len(order))])
+
+
+def _sliced(kernel: Kernel, step: Step, indices: Indices) -> _Place:
+    (x,) = step.operands
+    return (x, [_slice_place(step, axis, index) for axis, index in enumerate(indices)])
+
+
+def _slice_place(step: Step, axis: int, index: c.Expression) -> c.Expression:
+    shape = shape_of(step.operands[0])
+    bounds = (ints_of(step.binding, "axes"), dims_of(step.binding, "begin"), ints_of(step.binding, "strides"))
+    for along, begin, stride in zip(*bounds, strict=True):
+        if along % len(shape) == axis:
+            return index * stride + slice_start(begin, shape[axis], stride)
+    return index
+
+
+def _joined(kernel: Kernel, step: Step, indices: Indices) -> _Place:
+    """Return the element of slices of one value that are joined again, as a roll joins them."""
+    axis = axis_of(step.binding, len(shape_of(step.result)))
+    parts = [kernel.group.loads[operand] for operand in step.operands]
+    begins: list[Dim] = [0]
+    for part in parts[:-1]:
+        begins.append(begins[-1] + shape_of(part.result)[axis])
+    *before, last = (_slice_place(part, axis, indices[axis] - at) for part, at in zip(parts, begins, strict=True))
+    for place, begin in reversed(list(zip(before, begins[1:], strict=True))):
+        last = c.Select(indices[axis].compare("<", begin), place, last)
+    return (parts[0].operands[0], (*indices[:axis], last, *indices[axis + 1 :]))
+
+
+LOADS: Mapping[str, Callable[[Kernel, Step, Indices], _Place]] = {
+    "take": _taken,
+    **dict.fromkeys(("reshape", "expand_dims", "squeeze"), _reshaped),
+    "permute_dims": _turned,
+    "strided_slice": _sliced,
+    "concat": _joined,
+}
+"""Which element of which operand each op moves to a position, by the op's name."""
+
+
+def is_moved(kernel: Kernel, value: Value) -> bool:
+    """Return whether an element of a load lies in memory: nothing computes it."""
+    step = kernel.group.loads.get(value)
+    while step is not None and step.op in LOADS:
+        step = kernel.group.loads.get(step.operands[0])
+    return value in kernel.group.loads and step is None
+
+
+def parts_of_one(step: Step, loads: Mapping[Value, Step]) -> bool:
+    """Return whether a concat joins slices of one value that leave all other axes as they are."""
+    rank = len(shape_of(step.result))
+    axis = axis_of(step.binding, rank)
+    parts = [loads.get(operand) for operand in step.operands]
+    slices = [part for part in parts if part is not None and part.op == "strided_slice"]
+    sliced = {along % rank for part in slices for along in ints_of(part.binding, "axes")}
+    return len(slices) == len(parts) and sliced == {axis} and len({part.operands[0] for part in slices}) == 1
+
+
+def keeps_rows(step: Step) -> bool:
+    """Return whether a step moves whole rows: its result's last axis is that of what it moves."""
+    x, result = shape_of(step.operands[0]), shape_of(step.result)
+    last = len(x) - 1
+    if not x or not result or x[-1] != result[-1]:
+        return False
+    if step.op == "take" or step.op == "concat":
+        return axis_of(step.binding, len(x)) != last
+    if step.op == "permute_dims":
+        return order_of(step)[-1] == last
+    if step.op == "strided_slice":
+        return all(axis % len(x) != last for axis in ints_of(step.binding, "axes"))
+    return step.op in LOADS

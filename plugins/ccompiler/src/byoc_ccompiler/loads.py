@@ -1,0 +1,206 @@
+"""Makes steps loads of the kernel that alone reads them: gathers, rolls, windows, cheap steps of another shape.
+
+A gather, or a chain of movements whose result no strides describe, would copy its elements so that elementwise steps or
+reductions can read them. Where these alone do, each element is computed where it is read. So are cheap elementwise
+steps behind a reshape, which would be a kernel of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from byoc_core.authoring.layouts import Layout, compact_layout, result_layouts
+from byoc_core.dims import Dim, product
+from byoc_core.ir import Value, Var
+
+from byoc_ccompiler.kernel import Group
+from byoc_ccompiler.kernels.loads import LOADS, keeps_rows, parts_of_one
+from byoc_ccompiler.kernels.pointwise import operand_dims
+from byoc_ccompiler.kernels.row_plan import CHEAP
+from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
+from byoc_ccompiler.steps import Step, shape_of
+
+__all__ = ["form_loads", "move_before_norms"]
+
+_LEAST_ROW = 8
+"""Elements of a row from which on it pays to find its place anew for each."""
+
+_NORMS = frozenset({"nn.layer_norm", "nn.rms_norm"})
+
+_MAX_LOADS = 16
+
+_VECTOR, _LONG_ROW = 16, 256
+"""Elements of the widest vector, and of a row that is long."""
+
+
+def form_loads(groups: Sequence[Group], results: Sequence[Value]) -> list[Group]:
+    """Return the groups with those taken in as loads that only one other reads, where that saves a kernel.
+
+    Args:
+        groups: in an order in which every value is written before another group reads it; so is the result.
+        results: what the function returns.
+
+    Cost: linear in the steps and their operands.
+    """
+    former = _Former(groups, results)
+    for group in groups:
+        if group.space is not None and not group.anchored and 0 not in group.space:
+            former.add_loads(group, group.space)
+    return [group for group in groups if group not in former.taken]
+
+
+def move_before_norms(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
+    """Return the steps with rows moved before they are normalised, where moving them after would be a copy.
+
+    What such a norm reads is in memory for others too; the movement becomes a load of the norm.
+
+    Args:
+        steps: in an order in which every value is made before it is read.
+        results: what the function returns.
+    """
+    found = list(steps)
+    readers = _readers_of(steps)
+    for norm in steps:
+        if norm.op not in _NORMS or len(readers[norm.operands[0]]) < 2:
+            continue
+        moves = _moves_behind(norm, steps, readers)
+        inside = {norm, *moves.values()}
+        made = [norm.result, *moves]
+        ends = [value for value in made if value in results or not inside.issuperset(readers.get(value, ()))]
+        if len(ends) == 1 and ends[0] in moves and _layout(ends[0], moves) is None:
+            found = _moved_before(found, norm, moves, ends[0])
+    return found
+
+
+def _readers_of(steps: Iterable[Step]) -> dict[Value, list[Step]]:
+    readers: dict[Value, list[Step]] = {}
+    for step in steps:
+        for operand in dict.fromkeys(step.operands):
+            readers.setdefault(operand, []).append(step)
+    return readers
+
+
+def _moves_behind(norm: Step, steps: Iterable[Step], readers: Mapping[Value, Sequence[Step]]) -> dict[Value, Step]:
+    """Return the steps, by their results, that move whole rows of what a norm makes."""
+    axes = norm.binding.attrs["axes"]
+    rank = len(shape_of(norm.result))
+    if axes not in ((-1,), (rank - 1,)):
+        return {}
+    waiting: list[Value] = [norm.result]
+    moves: set[Step] = set()
+    while waiting:
+        for step in readers.get(waiting.pop(), ()):
+            if step not in moves and step.op in LOADS and step.op != "take" and keeps_rows(step) and _is_long(step):
+                moves.add(step)
+                waiting.append(step.result)
+    found: dict[Value, Step] = {step.result: step for step in steps if step in moves}
+    joins = [step for step in moves if step.op == "concat"]
+    return found if all(parts_of_one(step, found) for step in joins) else {}
+
+
+def _moved_before(steps: Sequence[Step], norm: Step, moves: Mapping[Value, Step], end: Value) -> list[Step]:
+    """Return the steps with a norm behind what moved its rows; ``end`` is the rows as others read them."""
+    x, *parameters = norm.operands
+    values: dict[Value, Value] = {norm.result: x}
+    found: list[Step] = []
+    for step in steps:
+        if step is norm:
+            continue
+        if step not in moves.values():
+            found.append(step)
+            continue
+        values[step.result] = Var(step.result.name, step.result.type)
+        found.append(_rebound(step, [values[operand] for operand in step.operands], values[step.result]))
+        if step.result is end:
+            attrs = {**norm.binding.attrs, "axes": (-1,)}
+            moved = _rebound(norm, [values[end], *parameters], end)
+            found.append(replace(moved, binding=replace(moved.binding, attrs=attrs)))
+    return found
+
+
+def _rebound(step: Step, operands: Sequence[Value], result: Value) -> Step:
+    """Return a step on other operands that makes another result."""
+    assert isinstance(result, Var)
+    binding = replace(step.binding, operands=tuple(operands), results=(result,))
+    return replace(step, binding=binding, operands=tuple(operands))
+
+
+class _Former:
+    def __init__(self, groups: Sequence[Group], results: Sequence[Value]) -> None:
+        self.taken: set[Group] = set()
+        self._results = set(results)
+        self._maker = {value: group for group in groups for value in group.results}
+        self._readers = _readers_of(step for group in groups for step in group.steps)
+
+    def add_loads(self, group: Group, space: tuple[Dim, ...]) -> None:
+        """Take loads into a group of elementwise steps or reductions of a space."""
+        for value in dict.fromkeys(operand for step in group.steps for operand in step.operands):
+            readers = self._readers[value]
+            is_at_hand = value in group.results or shape_of(value) != space
+            if is_at_hand or not all(step in group.steps and _reads_along(group, step, value) for step in readers):
+                continue
+            loads = self._loads_of(group, value)
+            if 0 < len(loads) <= _MAX_LOADS - len(group.loads) and _saves(group, value, loads):
+                group.loads.update(reversed(loads.items()))
+                group.results.update(loads)
+                self.taken.update(self._maker[load] for load in loads)
+
+    def _loads_of(self, group: Group, value: Value) -> dict[Value, Step]:
+        """Return the steps, by their results, that only a value is made of; none where an element has no expression."""
+        found: dict[Value, Step] = {}
+        readers = set(group.steps)
+        waiting = {value: None}
+        while accepted := [item for item in waiting if self._is_load(item, readers, product(shape_of(value)))]:
+            for item in accepted:
+                del waiting[item]
+                steps = self._maker[item].steps
+                found.update((step.result, step) for step in steps)
+                readers.update(steps)
+                waiting.update((operand, None) for step in steps for operand in step.operands if operand not in found)
+        joins = (step for step in found.values() if step.op == "concat")
+        return found if all(parts_of_one(step, found) for step in joins) else {}
+
+    def _is_load(self, value: Value, readers: set[Step], count: Dim) -> bool:
+        """Return whether a value's maker can be computed where so many elements are read by steps alone."""
+        maker = self._maker.get(value)
+        if maker is None or maker.anchored or maker.reduced is not None or maker.loads or maker in self.taken:
+            return False
+        inside = readers | set(maker.steps)
+        if any(made in self._results or not inside.issuperset(self._readers.get(made, ())) for made in maker.results):
+            return False
+        if maker.space is not None:
+            return product(maker.space) == count and all(step.op in CHEAP for step in maker.steps)
+        (step, *others) = maker.steps
+        return not others and step.op in LOADS and keeps_rows(step) and _is_long(step)
+
+
+def _reads_along(group: Group, step: Step, value: Value) -> bool:
+    """Return whether a step of a group reads a value at the position in the group's space."""
+    if step.op in REDUCTIONS:
+        return True
+    dims = zip(step.operands, operand_dims(step), strict=True)
+    return step.result not in group.row_axes and all(own == group.space for operand, own in dims if operand is value)
+
+
+def _is_long(step: Step) -> bool:
+    shape = shape_of(step.result)
+    return 0 not in shape and (not isinstance(shape[-1], int) or shape[-1] >= _LEAST_ROW)
+
+
+def _saves(group: Group, value: Value, loads: Mapping[Value, Step]) -> bool:
+    """Return whether a value would take a kernel of its own: it is more than a view of what lies in memory."""
+    if all(step.op in LOADS for step in loads.values()):
+        return _layout(value, loads) is None
+    # What a reduction computes first goes through a piece of memory, whose last part is slow to read where it is short.
+    last = shape_of(value)[-1]
+    return group.reduced is None or not isinstance(last, int) or last % _VECTOR == 0 or last >= _LONG_ROW
+
+
+def _layout(value: Value, loads: Mapping[Value, Step]) -> Layout | None:
+    """Return how a value lies in the memory of what loads are made of; ``None`` where no strides say it."""
+    step = loads.get(value)
+    if step is None:
+        return compact_layout(shape_of(value))
+    source = None if step.op in ("take", "concat") else _layout(step.operands[0], loads)
+    return None if source is None else result_layouts(step.binding, source)[0]

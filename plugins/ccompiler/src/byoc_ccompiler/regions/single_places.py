@@ -1,0 +1,32 @@
+"""A ``take`` at one constant place is a slice: kernels that can read strided tensors need no copy of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from byoc_core.ir import Binding, IRModule, Value
+from byoc_core.transform import RewriteGraph, rewrite_module
+
+from byoc_ccompiler.attributes import axis_of
+from byoc_ccompiler.steps import shape_of
+
+__all__ = ["slice_single_places"]
+
+
+def slice_single_places(module: IRModule) -> IRModule:
+    """Return the module with a slice and a reshape in the place of each ``take`` at one place that is on its axis."""
+    return rewrite_module(module, {"take": (_slice,)})
+
+
+def _slice(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
+    x, places = binding.operands
+    shape, place = shape_of(x), graph.scalar(places)
+    axis = axis_of(binding, len(shape))
+    size = shape[axis]
+    if place is None or any(dim != 1 for dim in shape_of(places)) or not isinstance(size, int):
+        return None
+    if not -size <= place < size:
+        return None
+    begin = int(place) % size
+    part = graph.emit("strided_slice", (x,), {"axes": (axis,), "begin": (begin,), "end": (begin + 1,), "strides": (1,)})
+    return (graph.emit("reshape", (part,), {"shape": shape_of(binding.result)}),)
