@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from byoc_core.ir import Function, Value, tensor
+from byoc_core.ir import Function, Var, tensor
 
 from plugins.ccompiler.tests.bench import Bench, Builder
 
@@ -14,10 +14,11 @@ def _random(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
-def _layer(builder: Builder, x: Value, size: int, seed: int) -> Value:
+def _layer(builder: Builder, x: Var, size: int, seed: int) -> Var:
     """Return a normalisation of the softmax of a product with weights of their own."""
     product = builder.emit("matmul", x, _random(size, size, seed=seed))
-    return builder.emit("nn.softmax", builder.emit("nn.relu", product))
+    result: Var = builder.emit("nn.softmax", builder.emit("nn.relu", product))
+    return result
 
 
 def _num_kernels(source: str, op: str) -> int:

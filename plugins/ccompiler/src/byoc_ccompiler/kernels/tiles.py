@@ -11,6 +11,7 @@ from collections.abc import Callable
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
 
+from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.fetching import fetch_line
 from byoc_ccompiler.vector_unit import VectorUnit
 
