@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from byoc_ccompiler.kernels import winograd
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
+from byoc_ccompiler.kernels.winograd_functions import input_function, output_function
 from byoc_ccompiler.kernels.winograd_plan import Parts, WinogradPlan, choose_plan, make_plan
 from byoc_ccompiler.kernels.winograd_transforms import minimal_filter
 from byoc_ccompiler.vector_unit import VectorUnit
+from byoc_core.authoring.c import interpret, verify
 from byoc_core.ir import Function, tensor
 from byoc_core.runtime.module import NDArray
 from hypothesis import HealthCheck, given, settings
@@ -107,6 +109,29 @@ def test_what_is_multiplied_by_at_run_time_is_exact_in_float32(num_outputs: int)
     algorithm = minimal_filter(num_outputs)
     for matrix in (algorithm.inputs, algorithm.outputs):
         np.testing.assert_array_equal(matrix, matrix.astype("float32"))
+
+
+@pytest.mark.parametrize("num_outputs", [2, 4])
+def test_the_functions_apply_the_matrices(num_outputs: int) -> None:
+    plan = make_plan(_geometry(9, 11, 20), VectorUnit(16, 16), num_outputs)
+    algorithm, num, rng = plan.algorithm, plan.algorithm.num_inputs, np.random.default_rng(0)
+    pixels, points = rng.standard_normal((num, num, 11), np.float32), np.zeros(num**2 * plan.point_step, np.float32)
+    at = np.empty(num**2, object)
+    at[:] = list(pixels.reshape(-1, 11))
+    transform = verify(input_function(plan))
+    interpret(transform, dict(zip(transform.parameters, (at, points), strict=True)))
+    found = points.reshape(num, num, plan.point_step)[..., :11]
+    np.testing.assert_allclose(
+        found, np.einsum("ai,ijc,bj->abc", algorithm.inputs, pixels, algorithm.inputs), atol=1e-4
+    )
+    products, sums = (
+        rng.standard_normal((num, num, plan.width), np.float32),
+        np.zeros(num_outputs**2 * plan.width, "f4"),
+    )
+    back = verify(output_function(plan, plan.width))
+    interpret(back, dict(zip(back.parameters, (products.reshape(-1), sums), strict=True)))
+    expected = np.einsum("ya,abc,xb->yxc", algorithm.outputs, products, algorithm.outputs)
+    np.testing.assert_allclose(sums.reshape(expected.shape), expected, atol=1e-3)
 
 
 CASES: dict[str, tuple[Any, int, tuple[int, int, int, int]]] = {
