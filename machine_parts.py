@@ -28,6 +28,7 @@ __all__ = [
     "has_attribute",
     "has_c_extension",
     "has_compiler",
+    "has_cuda_device",
     "has_distribution",
     "has_environment",
     "has_file",
@@ -39,6 +40,7 @@ __all__ = [
     "has_library",
     "has_lockable_memory",
     "has_module",
+    "has_nvrtc",
     "has_onednn",
     "has_openmp",
     "has_plain_user",
@@ -106,6 +108,15 @@ def has_processors(_: re.Match[str]) -> bool:
     return hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1
 
 
+def has_cuda_device(_: re.Match[str]) -> bool:
+    """Return whether the system has a driver of CUDA that finds a device."""
+    try:
+        driver, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+    except OSError:
+        return False
+    return bool(driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0)
+
+
 def has_system(*systems: str, machine: str = "") -> Question:
     """Return whether the system is one of these, by ``sys.platform``, and the processor of this family."""
     return lambda _: sys.platform in systems and machine in ("", platform.machine())
@@ -168,6 +179,12 @@ def _compiler_for_c() -> list[str]:
 def has_compiler(_: re.Match[str]) -> bool:
     """Return whether C can be compiled."""
     return bool(_compiler_for_c())
+
+
+def has_nvrtc(_: re.Match[str]) -> bool:
+    """Return whether NVIDIA's compiler at run time is installed, as a package or where the system's loader looks."""
+    names = {_normalised(distribution.name) for distribution in metadata.distributions()}
+    return any(name.startswith("nvidia-cuda-nvrtc") for name in names) or ctypes.util.find_library("nvrtc") is not None
 
 
 def has_program(match: re.Match[str]) -> bool:

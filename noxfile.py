@@ -51,6 +51,7 @@ nox.options.sessions = [
     "core-alone",
     "conformance",
     "tvm",
+    "cuda",
     "versions",
     "docs",
     "demo",

@@ -76,6 +76,7 @@ RULES = (
     Rule("hardware", r"CPU features that this machine lacks: ([\w, ]+?)(\.|$)", here.has_instructions),
     Rule("hardware", r"for x86-64 Linux", here.has_system("linux", machine="x86_64")),
     Rule("hardware", r"one processor", here.has_processors),
+    Rule("hardware", r"no CUDA device", here.has_cuda_device),
     # Libraries.
     Rule("library", r"could not import '([\w.]+)'", here.has_module),
     Rule("library", r"libgomp|there is nothing to change", here.has_library("gomp")),
@@ -83,6 +84,7 @@ RULES = (
     Rule("library", r"oneDNN|onednn|byoc-dnnl", here.has_onednn),
     # Compilers.
     Rule("compiler", r"no C compiler|^C compiler", here.has_compiler),
+    Rule("compiler", r"no NVRTC", here.has_nvrtc),
     Rule("compiler", r"^(\S+) is not installed", here.has_program),
     Rule("compiler", r"this gcc knows no (\S+)", here.has_flag_of_gcc),
     Rule("compiler", r"C extension|the extension is not built", here.has_c_extension),

@@ -8,7 +8,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field
 
 from byoc_core.backend import Estimate, Status
-from byoc_core.backend.hooks import BackendInfo, CodegenResult, CompileContext, Rejection, Support
+from byoc_core.backend.hooks import (
+    BackendInfo,
+    CodegenResult,
+    CompileContext,
+    KernelReport,
+    Rejection,
+    SharedLoop,
+    Support,
+)
 from byoc_core.ir import REQUIRED, AttrSpec, OpDef, OperandSpec
 from byoc_core.pattern import CompositePattern
 from byoc_core.runtime import RuntimeInfo
@@ -24,6 +32,7 @@ __all__ = ["TYPES", "field_rows", "type_reference_page"]
 TYPES = {
     "The compile half": (
         *(BackendInfo, CompileContext, Status, CompositePattern, Support, Rejection, Estimate, CodegenResult),
+        *(KernelReport, SharedLoop),
         *(OpDef, OperandSpec, AttrSpec),
     ),
     "The run half": (RuntimeInfo, LoadContext, TensorSpec, Signature, CallTraits, NativeEntry),

@@ -96,6 +96,13 @@ add_foreign("tvm", "tvm, tvm_ffi")
 
 
 @nox.session(requires=["wheels"])
+def cuda(session: nox.Session) -> None:
+    """Compiles printed CUDA by NVRTC from PyPI (90 MB, for Linux), and runs it where there is a device."""
+    install_wheels(session, ("core",), *group("test", "cuda"))
+    run_tests(session, *select("cuda", folders=("core/tests",)))
+
+
+@nox.session(requires=["wheels"])
 def zig(session: nox.Session) -> None:
     """Runs ccompiler's tests, and those of the toolchain, with ``zig cc`` from PyPI as the only compiler.
 

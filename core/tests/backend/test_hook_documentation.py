@@ -164,6 +164,13 @@ def try_estimate(hook: Callable[..., object]) -> None:
     assert estimate.seconds > 0
 
 
+def try_generated_kernels(hook: Callable[..., object]) -> None:
+    handle = backends().get(backend_of(byoc_generated_kernels=hook))
+    function = MODULE["main"].with_attrs(global_symbol="part")
+    (kernel,) = handle.generated_kernels([function], handle.context(MODULE))
+    assert (kernel.function, kernel.ops) == ("part", ("add", "multiply", "tanh"))
+
+
 def try_codegen(hook: Callable[..., object]) -> None:
     backend = backend_of(byoc_codegen=hook, byoc_partition=example_of("byoc_partition")["byoc_partition"])
     executable = byoc_core.build(MODULE, [backend])

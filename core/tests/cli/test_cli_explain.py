@@ -38,6 +38,45 @@ def byoc_codegen(functions, context):
     return GraphCodegen().compile(functions, context)
 """
 
+TELLING = (
+    PLUGIN.replace('"part"', '"telling"')
+    + """
+from byoc_core.backend.hooks import KernelReport, SharedLoop
+
+@hookimpl
+def byoc_generated_kernels(functions):
+    return [
+        KernelReport(
+            f"kernel_{number}",
+            function.attrs["global_symbol"],
+            "void kernel(void) {\\n}",
+            tuple(binding.op.name for binding in function.walk()),
+            tuple(binding.result.name for binding in function.walk()),
+            ("for i in 0..8: reads x; writes out",),
+            (SharedLoop(8, 2, 24_000_000),),
+            128,
+            64,
+            24_000_000,
+        )
+        for number, function in enumerate(functions)
+    ]
+"""
+)
+
+KERNELS = """\
+telling: 2 kernels in 2 regions, counting n = 1
+
+kernel_0: matmul, add -> lv0, lv1
+  function: telling_main_0
+  estimate: 128 FLOPs, 64B, 24 us on one thread
+  for threads: 8 rounds by 2, 24 us on one thread
+  loops:
+    for i in 0..8: reads x; writes out
+  source:
+    void kernel(void) {
+    }
+"""
+
 SUMMARY = """\
 97.1% of 280 FLOPs offloaded, counting n = 1
   part   97.1%        272 FLOPs  3 ops in 2 regions
@@ -116,6 +155,23 @@ def test_explain_as_json(byoc: RunByoc, model: Path, part: str) -> None:
     host = json.loads(byoc("explain", model, "--json", "--only-host").out)
     assert [row["op"] for row in host["ops"]] == ["nn.relu"]
     assert host | {"ops": report["ops"]} == report
+
+
+def test_explain_shows_the_kernels_that_backends_generate(
+    byoc: RunByoc, model: Path, install_backend: Callable[[str, str], Path]
+) -> None:
+    install_backend("telling", TELLING)
+    done = byoc("explain", model, "--kernels")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(KERNELS)
+    assert done.out.endswith("\n\nhost: tells of no generated kernels\n")
+    assert "counting n = 8" in byoc("explain", model, "--kernels", "--dim", "n=8").out
+    report = json.loads(byoc("explain", model, "--kernels", "--json").out)
+    told = {item["backend"]: item for item in report.pop("kernels")}
+    assert report == json.loads(byoc("explain", model, "--json").out)
+    assert [kernel["name"] for kernel in told["telling"]["kernels"]] == ["kernel_0", "kernel_1"]
+    assert told["telling"]["kernels"][0]["shared_loops"] == [{"rounds": 8, "grain": 2, "ps": 24_000_000}]
+    assert told["host"] == {"backend": "host", "kernels": [], "text": "tells of no generated kernels"}
 
 
 def test_explain_prints_ir_that_parses(byoc: RunByoc, model: Path, part: str) -> None:
@@ -234,6 +290,8 @@ WRONG = {
     "explain m.onnx --require-offload nan": NO_SHARE.format("nan"),
     "compile m.onnx -o x.byoc --require-offload most": NO_SHARE.format("most"),
     "explain m.onnx --ir --json": "--ir and --json: exclude each other",
+    "explain m.onnx --ir --kernels": "--ir and --kernels: exclude each other",
+    "explain m.byoc --kernels": "--kernels: does not apply to `m.byoc`, which is compiled already",
     "explain m.byoc --ir": "--ir: does not apply to `m.byoc`, which is compiled already",
     "explain m.onnx --dim n": "--dim: is malformed; got 'n', expected NAME=SIZE",
 }

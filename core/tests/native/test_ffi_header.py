@@ -48,6 +48,7 @@ def test_layouts_and_codes_equal_those_of_the_package(tmp_path: Path) -> None:
         *find_toolchain().command,
         "-std=c11",
         f"-I{_real_headers()}",
+        f"-I{include_directory()}",
         "-c",
         "-o",
         str(tmp_path / "made.o"),

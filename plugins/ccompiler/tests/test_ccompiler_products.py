@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import byoc_core
 import numpy as np
 import pytest
+from byoc_ccompiler.kernel import Kernel
 from byoc_core import FunctionBuilder
-from byoc_core.authoring.csource import ParallelLoop
-from byoc_core.dims import Dim, evaluate
+from byoc_core.authoring import c
+from byoc_core.dims import evaluate
 from byoc_core.ir import Function, IRModule, tensor
 from byoc_core.runtime.module import NDArray
 from hypothesis import HealthCheck, given, settings
@@ -294,15 +295,23 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(is_constant: bool) -> N
         np.testing.assert_array_equal(other, first)
 
 
+def _work(loop: c.For, sizes: Mapping[str, int]) -> int:
+    assert isinstance(loop.stop, c.Size)
+    assert loop.round_ps is not None
+    return evaluate(loop.stop.dim, sizes) * evaluate(loop.round_ps, sizes)
+
+
 @pytest.mark.parametrize("rows", [0, 1, 47, 4800])
 def test_the_estimate_of_its_work_is_that_of_known_rows(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    works = []
+    works: list[int] = []
+    finish = Kernel.finish_block
 
-    def record(lines: tuple[str, ...], count: Dim, item_ps: Dim) -> ParallelLoop:
-        works.append(evaluate(count, {"n": rows}) * evaluate(item_ps, {"n": rows}))
-        return ParallelLoop(lines, count, item_ps)
+    def record(kernel: Kernel, block: c.Block) -> None:
+        # The last loop is that of the rows; before it the matrix on the right may be packed.
+        works.extend(_work(loop, {"n": rows}) for loop in block if isinstance(loop, c.For))
+        finish(kernel, block)
 
-    monkeypatch.setattr("byoc_ccompiler.kernels.panel_products.ParallelLoop", record)
+    monkeypatch.setattr(Kernel, "finish_block", record)
     estimates = []
     for size in (rows, "n"):
         bench = Bench(march="x86-64-v3")
@@ -310,7 +319,6 @@ def test_the_estimate_of_its_work_is_that_of_known_rows(monkeypatch: pytest.Monk
         x, y = builder.param("x", tensor((size, 300))), builder.param("y", tensor((300, 64)))
         bench.add(builder, builder.emit("matmul", x, y))
         assert "matmul" in bench.module.get_source()
-        # The last loop is that of the rows; before it the matrix on the right may be packed.
         estimates.append(works.pop() if works else 0)
         works.clear()
     assert estimates[0] == estimates[1]

@@ -10,8 +10,6 @@ import byoc_core
 import numpy as np
 import numpy.typing as npt
 import pytest
-from byoc_ccompiler.kernels.recurrent_panels import row_function
-from byoc_core.authoring.c import interpret, verify
 from byoc_core.dims import parse_dim
 from byoc_core.ir import Function, tensor
 
@@ -186,18 +184,3 @@ def test_threads_share_lines(lengths: list[int] | None) -> None:
     values = np.random.default_rng(0).standard_normal((20, 13, 48)).astype(np.float32)
     found = [byoc_core.VirtualMachine(executable, num_threads=threads)["main"](values) for threads in (1, 2, 3, 7)]
     assert len({b"".join(np.asarray(result).tobytes() for result in results) for results in found}) == 1
-
-
-@pytest.mark.parametrize(("depth", "count"), [(3, 1), (5, 7), (513, 2)])
-def test_a_row_times_panels(depth: int, count: int) -> None:
-    function = verify(row_function("float64", 2, 4))
-    rng = np.random.default_rng(depth)
-    row, panels, sums = (
-        rng.standard_normal(depth),
-        rng.standard_normal((count, depth, 8)),
-        rng.standard_normal(count * 8),
-    )
-    expected = sums + np.einsum("k,pkn->pn", row, panels).reshape(-1)
-    arguments = dict(zip(function.parameters, (row, panels.reshape(-1), depth, count, sums), strict=True))
-    interpret(function, arguments)
-    np.testing.assert_allclose(sums, expected, rtol=1e-12)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, panel_tile
-from byoc_ccompiler.vector_unit import VectorUnit, vector_preamble
+from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, Factors, tile_function
+from byoc_ccompiler.vector_unit import VectorUnit
+from byoc_core.authoring import c
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
 from byoc_core.runtime.module import NDArray
 
@@ -22,13 +24,14 @@ HEADERS = '#include "byoc_ffi.h"\n#include "byoc_scalar.h"\n'
 
 def _build(folder: Path, unit: VectorUnit, march: str, dtype: str) -> ctypes.CDLL:
     """Gives a library with an exported function for every shape in both forms."""
-    parts = []
+    functions = []
     for rows, vectors in SHAPES:
-        parts.append(panel_tile(f"direct_{rows}x{vectors}", unit, dtype, rows, vectors))
-        parts.append(panel_tile(f"indirect_{rows}x{vectors}", unit, dtype, rows, vectors, indirect=True))
-    text = "\n".join(parts).replace("static BYOC_CONTRACTED", "BYOC_EXPORT BYOC_CONTRACTED")
+        for factors in (Factors.ROWS, Factors.RUNS):
+            tile = c.verify(tile_function(unit, dtype, rows, vectors, factors))
+            functions.append(replace(tile, name=f"{factors.value}_{rows}x{vectors}"))
+    text = c.print_definitions(functions).replace("static BYOC_CONTRACTED", "BYOC_EXPORT BYOC_CONTRACTED")
     options = BuildOptions(2, march, ("-Wall", "-Wextra", "-Wno-psabi", "-Werror"))
-    library = find_toolchain().compile(HEADERS + vector_preamble(unit, text) + text, options)
+    library = find_toolchain().compile(HEADERS + text, options)
     path = folder / "tiles.so"
     path.write_bytes(library.data)
     return ctypes.CDLL(str(path))
@@ -56,7 +59,7 @@ def test_panel_tiles(tmp_path: Path, unit: VectorUnit, march: str, dtype: str) -
             a[:, :depth] = generator.standard_normal((rows, depth))
             panel = generator.standard_normal((depth, width)).astype(dtype)
             sums = np.full((rows, width), np.nan, dtype)
-            library[f"direct_{rows}x{vectors}"](
+            library[f"tile_{rows}x{vectors}"](
                 _pointer(a), ctypes.c_int64(depth + 3), _pointer(panel), ctypes.c_int64(depth), _pointer(sums)
             )
             _check(sums, a[:, :depth], panel)
@@ -74,7 +77,18 @@ def test_panel_tiles_of_scattered_rows(tmp_path: Path, unit: VectorUnit, march: 
             places = np.array([[runs[t, j].ctypes.data for j in range(rows)] for t in range(num_taps)], "uintp")
             panel = generator.standard_normal((num_taps * depth, width)).astype(dtype)
             sums = np.full((rows, width), np.nan, dtype)
-            library[f"indirect_{rows}x{vectors}"](
+            library[f"rows_{rows}x{vectors}"](
                 _pointer(places), ctypes.c_int64(num_taps), ctypes.c_int64(depth), _pointer(panel), _pointer(sums)
             )
             _check(sums, runs.transpose(1, 0, 2).reshape(rows, num_taps * depth), panel)
+
+
+@pytest.mark.parametrize(("depth", "panels"), [(3, 1), (5, 4), (DEPTH_CHUNK + 1, 2)])
+def test_a_row_times_panels(depth: int, panels: int) -> None:
+    function = c.verify(tile_function(VectorUnit(32, 16), "float64", 1, 2, placed=True, panels=panels))
+    rng = np.random.default_rng(depth)
+    row, matrices, sums = (rng.standard_normal(size) for size in (depth, (panels, depth, 8), panels * 8))
+    expected = sums + np.einsum("k,pkn->pn", row, matrices).reshape(-1)
+    values = (row, 0, matrices.reshape(-1), depth, sums, 0, True)
+    c.interpret(function, dict(zip(function.parameters, values, strict=True)))
+    np.testing.assert_allclose(sums, expected, rtol=1e-12)

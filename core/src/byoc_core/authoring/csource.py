@@ -29,12 +29,13 @@ A backend of its own overrides what it does differently, in the smallest case th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from byoc_core.authoring.csource_kernels import report_kernels
 from byoc_core.authoring.csource_loops import LoopNest, align
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, PARALLEL_HEADER, ParallelLoop
 from byoc_core.authoring.csource_scalars import SCALAR_OPS, scalar_expression, without_parentheses
-from byoc_core.authoring.csource_scope import ConstantPool, Definitions, FunctionScope, tensor_type
+from byoc_core.authoring.csource_scope import ConstantPool, Definitions, FunctionScope, KernelFacts, tensor_type
 from byoc_core.authoring.csource_types import (
     C_LIBRARY_NAMES,
     C_TYPES,
@@ -47,6 +48,7 @@ from byoc_core.authoring.csource_types import (
     c_type,
 )
 from byoc_core.authoring.csource_wrapper import packed_export, wrapper_function
+from byoc_core.backend.hooks import KernelReport
 from byoc_core.errors import CodegenError, UndefinedSymbolError
 from byoc_core.ir import COMPOSITE, Binding, Constant, Function, IRModule, TensorType, Value, Var
 from byoc_core.native.toolchain import BuildOptions
@@ -64,6 +66,7 @@ __all__ = [
     "CSourceCodegen",
     "ConstantPool",
     "FunctionScope",
+    "KernelFacts",
     "NameTable",
     "ParallelLoop",
     "align",
@@ -121,7 +124,7 @@ class CSourceCodegen:
             CodegenError: the op has no plain kernel; names op and function.
         """
         kernel = scope.declare_kernel(self._elementwise_kernel(scope, binding))
-        sizes = scope.symbols_in(scope.kernels[-1])
+        sizes = scope.symbols_in(scope.records[-1].text)
         scope.call(kernel, *inputs, scope.buffer(binding.result), *sizes)
 
     def visit_composite(self, scope: FunctionScope, binding: Binding, inputs: Sequence[str]) -> None:
@@ -170,33 +173,18 @@ class CSourceCodegen:
                 no library defines.
             ToolchainError: a library or an object is not found, or the C compiler refuses the text.
         """
-        if isinstance(functions, IRModule):
-            constants = functions.constants if constants is None else constants
-            functions = tuple(functions.functions.values())
-        elif isinstance(functions, Function):
-            functions = (functions,)
-        pool, definitions = ConstantPool(constants or {}), Definitions()
+        functions, constants = _listed(functions, constants)
+        pool, definitions = ConstantPool(constants), Definitions()
         signatures: dict[str, Signature] = {}
         traits: dict[str, CallTraits] = {}
-        owners: dict[str, str] = {}
         texts: list[str] = []
         by_function: dict[str, str] = {}
-        for function in functions:
-            symbol = _symbol_of(function)
-            for exported in (symbol, f"{symbol}_", f"{symbol}_wrapper_"):
-                owner = owners.setdefault(exported, function.name)
-                if owner != function.name or exported in signatures:
-                    raise CodegenError(
-                        f"function `{function.name}`", f"exports the symbol `{exported}`, and so does `{owner}`"
-                    )
-            scope = FunctionScope(function, symbol, pool, definitions)
-            self.visit_function(scope)
-            scope.copy_remaining_results()
+        for scope in self._visited(functions, pool, definitions):
             own = [*scope.kernels, scope.raw_function(), wrapper_function(scope), packed_export(scope)]
-            by_function[function.name] = "\n".join(own)
+            by_function[scope.function.name] = "\n".join(own)
             texts += own
-            signatures[symbol] = _signature(scope)
-            traits[symbol] = CallTraits(in_place=scope.in_place, workspace_nbytes=scope.workspace_nbytes)
+            signatures[scope.symbol] = _signature(scope)
+            traits[scope.symbol] = CallTraits(in_place=scope.in_place, workspace_nbytes=scope.workspace_nbytes)
         table = [f"BYOC_EXPORT const void *byoc_constants[{len(pool.table)}];"] if pool.table else []
         parts = [*table, *pool.literals.values(), *definitions.texts, *texts]
         source = "\n\n".join([_HEADERS + self.preamble("\n".join(parts)), *parts]) + "\n"
@@ -205,6 +193,44 @@ class CSourceCodegen:
         if self.options.libraries or self.options.extra_objects:
             _check_links(module, by_function)
         return module
+
+    def generated_kernels(
+        self, functions: Function | IRModule | Iterable[Function], constants: Mapping[str, NDArray] | None = None
+    ) -> list[KernelReport]:
+        """Return a report of each kernel that :meth:`generate` writes for functions, in the order of the source.
+
+        A backend of the kit answers ``byoc_generated_kernels`` by it. Nothing is compiled.
+
+        Args:
+            functions: as for :meth:`generate`.
+            constants: as for :meth:`generate`.
+
+        Raises:
+            CodegenError: as :meth:`generate`.
+        """
+        functions, constants = _listed(functions, constants)
+        scopes = self._visited(functions, ConstantPool(constants), Definitions())
+        return [report for scope in scopes for report in report_kernels(scope)]
+
+    def _visited(
+        self, functions: Iterable[Function], pool: ConstantPool, definitions: Definitions
+    ) -> Iterator[FunctionScope]:
+        """Yield the scope of each function, visited."""
+        owners: dict[str, str] = {}
+        symbols: set[str] = set()
+        for function in functions:
+            symbol = _symbol_of(function)
+            for exported in (symbol, f"{symbol}_", f"{symbol}_wrapper_"):
+                owner = owners.setdefault(exported, function.name)
+                if owner != function.name or exported in symbols:
+                    raise CodegenError(
+                        f"function `{function.name}`", f"exports the symbol `{exported}`, and so does `{owner}`"
+                    )
+            symbols.add(symbol)
+            scope = FunctionScope(function, symbol, pool, definitions)
+            self.visit_function(scope)
+            scope.copy_remaining_results()
+            yield scope
 
     def preamble(self, text: str) -> str:
         """Gives C text that stands once, after the standard headers: includes and declarations of a backend's own.
@@ -217,6 +243,7 @@ class CSourceCodegen:
     def _visit_bindings(self, scope: FunctionScope, bindings: Sequence[Binding]) -> None:
         for binding in bindings:
             inputs = [self._visit_value(scope, operand) for operand in binding.operands]
+            scope.visiting = (binding,)
             if binding.op is not COMPOSITE:
                 self.visit_call(scope, binding, inputs)
                 continue
@@ -253,6 +280,15 @@ class CSourceCodegen:
         signature = ", ".join([*parameters, f"{c_type(dtype)} *restrict out", *sizes])
         comment = f"/* {binding.op.name}: {', '.join(str(operand.type) for operand in binding.operands)} */"
         return "\n".join([comment, f"static void {{name}}({signature}) {{", *loops, "}"])
+
+
+def _listed(
+    functions: Function | IRModule | Iterable[Function], constants: Mapping[str, NDArray] | None
+) -> tuple[tuple[Function, ...], Mapping[str, NDArray]]:
+    """Return functions one by one, and the constants that they cite."""
+    if isinstance(functions, IRModule):
+        return tuple(functions.functions.values()), functions.constants if constants is None else constants
+    return (functions,) if isinstance(functions, Function) else tuple(functions), constants or {}
 
 
 def _check_links(module: CSourceModule, texts: Mapping[str, str]) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from byoc_core.authoring.csource_parallel import team_function
+from byoc_core.authoring.csource_parallel import ParallelLoop, team_function
 from byoc_core.authoring.csource_types import (
     C_LIBRARY_NAMES,
     C_TYPES,
@@ -21,10 +22,21 @@ from byoc_core.authoring.csource_types import (
 from byoc_core.dims import Dim, is_nonnegative, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import CodegenError
-from byoc_core.ir import Constant, ConstantStore, Function, TensorType, Value, Var
+from byoc_core.ir import Binding, Constant, ConstantStore, Function, TensorType, Value, Var
 from byoc_core.runtime.module import NDArray
 
-__all__ = ["WORKSPACE_ALIGNMENT", "ConstantPool", "Definitions", "FunctionScope", "tensor_type"]
+if TYPE_CHECKING:
+    from byoc_core.authoring.c.statements import Function as CFunction
+
+__all__ = [
+    "WORKSPACE_ALIGNMENT",
+    "ConstantPool",
+    "Definitions",
+    "FunctionScope",
+    "KernelFacts",
+    "KernelRecord",
+    "tensor_type",
+]
 
 WORKSPACE_ALIGNMENT = 64
 """Bytes to which scratch memory is aligned, as :class:`~byoc_core.runtime.module.CallTraits` promises."""
@@ -158,6 +170,34 @@ class Definitions:
             self.texts.append(text)
 
 
+class KernelFacts(NamedTuple):
+    """What a report tells of a kernel.
+
+    Attributes:
+        bindings: the ops that it computes.
+        function: the statements that its text was printed from; ``None`` where there is only text.
+        loops: the loops of a text that threads may share.
+    """
+
+    bindings: tuple[Binding, ...] = ()
+    function: CFunction | None = None
+    loops: tuple[ParallelLoop, ...] = ()
+
+
+class KernelRecord(NamedTuple):
+    """A kernel of a function.
+
+    Attributes:
+        name: its name in C.
+        text: its definition.
+        facts: what a report tells of it.
+    """
+
+    name: str
+    text: str
+    facts: KernelFacts
+
+
 class FunctionScope:
     """The parts of one generated function: kernels, buffers, calls.
 
@@ -173,7 +213,8 @@ class FunctionScope:
         inputs: C names of the parameters, in order.
         outputs: C names of the results, in order.
         symbols: the symbolic sizes of the signature, sorted; in C ``dim_<symbol>``.
-        kernels: C definitions that stand before the function.
+        records: the kernels, which stand before the function.
+        visiting: the op that is visited, which kernels compute unless their facts say otherwise.
         statements: the function's calls, in order.
         checks: C expressions over the sizes that are not zero, and have set an error, where a call must not go on.
         workspace_nbytes: bytes of scratch memory that a caller may hand over; see :meth:`workspace`.
@@ -201,7 +242,8 @@ class FunctionScope:
         self.outputs = tuple(self.names.unique("out" if single else f"out{k}") for k in range(len(function.results)))
         found = {name for value in (*function.params, *function.results) for name in _symbols(value)}
         self.symbols = tuple(sorted(found))
-        self.kernels: list[str] = []
+        self.records: list[KernelRecord] = []
+        self.visiting: tuple[Binding, ...] = ()
         self.statements: list[str] = []
         self.checks: list[str] = []
         self.workspace_nbytes: Dim = 0
@@ -283,23 +325,30 @@ class FunctionScope:
         self.workspace_nbytes = nbytes
         return "workspace"
 
+    @property
+    def kernels(self) -> list[str]:
+        """The C definitions of the kernels."""
+        return [record.text for record in self.records]
+
     def new_kernel_name(self) -> str:
         """Gives the name of the next kernel: the symbol and a number."""
-        return f"{self.symbol}_{len(self.kernels)}"
+        return f"{self.symbol}_{len(self.records)}"
 
     def kernel_name(self, hint: str = "") -> str:
         """Return the name of the next kernel: the symbol, a number, and a hint for readers."""
         return self.new_kernel_name() + (f"_{c_identifier(hint)}" if hint else "")
 
-    def declare_kernel(self, definition: str, hint: str = "") -> str:
+    def declare_kernel(self, definition: str, hint: str = "", facts: KernelFacts | None = None) -> str:
         """Adds a C definition in front of the function and gives its name.
 
         Args:
             definition: C text; every ``{name}`` in it becomes the kernel's name.
             hint: what stands behind symbol and number in that name, for readers.
+            facts: what reports tell of the kernel; by default that it computes the op that is visited.
         """
         name = self.kernel_name(hint)
-        self.kernels.append(definition.replace("{name}", name))
+        text = definition.replace("{name}", name)
+        self.records.append(KernelRecord(name, text, facts or KernelFacts(self.visiting)))
         return name
 
     def call(self, kernel: str, *arguments: str) -> None:

@@ -80,19 +80,20 @@ def c_suffix(dtype: str) -> str:
     return family + dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
 
 
-def c_literal(value: object, dtype: str) -> str:
+def c_literal(value: object, dtype: str, compound: str = "({type}){{{values}}}") -> str:
     """Gives a C constant expression of exactly this value.
 
     Args:
         value: a Python or numpy scalar.
         dtype: the C type's dtype; the value is converted to it first (to infinity where it is too large).
+        compound: the text of a value of a structure, with ``{type}`` and ``{values}``; C++ has another.
     """
     with np.errstate(over="ignore"):
         scalar = np.asarray(value).astype(to_numpy(dtype))
     if dtype == "bool":
         return "1" if scalar else "0"
     if dtype in HALF_DTYPES:
-        return f"({c_type(dtype)}){{0x{int(scalar.view(np.uint16)):04x}}}"
+        return compound.format(type=c_type(dtype), values=f"0x{int(scalar.view(np.uint16)):04x}")
     if scalar.dtype.kind in "iu":
         number = int(scalar)
         if number == -(2**63):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Support,
         coarsest_roundoff,
     )
+    from byoc_core.backend.kernel_report import KernelReport, SharedLoop
     from byoc_core.backend.own_ops import ops_with
     from byoc_core.backend.registry import Backends, backends
 
@@ -31,7 +32,9 @@ __all__ = [
     "CodegenResult",
     "CompileContext",
     "Estimate",
+    "KernelReport",
     "Rejection",
+    "SharedLoop",
     "Status",
     "Support",
     "backends",
@@ -43,6 +46,8 @@ __all__ = [
 _HOMES = {
     "BackendHandle": "byoc_core.backend.handle",
     "Backends": "byoc_core.backend.registry",
+    "KernelReport": "byoc_core.backend.kernel_report",
+    "SharedLoop": "byoc_core.backend.kernel_report",
     "backends": "byoc_core.backend.registry",
     "hook_specs": "byoc_core.backend.all_hooks",
     "ops_with": "byoc_core.backend.own_ops",

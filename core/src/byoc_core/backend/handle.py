@@ -17,6 +17,7 @@ from byoc_core.backend.info import (
     Support,
     coarsest_roundoff,
 )
+from byoc_core.backend.kernel_report import KernelReport
 from byoc_core.backend.options import validate_options
 from byoc_core.backend.rewriting import REWRITES
 from byoc_core.errors import ByocError, HookError, VerifyError
@@ -231,6 +232,14 @@ class BackendHandle:
                 raise HookError(self._plugin.where(hook), problem, got=repr(value), expected=expected)
         return estimate
 
+    def generated_kernels(self, functions: Sequence[Function], context: CompileContext) -> tuple[KernelReport, ...]:
+        """Return the kernels that the backend generates for functions that it compiled.
+
+        Raises:
+            HookError: the hook raised, or gave something else.
+        """
+        return self._sequence("byoc_generated_kernels", KernelReport, functions=tuple(functions), context=context)
+
     @property
     def separates_sizes(self) -> bool:
         """Whether ops of known sizes and ops of symbolic ones are never in one region."""
@@ -280,10 +289,10 @@ class BackendHandle:
             self._ops = self._sequence("byoc_ops", OpDef)
         return self._ops
 
-    def _sequence(self, hook: str, item_type: type[_T]) -> tuple[_T, ...]:
+    def _sequence(self, hook: str, item_type: type[_T], **arguments: object) -> tuple[_T, ...]:
         if not self._plugin.has(hook):
             return ()
-        items = self._plugin.check(hook, self._plugin.call(hook), Iterable)  # type: ignore[type-abstract]
+        items = self._plugin.check(hook, self._plugin.call(hook, **arguments), Iterable)  # type: ignore[type-abstract]
         return tuple(self._plugin.check(hook, item, item_type, what="gave among others") for item in items)
 
     def __repr__(self) -> str:

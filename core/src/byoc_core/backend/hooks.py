@@ -37,6 +37,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from byoc_core.backend.info import BackendInfo, CodegenResult, CompileContext, Estimate, Rejection, Status, Support
+from byoc_core.backend.kernel_report import KernelReport, SharedLoop
 from byoc_core.plugin.markers import hookimpl, hookspec
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ __all__ = [
     "CodegenResult",
     "CompileContext",
     "Estimate",
+    "KernelReport",
     "Rejection",
+    "SharedLoop",
     "Status",
     "Support",
     "byoc_after_codegen",
@@ -58,6 +61,7 @@ __all__ = [
     "byoc_codegen",
     "byoc_compile_status",
     "byoc_estimate",
+    "byoc_generated_kernels",
     "byoc_ops",
     "byoc_partition",
     "byoc_patterns",
@@ -381,4 +385,35 @@ def byoc_ops() -> Sequence[OpDef]:
         @hookimpl
         def byoc_ops():
             return [SWISH]
+    """
+
+
+@hookspec(since="0.2")
+def byoc_generated_kernels(functions: Sequence[Function], context: CompileContext) -> Sequence[KernelReport]:
+    """Tells the kernels that the backend generates for functions, for people to read. Optional.
+
+    Called by: ``explain`` with ``kernels=True``, as ``byoc explain --kernels`` runs it.
+    When: after codegen, with all functions that the backend compiled, as ``byoc_codegen`` got them. The backend makes
+        the kernels again and need not compile them: neither a build nor an artifact pays for reports.
+    How often: once per explanation; not where the backend compiled nothing.
+    Result: shown to the user, in the order given. Every kernel that the modules run is there once. A backend that
+        generates no kernels leaves the hook out.
+    If it raises: the report shows the error in the place of the kernels.
+
+    Example::
+
+        from byoc_core.backend.hooks import KernelReport, hookimpl
+
+
+        @hookimpl
+        def byoc_generated_kernels(functions):
+            return [
+                KernelReport(
+                    name=f"kernel_{number}",
+                    function=function.attrs["global_symbol"],
+                    source="; ".join(binding.op.name for binding in function.walk()),
+                    ops=tuple(binding.op.name for binding in function.walk()),
+                )
+                for number, function in enumerate(functions)
+            ]
     """

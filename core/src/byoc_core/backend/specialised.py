@@ -22,6 +22,7 @@ from byoc_core.transform.specialise import symbols_in
 
 if TYPE_CHECKING:
     from byoc_core.backend.info import Estimate
+    from byoc_core.backend.kernel_report import KernelReport
     from byoc_core.errors import ByocError
     from byoc_core.opset.opdef import OpDef
 
@@ -152,6 +153,10 @@ class SpecialisedBackend(BackendHandle):
             is_strict=self._is_strict,
         )
         return CodegenResult(specialised, constants, rejections)
+
+    def generated_kernels(self, functions: Sequence[Function], context: CompileContext) -> tuple[KernelReport, ...]:
+        """Return the kernels of the functions of known sizes."""
+        return self._inner.generated_kernels([item for item in functions if not symbols_in(item)], context)
 
     def _compile(
         self, function: Function, context: CompileContext, constants: dict[str, Any]

@@ -201,8 +201,10 @@ def build_model(
         return Compiler().build(module, request, progress=show, on_pass=observer)
 
 
-def explain_model(path: Path, request: CompileRequest, max_nodes: int | None = None) -> Explanation:
-    """Import an ONNX model and explain who would take what, showing its progress.
+def explain_model(
+    path: Path, request: CompileRequest, max_nodes: int | None = None, *, kernels: bool = False
+) -> Explanation:
+    """Import an ONNX model and explain who would take what, and by which kernels if asked, showing its progress.
 
     Raises:
         OSError: the file cannot be read.
@@ -214,4 +216,4 @@ def explain_model(path: Path, request: CompileRequest, max_nodes: int | None = N
     with show_stages(path.name) as show:
         show("import")
         module = import_model(path, max_nodes)
-        return Compiler().explain(module, request, progress=show)
+        return Compiler().explain(module, request, progress=show, kernels=kernels)

@@ -59,6 +59,7 @@ def explain(
     *,
     request: CompileRequest | None = None,
     progress: Progress | None = None,
+    kernels: bool = False,
     **fields: Unpack[RequestFields],
 ) -> Explanation:
     """Tell what :func:`build` would do, and why: it does the same, codegen included, but for lowering.
@@ -68,6 +69,7 @@ def explain(
         backends: names or plugin objects, from the first to be asked to the last.
         request: what is asked; ``backends`` and ``fields`` stand in the place of its values.
         progress: called with the name of each stage as it begins.
+        kernels: have the backends tell the kernels that they generate; see :meth:`Explanation.report_kernels`.
         fields: those of :class:`byoc_core.CompileRequest`, which says what they mean. That ops stay on the host is no
             error here.
 
@@ -81,7 +83,7 @@ def explain(
         CodegenError: a function annotated by hand cannot be compiled.
         HookError: ``strict``, and a hook of a backend raised.
     """
-    return Compiler().explain(module, gather_request(request, backends, fields), progress=progress)
+    return Compiler().explain(module, gather_request(request, backends, fields), progress=progress, kernels=kernels)
 
 
 @shows_request_fields

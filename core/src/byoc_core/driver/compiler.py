@@ -12,6 +12,7 @@ from byoc_core.driver.compile import compile_regions, link
 from byoc_core.driver.explanation import Explanation
 from byoc_core.driver.fallback import judge_fallback
 from byoc_core.driver.job import Job, open_job
+from byoc_core.driver.kernels import report_kernels
 from byoc_core.driver.observers import Observers, OnPass, Progress
 from byoc_core.driver.pipeline import pass_names
 from byoc_core.driver.prepare import prepare
@@ -56,11 +57,17 @@ class Compiler:
         return link(compiled)
 
     def explain(
-        self, module: IRModule, request: CompileRequest | None = None, *, progress: Progress | None = None
+        self,
+        module: IRModule,
+        request: CompileRequest | None = None,
+        *,
+        progress: Progress | None = None,
+        kernels: bool = False,
     ) -> Explanation:
         """Return what :meth:`build` would do, and why; see :func:`byoc_core.explain`."""
         compiled = compile_regions(carve(prepare(self._open(module, request, progress))))
-        return Explanation(compiled.partitioned, compiled.report_data)
+        generated = {"kernels": report_kernels(compiled)} if kernels else {}
+        return Explanation(compiled.partitioned, {**compiled.report_data, **generated})
 
     def carve(
         self, module: IRModule, request: CompileRequest | None = None, *, progress: Progress | None = None

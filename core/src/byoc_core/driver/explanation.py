@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from byoc_core.errors import OptionsError
 from byoc_core.ir import IRModule
 from byoc_core.ir.printer import print_module
 from byoc_core.partitioning.reporting.comments import comment_ops
 from byoc_core.reporting.gate import check_offload
+from byoc_core.reporting.kernels import render_kernels
 from byoc_core.reporting.page import render_page
 from byoc_core.reporting.shares import apportion
 from byoc_core.reporting.text import render_report
@@ -23,7 +25,8 @@ class Explanation:
 
     Attributes:
         module: the partitioned module: a function for each region, annotated with the backend that compiles it.
-        report_data: the report of :func:`byoc_core.partitioning.build_report` with the dynamic ``sizes``.
+        report_data: the report of :func:`byoc_core.partitioning.build_report` with the dynamic ``sizes``, and with
+            ``kernels`` where they were asked for.
     """
 
     module: IRModule
@@ -40,6 +43,16 @@ class Explanation:
     def report(self) -> str:
         """Gives the report for people to read."""
         return render_report(self.report_data)
+
+    def report_kernels(self) -> str:
+        """Return the kernels that backends generate, for people to read: ops, loops, estimates and source of each.
+
+        Raises:
+            OptionsError: the explanation was made without ``kernels=True``.
+        """
+        if "kernels" not in self.report_data:
+            raise OptionsError("explanation", "was made without kernels", hint="Pass `kernels=True` to `explain`.")
+        return render_kernels(self.report_data)
 
     def report_html(self, title: str = "Offload report") -> str:
         """Gives the report as a page that needs no other file: the graph coloured by backend, and reasons."""

@@ -39,7 +39,7 @@
   }                                                                                                               \
   static inline T byoc_softplus_##S(T x) { return (x > 0 ? x : 0) + byoc_log1p_unit_##S(byoc_decay_##S(x)); }     \
   static inline T byoc_softsign_##S(T x) {                                                                        \
-    return fabs##F(x) == INFINITY ? copysign##F(1, x) : x / (1 + fabs##F(x));                                     \
+    return fabs##F(x) == INFINITY ? copysign##F((T)1, x) : x / (1 + fabs##F(x));                                  \
   }                                                                                                               \
   /* tanh(log(1 + w)) is (w**2 + 2w) / (w**2 + 2w + 2) */                                                         \
   static inline T byoc_mish_##S(T x) {                                                                            \

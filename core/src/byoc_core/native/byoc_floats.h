@@ -2,13 +2,17 @@
 #ifndef BYOC_FLOATS_H_
 #define BYOC_FLOATS_H_
 
+#ifndef BYOC_CUDA_H_
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#endif
 
 /* The compiler's own contraction is off: where a product is kept exact, the code says so. Elsewhere these are two
  * operations, and what is computed with them keeps its bounds. */
-#if defined(BYOC_HAS_FMA) || defined(__FMA__) || defined(__AVX512F__) || defined(__ARM_FEATURE_FMA) || defined(__aarch64__)
+#if defined(BYOC_CUDA_H_)
+/* That header has them. */
+#elif defined(BYOC_HAS_FMA) || defined(__FMA__) || defined(__AVX512F__) || defined(__ARM_FEATURE_FMA) || defined(__aarch64__)
 #define BYOC_FMA_F32(a, b, c) __builtin_fmaf(a, b, c)
 #define BYOC_FMA_F64(a, b, c) __builtin_fma(a, b, c)
 #else

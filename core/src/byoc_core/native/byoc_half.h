@@ -39,7 +39,8 @@ static inline byoc_f16 byoc_f32_to_f16(float x) {
   const uint32_t finite = magnitude < (113u << 23) ? subnormal : normal;
   const uint32_t limited = magnitude >= (143u << 23) ? 0x7c00u : finite;
   const uint32_t half = magnitude > (255u << 23) ? 0x7e00u : limited;
-  return (byoc_f16){(uint16_t)((bits >> 16 & 0x8000u) | half)};
+  const byoc_f16 result = {(uint16_t)((bits >> 16 & 0x8000u) | half)};
+  return result;
 }
 
 static inline float byoc_bf16_to_f32(byoc_bf16 x) { return byoc_from_bits_f32((uint32_t)x.bits << 16); }
@@ -48,7 +49,8 @@ static inline byoc_bf16 byoc_f32_to_bf16(float x) {
   const uint32_t bits = byoc_bits_f32(x);
   const uint32_t even = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
   const uint32_t nan = (bits >> 16 & 0x8000u) | 0x7fc0u;
-  return (byoc_bf16){(uint16_t)((bits & 0x7fffffffu) > (255u << 23) ? nan : even)};
+  const byoc_bf16 result = {(uint16_t)((bits & 0x7fffffffu) > (255u << 23) ? nan : even)};
+  return result;
 }
 
 /* x in float32 where that is exact, else the neighbour of x whose last bit is 1: rounded on to a half it becomes what x
@@ -73,7 +75,8 @@ static inline float byoc_i64_to_odd_f32(int64_t x) {
   static inline byoc_##S byoc_i64_to_##S(int64_t x) { return byoc_f32_to_##S(byoc_i64_to_odd_f32(x)); }           \
   static inline byoc_##S byoc_u64_to_##S(uint64_t x) { return byoc_f32_to_##S(byoc_u64_to_odd_f32(x)); }          \
   static inline byoc_##S byoc_where_##S(uint8_t condition, byoc_##S x, byoc_##S y) {                              \
-    return (byoc_##S){condition ? x.bits : y.bits};                                                               \
+    const byoc_##S result = {condition ? x.bits : y.bits};                                                        \
+    return result;                                                                                                \
   }
 
 BYOC_DEFINE_HALF(f16)

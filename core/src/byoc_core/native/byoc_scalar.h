@@ -9,10 +9,6 @@
 #ifndef BYOC_SCALAR_H_
 #define BYOC_SCALAR_H_
 
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
-
 /* Kernels that want a*b+c contracted into one operation say so themselves; everything else is compiled without. */
 #if defined(__clang__)
 #define BYOC_CONTRACTED __attribute__((noinline))
@@ -65,7 +61,7 @@
   static inline T byoc_mod_##S(T a, T b) {                                                                \
     const T rest = fmod##F(a, b);                                                                         \
     const T moved = (rest < 0) != (b < 0) ? rest + b : rest;                                              \
-    return rest == 0 ? copysign##F(0, b) : moved;                                                         \
+    return rest == 0 ? copysign##F((T)0, b) : moved;                                                      \
   }                                                                                                       \
   /* A quotient to the nearest integer, halves to even, moved, then limited; of a NaN 0. */               \
   static inline T byoc_quantised_##S(T quotient, T zero, T low, T high) {                                 \

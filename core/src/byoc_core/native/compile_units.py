@@ -17,7 +17,7 @@ _SCALARS = (
     "byoc_math_f64.h",
     "byoc_activations.h",
 )
-_ALWAYS = ("byoc_ffi.h", *_SCALARS, "byoc_ffi.c")
+_ALWAYS = ("byoc_ffi.h", "byoc_sizes.h", *_SCALARS, "byoc_ffi.c")
 # What comes with a header that a source includes.
 _WITH_HEADER = {
     _PARALLEL_HEADER: (_PARALLEL_HEADER, "byoc_parallel.c", "byoc_places.h", "byoc_places.c"),

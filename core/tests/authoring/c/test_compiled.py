@@ -2,81 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from byoc_core.authoring.c import (
-    C11,
-    C11_VECTORS,
-    Function,
-    Schedule,
-    hoist,
-    outline,
-    scalarise,
-    serialise,
-    simplify,
-    verify,
-)
-from byoc_core.dims import symbol
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from byoc_core.authoring.c import C11, C11_VECTORS, hoist, outline, scalarise, serialise, simplify, verify
 
-from core.tests.authoring.c.nests import (
-    Case,
-    cases,
-    function_of,
-    product_case,
-    run,
-    schedules,
-    schedules_that_fit,
-    with_much_work,
-)
+from core.tests.authoring.c.drawn import Drawn, drawn_functions
+from core.tests.authoring.c.nests import with_much_work
 from core.tests.authoring.c.programs import program_of, run_program
 
 NUM_EXAMPLES = 30
-SCHEDULES = (
-    Schedule(
-        {"i": 4, "j": 8, "i.tile": 2},
-        ("i.tile.tile", "j.tile", "i.tile", "r", "i", "j"),
-        ("i.tile.tile", "j.tile"),
-        "j",
-        8,
-        frozenset({"i", "j"}),
-    ),
-    Schedule({"i": 4, "r": 2}, ("i.tile", "r.tile", "r", "i", "j"), ("i.tile",), "j", 4),
-)
-"""Of a product of matrices with 16 columns: tiles of sums in vector registers, some rows of them short."""
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """Functions that random schedules make, and the bytes that each must compute."""
-
-    runs: list[tuple[Function, Case]]
-    expected: list[bytes]
 
 
 @pytest.fixture(scope="module")
 def drawn() -> Drawn:
-    runs: list[tuple[Function, Case]] = []
-    expected: list[bytes] = []
-
-    @settings(max_examples=NUM_EXAMPLES, deadline=None, database=None, derandomize=True)
-    @given(st.data())
-    def collect(data: st.DataObject) -> None:
-        case = data.draw(cases())
-        schedule = schedules_that_fit(case, data.draw(schedules(case.nest)))
-        function = function_of(case, schedule, f"kernel{len(runs)}")
-        runs.append((function, case))
-        expected.extend(run(function, case))
-
-    collect()
-    for schedule in SCHEDULES:
-        case = product_case(symbol("n"), 16, 5, {"n": 11})
-        runs.append((function_of(case, schedule, f"kernel{len(runs)}"), case))
-        expected.extend(run(function_of(case), case))
-    return Drawn(runs, expected)
+    return drawn_functions(NUM_EXAMPLES)
 
 
 def test_c_with_vectors_and_threads_computes_the_bits_of_the_interpreter(drawn: Drawn, tmp_path: Path) -> None:

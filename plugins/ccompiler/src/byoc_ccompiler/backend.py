@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from byoc_core.authoring.csource import CSourceCodegen
 from byoc_core.backend.hooks import (
     BackendInfo,
     CodegenResult,
     CompileContext,
+    KernelReport,
     Rejection,
     Status,
     Support,
@@ -31,6 +33,7 @@ __all__ = [
     "byoc_backend_info",
     "byoc_codegen",
     "byoc_compile_status",
+    "byoc_generated_kernels",
     "byoc_patterns",
     "byoc_supports",
 ]
@@ -89,12 +92,7 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
     if not accepted:
         return CodegenResult(None, rejections=rejections)
     toolchain = find_toolchain(options.target)
-    target = toolchain.target(options.march, options.target)
-    unit = VectorUnit.of_features(target.machine, target.features)
-    if options.tutorial:
-        module = CSourceCodegen(build).generate(accepted, context.constants)
-    else:
-        module = FusedCodegen(build, unit, options).generate(prepare_regions(accepted, context.constants, FAMILIES))
+    module = _codegen(context, build).generate(*_prepared(accepted, context))
     if options.keep_source is not None:
         try:
             toolchain.keep_source(options.keep_source, module.function_names[0], module.get_source(), build)
@@ -103,6 +101,29 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
     module.build()
     made = {digest: array for digest, array in module.constants.items() if digest not in context.constants}
     return CodegenResult(module, constants=made, rejections=rejections)
+
+
+@hookimpl
+def byoc_generated_kernels(functions: Sequence[Function], context: CompileContext) -> Sequence[KernelReport]:
+    """Return the kernels that :func:`byoc_codegen` writes for functions."""
+    return _codegen(context, BuildOptions()).generated_kernels(*_prepared(functions, context))
+
+
+def _codegen(context: CompileContext, build: BuildOptions) -> CSourceCodegen:
+    """Return what writes the C, for the vector unit of the target."""
+    options = _options(context)
+    if options.tutorial:
+        return CSourceCodegen(build)
+    target = find_toolchain(options.target).target(options.march, options.target)
+    return FusedCodegen(build, VectorUnit.of_features(target.machine, target.features), options)
+
+
+def _prepared(functions: Sequence[Function], context: CompileContext) -> tuple[Sequence[Function], Mapping[str, Any]]:
+    """Return functions as C is written for them, and their constants."""
+    if _options(context).tutorial:
+        return functions, context.constants
+    module = prepare_regions(functions, context.constants, FAMILIES)
+    return tuple(module.functions.values()), module.constants
 
 
 def _reject_function(function: Function, *, tutorial: bool) -> Iterator[Rejection]:

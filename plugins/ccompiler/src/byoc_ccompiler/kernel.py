@@ -12,8 +12,10 @@ from byoc_core.authoring.c import (
     Block,
     BlockPrinter,
     Buffer,
+    Call,
     Callee,
     CType,
+    Evaluate,
     Fail,
     Function,
     Literal,
@@ -36,6 +38,7 @@ from byoc_core.authoring.csource import (
     END_ITEM,
     FIRST_ITEM,
     FunctionScope,
+    KernelFacts,
     NameTable,
     ParallelLoop,
     c_identifier,
@@ -244,7 +247,16 @@ class Kernel:
             function: the function; its name is a hint, behind ``byoc_shared_``.
         """
         text = print_function(replace(function, name="{name}"))
-        return Callee(self.scope.definitions.reserve(function.name, text), definition=text, function=function)
+        name = self.scope.definitions.reserve(function.name, text)
+        buffers = [isinstance(item, Buffer) and item.is_writable for item in function.parameters]
+        writes = tuple(number for number, is_written in enumerate(buffers) if is_written)
+        return Callee(name, writes=writes, definition=text, function=function)
+
+    def shared_name(self, function: Function) -> str:
+        """Return the name of a C function that all kernels of the source share, for a body that is text."""
+        callee = self.shared_function(function)
+        self._share(Function("", (), (Evaluate(Call(callee, ())),)))
+        return callee.name
 
     def _share(self, function: Function) -> None:
         """Add what a function needs to the source, once: vector types, and the C functions that it calls."""
@@ -358,13 +370,17 @@ class Kernel:
         comments = [*map(_describe, origins), f"/* {', '.join(ops)} */"]
         hint = "_".join(op.rpartition(".")[2] for op in ops[:_NAMED_OPS])
         if self._function is None:
-            self.name = self.scope.declare_kernel(self._definition(comments, has_team=has_team), hint)
+            loops = [loop for loop in self._text.body if isinstance(loop, ParallelLoop)]
+            shared = tuple(item for item in loops if item.is_worth_waking or (has_team and item.is_worth_sharing))
+            facts = KernelFacts(tuple(origins), loops=shared)
+            self.name = self.scope.declare_kernel(self._definition(comments, has_team=has_team), hint, facts)
             return
         function = replace(self._function, name=self.scope.kernel_name(hint), comments=tuple(comments))
         function = outline(function, has_team=has_team)
         self.sizes = [f"dim_{c_identifier(symbol)}" for symbol in sorted(symbols_in(function.body))]
         self._share(function)
-        self.name = self.scope.declare_kernel(print_function(function), hint)
+        facts = KernelFacts(tuple(origins), function)
+        self.name = self.scope.declare_kernel(print_function(function), hint, facts)
 
     def _definition(self, comments: Sequence[str], *, has_team: bool) -> str:
         """Return the text of a kernel whose body is text."""

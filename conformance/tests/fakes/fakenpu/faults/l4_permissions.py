@@ -116,7 +116,9 @@ def _rounds_otherwise_in_python() -> Change:
 
 FAULTS = {
     "loses-strided-outputs": Fault(
-        frozenset({"L2-onnx", "L4-permitted-strides"}), run_half=around(_loses_strided_outputs)
+        frozenset({"L2-onnx", "L4-permitted-strides"}),
+        run_half=around(_loses_strided_outputs),
+        also=frozenset({"L4-native-strides"}),
     ),
     "overruns-its-workspace": Fault(
         frozenset({"L2-op", "L4-permitted-workspace"}), run_half=around(_overruns_its_workspace)

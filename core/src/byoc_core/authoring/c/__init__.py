@@ -35,8 +35,10 @@ from byoc_core.authoring.c.expressions import (
     Unary,
     Variable,
 )
+from byoc_core.authoring.c.grid import Grid, Launch, map_to_grid
 from byoc_core.authoring.c.hoist import hoist
 from byoc_core.authoring.c.indices import index_max, index_min, index_mod, unravelled
+from byoc_core.authoring.c.loop_tree import describe_loops
 from byoc_core.authoring.c.loops import as_copy, change_loop, peeled, smaller, split, unrolled
 from byoc_core.authoring.c.naming import Names
 from byoc_core.authoring.c.nest import Accumulator, Axis, Nest, fuse_into_load, fuse_into_store, merge_nests
@@ -112,8 +114,10 @@ __all__ = [
     "Fail",
     "For",
     "Function",
+    "Grid",
     "If",
     "Lane",
+    "Launch",
     "Let",
     "Literal",
     "Load",
@@ -140,6 +144,7 @@ __all__ = [
     "as_copy",
     "called_by",
     "change_loop",
+    "describe_loops",
     "drop_unused",
     "estimate",
     "fuse_into_load",
@@ -151,6 +156,7 @@ __all__ = [
     "index_mod",
     "interpret",
     "lower_nest",
+    "map_to_grid",
     "merge_nests",
     "outline",
     "parallel_works",

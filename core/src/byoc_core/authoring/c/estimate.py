@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from byoc_core.authoring.c.expressions import (
     Binary,
@@ -13,6 +13,7 @@ from byoc_core.authoring.c.expressions import (
     Select,
     Size,
     Unary,
+    Variable,
 )
 from byoc_core.authoring.c.operands import operands_of
 from byoc_core.authoring.c.simplify import range_of
@@ -28,7 +29,7 @@ from byoc_core.authoring.c.statements import (
     Store,
     While,
 )
-from byoc_core.authoring.c.traversal import expressions_of
+from byoc_core.authoring.c.traversal import expressions_of, substitute
 from byoc_core.dims import Dim, ceildiv
 from byoc_core.dtypes import dtype_info
 
@@ -107,7 +108,8 @@ def estimate_statement(statement: Statement) -> Estimate:
         case For():
             return total + _block(statement.body).times(rounds_of(statement))
         case Dispatch():
-            return total + Estimate(0, 0, statement.work_ps)
+            rounds = substitute(statement.body, {statement.first: Size(0), statement.end: Size(statement.count)})
+            return replace(_block(rounds), ps=statement.work_ps)
         case While():
             return total + _block(statement.body)
         case If():
@@ -125,10 +127,20 @@ def _expression(expression: Expression) -> Estimate:
         case Load():
             return Estimate(0, expression.type.nbytes, 0)
         case Call():
-            total = Estimate(expression.callee.flops, 0, expression.callee.flops * _OPERATION_PS)
+            total = _called(expression)
         case Element() | Binary() | Unary() | Select() if expression.type.is_float:
             lanes = expression.type.lanes
             total = Estimate(lanes, 0, _VECTOR_PS if lanes > 1 else _OPERATION_PS)
     for operand in operands_of(expression):
         total = total + _expression(operand)
     return total
+
+
+def _called(call: Call) -> Estimate:
+    """Return the work of a called function: that of its statements where it is data, else what it says of itself."""
+    callee = call.callee
+    if callee.function is None:
+        return Estimate(callee.flops, 0, callee.flops * _OPERATION_PS)
+    pairs = zip(callee.function.parameters, call.arguments, strict=True)
+    values = {parameter: argument for parameter, argument in pairs if isinstance(parameter, Variable)}
+    return _block(substitute(callee.function.body, values))

@@ -201,7 +201,7 @@ class ExpressionPrinter:
         return f"{texts[0]} {operator} {texts[1]}"
 
     def _literal(self, value: object, type_: CType) -> str:
-        element = c_literal(value, type_.dtype)
+        element = c_literal(value, type_.dtype, self._target.compound)
         return element if type_.lanes == 1 else self._compound(type_, ", ".join([element] * type_.lanes))
 
     def _compound(self, type_: CType, values: str) -> str:

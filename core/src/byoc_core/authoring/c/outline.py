@@ -15,12 +15,12 @@ from byoc_core.authoring.c.traversal import buffers_written, statements_in, subs
 from byoc_core.authoring.c.unused import drop_unused
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelWork
 
-__all__ = ["ParallelWork", "outline", "parallel_works", "serialise"]
+__all__ = ["ParallelWork", "is_parallel", "outline", "parallel_works", "serialise"]
 
 
 def parallel_works(function: Function) -> list[ParallelWork]:
     """Return the work of each parallel loop of a function, in order; loops that are outlined already count."""
-    return [_work_of(item) for item in statements_in(function.body) if _is_parallel(item)]
+    return [_work_of(item) for item in statements_in(function.body) if is_parallel(item)]
 
 
 def outline(function: Function, *, has_team: bool = False) -> Function:
@@ -65,7 +65,8 @@ def _serial(loop: For | Dispatch) -> Block:
     return (replace(loop, kind=LoopKind.VECTOR if is_innermost and is_shared else LoopKind.SERIAL),)
 
 
-def _is_parallel(statement: Statement) -> TypeGuard[For | Dispatch]:
+def is_parallel(statement: Statement) -> TypeGuard[For | Dispatch]:
+    """Return whether a statement is a parallel loop, outlined or not."""
     return isinstance(statement, Dispatch) or (isinstance(statement, For) and statement.kind is LoopKind.PARALLEL)
 
 
@@ -81,7 +82,7 @@ def _work_of(statement: For | Dispatch) -> ParallelWork:
 def _map_parallel(block: Block, change: Callable[[For | Dispatch], Block]) -> Block:
     def changed() -> Iterator[Statement]:
         for statement in block:
-            if _is_parallel(statement):
+            if is_parallel(statement):
                 yield from change(statement)
             else:
                 yield with_blocks(statement, lambda inner: _map_parallel(inner, change))

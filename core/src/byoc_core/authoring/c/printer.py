@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from byoc_core.authoring.c.collecting import called_by, vector_types_of, words_of
 from byoc_core.authoring.c.expression_printer import ExpressionPrinter, type_name
-from byoc_core.authoring.c.expressions import Binary, Buffer, Load, MemoryAccess, PointerArray, Variable
+from byoc_core.authoring.c.expressions import Binary, Buffer, Load, MemoryAccess, PointerArray, Size, Variable
 from byoc_core.authoring.c.naming import Names
 from byoc_core.authoring.c.statements import (
     Alias,
@@ -32,14 +33,14 @@ from byoc_core.authoring.c.statements import (
     While,
 )
 from byoc_core.authoring.c.targets import C11_VECTORS, Target
-from byoc_core.authoring.c.traversal import free_in, symbols_in
+from byoc_core.authoring.c.traversal import free_in, statements_in, symbols_in
 from byoc_core.authoring.c.types import CType
 from byoc_core.authoring.csource_parallel import OutlinedLoop
 from byoc_core.authoring.csource_types import c_type
 from byoc_core.errors import InternalError
 from byoc_core.native.c_text import c_identifier, c_string
 
-__all__ = ["BlockPrinter", "print_definitions", "print_function", "vector_typedefs"]
+__all__ = ["BlockPrinter", "names_of", "print_definitions", "print_function", "vector_typedefs"]
 
 _AUGMENTED = ("+", "-", "*", "|", "&", "^")
 _WIDTH = 110
@@ -51,19 +52,36 @@ def print_function(function: Function, target: Target = C11_VECTORS) -> str:
     return "\n".join(_definition(function, target))
 
 
+def names_of(function: Function, target: Target) -> Names:
+    """Return the names of a function's variables and buffers before any is declared."""
+    reserved = {function.name, *(callee.name for callee in called_by(function)), *words_of(function), *target.keywords}
+    return Names(reserved, (f"{function.name}_",))
+
+
 def print_definitions(functions: Iterable[Function], target: Target = C11_VECTORS) -> str:
     """Return a C source of functions: headers, vector types, the functions that they call, and then they themselves."""
     functions = tuple(functions)
     headers: dict[str, None] = {}
     helpers: dict[str, None] = {}
-    for function in functions:
+    called: list[Function] = []
+
+    def collect(function: Function) -> None:
         for callee in called_by(function):
             if callee.header:
                 headers[f'#include "{callee.header}"'] = None
-            if callee.definition:
+            if callee.function is not None:
+                collect(callee.function)
+                called.append(callee.function)
+                helpers[print_function(replace(callee.function, name=callee.name), target)] = None
+            elif callee.definition:
                 helpers[callee.definition.replace("{name}", callee.name)] = None
-    parts = [*headers, *vector_typedefs(functions), *helpers, *(print_function(item, target) for item in functions)]
-    return "\n".join(parts) + "\n"
+
+    for function in functions:
+        collect(function)
+    vectors = vector_typedefs((*called, *functions))
+    if vectors and not target.has_vectors:
+        raise InternalError("printer", "the target has no vectors", got=target.name, hint="Call scalarise.")
+    return "\n".join([*headers, *vectors, *helpers, *(print_function(item, target) for item in functions)]) + "\n"
 
 
 def vector_typedefs(functions: Iterable[Function]) -> list[str]:
@@ -80,8 +98,7 @@ def vector_typedefs(functions: Iterable[Function]) -> list[str]:
 
 def _definition(function: Function, target: Target) -> list[str]:
     """Return the lines of a function, behind those of its outlined loops."""
-    reserved = {function.name, *(callee.name for callee in called_by(function)), *words_of(function), *target.keywords}
-    names = Names(reserved, (f"{function.name}_",))
+    names = names_of(function, target)
     printer = BlockPrinter(target, names, function.name)
     declared = [names.declare(item) for item in function.parameters]
     parameters = [printer.declaration(item) for item in function.parameters]
@@ -91,10 +108,22 @@ def _definition(function: Function, target: Target) -> list[str]:
     body = printer.lines(function.body, "  ")
     is_contracted = function.is_contracted and bool(target.contracted)
     result = "void" if function.result is None else type_name(function.result)
-    words = [target.definition, *([target.contracted] if is_contracted else []), result]
+    definition = target.kernel if _is_kernel(function, target) else target.definition
+    words = [definition, *([target.contracted] if is_contracted else []), result]
     head = f"{' '.join(words)} {function.name}({', '.join(parameters) or 'void'}) {{"
     first = [f"  {target.contract}"] if is_contracted and target.contract else []
     return [*printer.before, *function.comments, head, *first, *unused, *body, "}"]
+
+
+def _is_kernel(function: Function, target: Target) -> bool:
+    """Return whether the threads of a grid share the rounds of the function's one parallel loop."""
+    loops = [item for item in statements_in(function.body) if isinstance(item, For) and item.kind is LoopKind.PARALLEL]
+    if not target.kernel or not loops:
+        return False
+    if len(loops) > 1 or all(statement is not loops[0] for statement in function.body):
+        where = f"C function `{function.name}`"
+        raise InternalError(where, "has parallel loops that are no kernels", hint="Call map_to_grid.")
+    return True
 
 
 class BlockPrinter:
@@ -235,6 +264,11 @@ class BlockPrinter:
         self._names.enter()
         index = self._names.declare(statement.index)
         step = f"++{index}" if statement.step == 1 else f"{index} += {statement.step}"
+        if statement.kind is LoopKind.PARALLEL and self._target.kernel:
+            factor = "" if statement.step == 1 else f"{statement.step} * "
+            thread = f"{factor}({self._target.thread})" if factor else self._target.thread
+            start = thread if statement.start == Size(0) else f"{start} + {thread}"
+            step = f"{index} += {factor}{self._target.num_threads}"
         type_ = type_name(statement.index.type)
         head = f"{indent}for ({type_} {index} = {start}; {index} < {stop}; {step})"
         pragma = {LoopKind.UNROLLED: self._target.unroll, LoopKind.VECTOR: self._target.independent}

@@ -24,6 +24,10 @@ class Target:
         contracted: the attribute of a function whose products and sums may round once together; empty for none.
         contract: the first line of such a function; empty for none.
         align: the text before a variable that is aligned to ``{nbytes}`` bytes.
+        kernel: what stands before the type of a function whose parallel loop threads of a grid share; empty for a
+            target without grids. :func:`~byoc_core.authoring.c.map_to_grid` makes such functions.
+        thread: the number of a thread of a grid.
+        num_threads: the number of all threads.
         keywords: words that are no names, beside those of C.
     """
 
@@ -39,6 +43,9 @@ class Target:
     contracted: str = ""
     contract: str = ""
     align: str = "_Alignas({nbytes})"
+    kernel: str = ""
+    thread: str = ""
+    num_threads: str = ""
     keywords: frozenset[str] = frozenset()
 
 
@@ -78,9 +85,12 @@ CUDA = Target(
     unroll="#pragma unroll",
     compound="{type}{{{values}}}",
     align="alignas({nbytes})",
+    kernel='extern "C" __global__',
+    thread="(int64_t)blockIdx.x * blockDim.x + threadIdx.x",
+    num_threads="(int64_t)gridDim.x * blockDim.x",
     keywords=_CPP_KEYWORDS,
 )
-"""CUDA C++, as NVRTC and nvcc compile it."""
+"""CUDA C++, as NVRTC and nvcc compile it with ``--fmad=false``; a source includes ``byoc_cuda.h``."""
 
 TARGETS = {target.name: target for target in (C11_VECTORS, C11, CUDA)}
 """The targets by name."""

@@ -129,7 +129,7 @@ class _Checker:
                 if is_parallel:
                     if self._parallel:
                         yield f"{where}: is parallel inside a parallel loop"
-                    index = statement.index if isinstance(statement, For) else None
+                    index = statement.index if isinstance(statement, For) and not _runs_once(statement) else None
                     self._parallel.append((before, index))
                 yield from self._block(statement.body)
                 if is_parallel:
@@ -351,6 +351,12 @@ class _Checker:
                 yield f"`{call.callee.name}` writes argument {number}, which is no address"
             else:
                 yield from self._write(argument.buffer, argument.index)
+
+
+def _runs_once(loop: For) -> bool:
+    """Return whether a loop is known to have one round, or none."""
+    start, stop = known_number(loop.start), known_number(loop.stop)
+    return start is not None and stop is not None and stop - start <= loop.step
 
 
 def _takes_address(user: Statement | Expression) -> bool:

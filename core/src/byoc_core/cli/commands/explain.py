@@ -40,6 +40,9 @@ def explain_offload(
     as_ir: Annotated[
         bool, typer.Option("--ir", help="Print the partitioned module, with comments that tell who takes each op.")
     ] = False,
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="Show the loops, the estimate and the source of each generated kernel.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
     page: Annotated[
         Path | None,
@@ -64,11 +67,15 @@ def explain_offload(
         check_output(page, model, "--html")
     if as_ir and as_json:
         raise OptionsError("--ir and --json", "exclude each other")
-    explanation, report = _read(model, flags, dim, max_nodes, as_ir=as_ir)
+    if as_ir and kernels:
+        raise OptionsError("--ir and --kernels", "exclude each other")
+    explanation, report = _read(model, flags, dim, max_nodes, as_ir=as_ir, kernels=kernels)
     if as_ir and explanation is not None:
         print_text(explanation.to_script())
     elif as_json:
         _print_json(report, only_host=only_host)
+    elif kernels and explanation is not None:
+        print_text(explanation.report_kernels() + "\n")
     else:
         _print_tables(report, only_host=only_host, list_all=list_all)
     if page is not None:
@@ -78,7 +85,7 @@ def explain_offload(
 
 
 def _read(
-    model: Path, flags: RequestFlags, dim: list[str] | None, max_nodes: int | None, *, as_ir: bool
+    model: Path, flags: RequestFlags, dim: list[str] | None, max_nodes: int | None, *, as_ir: bool, kernels: bool
 ) -> tuple[Explanation | None, Mapping[str, Any]]:
     """Return the explanation, ``None`` where only its report is known, and the report."""
     from byoc_core.artifact import inspect
@@ -90,6 +97,7 @@ def _read(
     if is_artifact(model):
         given = {
             "--ir": as_ir,
+            "--kernels": kernels,
             "--config": flags.names_given("config"),
             "--backend and --option": flags.names_given("backend", "option"),
             "--force, --stop-at, --allow, --min-* and --sideways": flags.names_given(*CONSTRAINT_FLAGS),
@@ -101,7 +109,7 @@ def _read(
         refuse_flags(model, given)
         report = inspect(model).report_data
         return None, apportion(report, sizes) if sizes else report
-    explanation = explain_model(model, flags.to_request(), max_nodes)
+    explanation = explain_model(model, flags.to_request(), max_nodes, kernels=kernels)
     explanation = explanation.with_sizes(**sizes) if sizes else explanation
     return explanation, explanation.report_data
 

@@ -70,7 +70,7 @@ def _packing(kernel: Kernel, step: Step, plan: AttentionPlan, memory: c.Buffer) 
     """Return the loop that brings keys and values of all heads into panels."""
     pair, n, to = c.Variable("pair"), c.Variable("n"), c.Buffer("to", memory.dtype, c.MemoryAccess.WRITE)
     b, g = pair // plan.groups, pair % plan.groups
-    callee = c.Callee(pack_function(kernel, memory.dtype, plan.columns), writes=(5,))
+    callee = pack_function(kernel, memory.dtype, plan.columns)
 
     def packed(
         operand: int, start: c.Expression, steps: tuple[Dim, ...], depth: Dim, width: Dim, panel: c.Expression

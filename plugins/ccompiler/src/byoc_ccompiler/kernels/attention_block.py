@@ -203,10 +203,10 @@ class AttentionBlock:
     def _multiply(self, left: str, panel: c.Expression, depth: c.Expression, sums: c.Address) -> c.Evaluate:
         """Return the call that multiplies the rows of an array by a panel; sums of results are added to."""
         arrays = {"queries": self._depth, "scores": self._pitch, "results": self._width}
-        adds = c.Literal(int(left == "scores"), c.CType("int32"))
+        adds = c.Literal(left == "scores", c.BOOL)
         start, panels = c.Address(self._arrays[left], c.Size(0)), c.Address(self._panels, panel)
         operands = (start, arrays[left], panels, depth, self._tile_rows, sums, arrays[sums.buffer.name], adds)
-        return c.Evaluate(c.Call(c.Callee(self._tile, writes=(5,)), (*operands, panels, c.Size(0))))
+        return c.Evaluate(c.Call(self._tile, (*operands, c.Size(0), c.Size(0))))
 
     def _opening(self) -> c.Block:
         """Return the statements that scale the queries, and set sums and results to zero."""

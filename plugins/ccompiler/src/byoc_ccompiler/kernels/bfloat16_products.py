@@ -52,7 +52,7 @@ def pack_panels(matrix: NDArray, width: int) -> NDArray:
 
 def write(kernel: Kernel, p: Product) -> None:
     """Writes the kernel of a product of float32 operands and of what follows it elementwise."""
-    kernel.names.reserve([*LOCALS, "left", "right", "b", "row"])
+    kernel.names.reserve([*LOCALS, "left", "right", "b", "row", "m0", "m_count", "n0", "n_count", "sums", *p.indices])
     rows = BlockedRows(kernel, p.num_rows, p.num_columns, count_steps(p.depth), panel_columns(p.num_columns))
     left = kernel.input(p.left.value, "x")
     kernel.scratch, kernel.scratch_dtype = rows.scratch, "uint16"

@@ -15,8 +15,8 @@ from byoc_core.dims import Dim
 
 from byoc_ccompiler.kernel import Group, Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.depthwise import taps_lines
 from byoc_ccompiler.kernels.depthwise_block import DepthwiseBlock, PixelSource, choose_block, sum_function
+from byoc_ccompiler.kernels.depthwise_text import sums_tile, taps_lines
 from byoc_ccompiler.kernels.epilogue_text import epilogue_lines
 from byoc_ccompiler.kernels.implicit_gemm import COPY_LOCALS, copy_loop, window_line
 from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm
@@ -262,8 +262,8 @@ class _ChainWriter:
         shape, block, ctype = self.shape, self.block, c_type(self.shape.dtype)
         channels, chunk, width = shape.channels, block.chunk, c_dim(shape.out_width)
         size = block.rows * block.columns * chunk
-        function = self.depthwise.helper("depthwise_rows", sum_function(block, PixelSource.ROWS))
-        tile = block.sums_tile((self.batch, "y"))
+        function = self.depthwise.shared_name(sum_function(block, PixelSource.ROWS))
+        tile = sums_tile(block, (self.batch, "y"))
         waiting = f"          {ctype} *const line_row = lines + (y - y0) * {_known(shape.out_width) * channels};"
         return [
             f"    for (int64_t x0 = 0; x0 < {width}; x0 += {block.columns}) {{",

@@ -9,12 +9,12 @@ follows the convolution.
 from __future__ import annotations
 
 import numpy as np
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_type
-from byoc_core.dims import Dim
+from byoc_core.authoring import c
 from byoc_core.ir import Constant
 
-from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
+from byoc_ccompiler.kernels.copies import loops_around, offset_along
 from byoc_ccompiler.kernels.depthwise_block import (
     DepthwiseBlock,
     PixelSource,
@@ -22,120 +22,76 @@ from byoc_ccompiler.kernels.depthwise_block import (
     has_suited_filter,
     sum_function,
 )
-from byoc_ccompiler.kernels.epilogue_text import epilogue_lines
-from byoc_ccompiler.kernels.window_rows import zeros
+from byoc_ccompiler.kernels.epilogue import epilogue
+from byoc_ccompiler.kernels.image_pixels import ImagePixels
 from byoc_ccompiler.steps import Step
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
-__all__ = ["is_suited", "write"]
-
-_LOCALS = (
-    *("taps", "item", "n", "y", "y0", "x0", "x_count", "c0", "c_count", "row", "col", "at", "k", "c", "down"),
-    *("right", "from", "to", "is_inside"),
-)
+__all__ = ["filter_taps", "is_suited", "write"]
 
 
 def is_suited(step: Step, kernel: Kernel) -> bool:
-    """Tells whether a convolution, its channels last, has a filter for each channel that is summed up in registers."""
+    """Return whether a convolution, its channels last, has a filter for each channel that is summed up in registers."""
     geometry = ConvolutionGeometry.of_step(step)
     has_rows = geometry.layout[-1] == "C" and kernel.strides(step.operands[0])[-1] == 1
     return has_rows and has_suited_filter(geometry, kernel.unit)
 
 
 def write(kernel: Kernel) -> None:
-    """Writes the kernel of a convolution that :func:`is_suited`, and of what follows it elementwise."""
-    anchor = kernel.group.steps[0]
-    geometry = ConvolutionGeometry.of_step(anchor)
-    image_step, _, row_step, pixel_step = geometry.image_steps(kernel.strides(anchor.operands[0]))
-    block = choose_block(geometry, kernel.unit, row_step, pixel_step)
-    kernel.names.reserve(_LOCALS)
-    image = kernel.input(anchor.operands[0], "x")
-    ctype = c_type(geometry.dtype)
-    taps = taps_lines(kernel, geometry)
-    kernel.finish([*taps, _block_loop(kernel, block, image, image_step)], variables=[f"const {ctype} *taps"])
+    """Write the kernel of a convolution that :func:`is_suited`, and of what follows it elementwise."""
+    image = ImagePixels.of(kernel)
+    block = choose_block(image.geometry, kernel.unit, image.row_step, image.pixel_step)
+    taps, declared = filter_taps(kernel, image.geometry)
+    kernel.finish_block((*declared, _block_loop(kernel, block, image, taps)))
 
 
-def taps_lines(kernel: Kernel, geometry: ConvolutionGeometry) -> list[str]:
-    """Gives the declaration of ``taps``, the filter tap by tap, channels side by side."""
-    weight = kernel.group.steps[0].operands[1]
-    ctype, channels = c_type(geometry.dtype), geometry.channels
+def filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer, c.Block]:
+    """Return the filter tap by tap, channels side by side, and the statements that rearrange one that is computed."""
+    weight, channels = kernel.group.steps[0].operands[1], geometry.channels
     if isinstance(weight, Constant):
         array = geometry.ordered_filter(kernel.scope.constants.array(weight, kernel.scope.where))
         packed = np.ascontiguousarray(array.reshape(channels, geometry.num_taps).T)
-        return [f"  const {ctype} *const taps = {kernel.input(kernel.scope.constants.derive(packed), 'weights')};"]
-    kernel.scratch = geometry.num_taps * channels
-    steps = geometry.weight_steps
-    place = f"c * {steps[0]} + down * {steps[2]} + right * {steps[3]}"
-    return [
-        f"  {ctype} *const taps = scratch;",
-        f"  for (int64_t down = 0; down < {geometry.filter_height}; ++down) {{",
-        f"    for (int64_t right = 0; right < {geometry.filter_width}; ++right) {{",
-        f"      {ctype} *const to = taps + (down * {geometry.filter_width} + right) * {channels};",
-        f"      for (int64_t c = 0; c < {channels}; ++c) to[c] = {kernel.input(weight, 'weight')}[{place}];",
-        "    }",
-        "  }",
-    ]
+        return kernel.source(kernel.scope.constants.derive(packed), "weights"), ()
+    taps = kernel.scratch_memory(geometry.num_taps * channels, geometry.dtype)
+    sizes, steps = (geometry.filter_height, geometry.filter_width, channels), geometry.weight_steps
+    indices = [c.Variable(name) for name in ("down", "right", "c")]
+    come = kernel.source(weight, "weight")[offset_along(indices, (*steps[2:], steps[0]))]
+    return taps, loops_around((c.Store(taps, offset_along(indices, compact_strides(sizes)), come),), indices, sizes)
 
 
-def _block_loop(kernel: Kernel, block: DepthwiseBlock, image: str, image_step: Dim) -> ParallelLoop:
-    """Gives the loop over rows of blocks."""
-    geometry, ctype = block.geometry, c_type(block.geometry.dtype)
-    (down, right), (top, left) = geometry.strides, geometry.padding[:2]
-    height, width = c_dim(geometry.height), c_dim(geometry.width)
-    num_rows = (geometry.out_height + (block.rows - 1)) // block.rows
-    batch = f"item / {c_dim(num_rows)} * {c_dim(image_step)}"
-    origin = image if geometry.batch == 1 else f"{image} + {batch}"
-    inner = kernel.helper("depthwise_inside", sum_function(block, PixelSource.STEPS))
-    border = kernel.helper("depthwise_border", sum_function(block, PixelSource.PIXELS))
-    chunk, pixels = block.chunk, block.in_rows * block.in_columns
-    row_offset = f"row * {c_dim(block.row_step)} + col * {c_dim(block.pixel_step)}"
-    steps = "".join(f"{c_dim(step)}, " for step in (block.row_step, block.pixel_step) if not isinstance(step, int))
-    counts = "c_count, sums"
-    is_inside = " && ".join(
-        [
-            f"row >= 0 && row + {block.in_rows} <= {height}",
-            f"col >= 0 && col + {block.in_columns} <= {width}",
-        ]
-    )
-    lines = (
-        f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
-        *([f"    const int64_t n = item / {c_dim(num_rows)};"] if geometry.batch != 1 else []),
-        f"    const int64_t y0 = item % {c_dim(num_rows)} * {block.rows}, row = y0 * {down} - {top};",
-        f"    const {ctype} *const from = {origin};",
-        f"    for (int64_t x0 = 0; x0 < {c_dim(geometry.out_width)}; x0 += {block.columns}) {{",
-        f"      const int64_t x_count = byoc_min({block.columns}, {c_dim(geometry.out_width)} - x0);",
-        f"      const int64_t col = x0 * {right} - {left};",
-        f"      const int is_inside = {is_inside};",
-        f"      const {ctype} *at[{pixels}];",
-        "      if (!is_inside) {",
-        f"        for (int64_t k = 0; k < {pixels}; ++k) {{",
-        f"          const int64_t i = row + k / {block.in_columns}, j = col + k % {block.in_columns};",
-        f"          at[k] = i >= 0 && i < {height} && j >= 0 && j < {width}",
-        f"                      ? from + i * {c_dim(block.row_step)} + j * {c_dim(block.pixel_step)}",
-        f"                      : {zeros(kernel, geometry.dtype, geometry.channels)};",
-        "        }",
-        "      }",
-        f"      for (int64_t c0 = 0; c0 < {geometry.channels}; c0 += {chunk}) {{",
-        f"        const int64_t c_count = byoc_min({chunk}, {geometry.channels} - c0);",
-        f"        {ctype} sums[{block.rows * block.columns * chunk}] __attribute__((aligned({block.unit.nbytes})));",
-        f"        if (is_inside) {inner}(from + {row_offset} + c0, {steps}taps + c0, {counts});",
-        f"        else {border}(at, c0, taps + c0, {counts});",
-        *_store_lines(kernel, block),
-        "      }",
-        "    }",
-        "  }",
-    )
-    item_ps = geometry.out_width * block.rows * geometry.channels * geometry.num_taps
-    return ParallelLoop(lines, geometry.batch * num_rows, item_ps * multiply_add_ps(block.unit, geometry.dtype) * 2)
-
-
-def _store_lines(kernel: Kernel, block: DepthwiseBlock) -> list[str]:
-    """Gives the loop over the rows of a block that does what follows, and stores."""
+def _block_loop(kernel: Kernel, block: DepthwiseBlock, image: ImagePixels, taps: c.Buffer) -> c.For:
+    """Return the loop over rows of blocks."""
     geometry = block.geometry
-    names = {"N": "0" if geometry.batch == 1 else "n", "H": "y"}
-    tile = block.sums_tile(tuple(names[axis] for axis in geometry.layout[:-2]))
-    return [
-        f"        for (int64_t y = y0; y < byoc_min(y0 + {block.rows}, {c_dim(geometry.out_height)}); ++y) {{",
-        *epilogue_lines(kernel, tile, "          "),
-        "        }",
-    ]
+    item, n, y0, x0, row, column = (c.Variable(name) for name in ("item", "n", "y0", "x0", "row", "col"))
+    at = c.PointerArray("at", geometry.dtype, c.MemoryAccess.WRITE, block.in_rows * block.in_columns)
+    num_rows = (geometry.out_height + (block.rows - 1)) // block.rows
+    number, block_row = c.unravelled(item, (geometry.batch, num_rows))
+    is_border = image.misses(row, column, block.in_rows, block.in_columns)
+    steps = tuple(c.Size(step) for step in (block.row_step, block.pixel_step) if not isinstance(step, int))
+
+    def summed(c0: c.Variable, count: c.Variable, sums: c.Buffer) -> c.Block:
+        def call(source: PixelSource, *pixels: c.Expression) -> c.Block:
+            callee = kernel.shared_function(sum_function(block, source))
+            arguments = (*pixels, c.Address(taps, c0), count, c.Address(sums, c.Size(0)))
+            return (c.Evaluate(c.Call(callee, arguments)),)
+
+        inside = call(PixelSource.STEPS, c.Address(image.buffer, image.offset(n, row, column) + c0), *steps)
+        return (c.If(is_border, call(PixelSource.PIXELS, c.Address(at, c.Size(0)), c0), inside),)
+
+    chunks = block.chunk_loop((n, y0, x0), summed, lambda _, tile: epilogue(kernel, tile))
+    columns = (
+        c.Let(column, x0 * geometry.strides[1] - geometry.padding[1]),
+        c.LocalArray(at),
+        c.If(is_border, image.pointers(at, n, row, column, block.in_columns)),
+        chunks,
+    )
+    body = (
+        c.Let(n, number),
+        c.Let(y0, block_row * block.rows),
+        c.Let(row, y0 * geometry.strides[0] - geometry.padding[0]),
+        c.For(x0, c.Size(0), c.Size(geometry.out_width), columns, step=block.columns),
+    )
+    item_ps = geometry.out_width * (block.rows * geometry.channels * geometry.num_taps)
+    item_ps = item_ps * (multiply_add_ps(block.unit, geometry.dtype) * 2)
+    count = c.Size(geometry.batch * num_rows)
+    return c.For(item, c.Size(0), count, body, kind=c.LoopKind.PARALLEL, round_ps=item_ps)

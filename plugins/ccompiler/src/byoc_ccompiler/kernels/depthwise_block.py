@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 
-from byoc_core.authoring.csource import c_dim, c_suffix, c_type
+from byoc_core.authoring import c
 from byoc_core.dims import Dim
 
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.epilogue_text import TextTile
+from byoc_ccompiler.kernels.epilogue import SumsTile
 from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["DepthwiseBlock", "PixelSource", "choose_block", "filter_reach", "has_suited_filter", "sum_function"]
@@ -25,9 +26,9 @@ _MAX_REACH = 32
 class PixelSource(Enum):
     """How a block finds its pixels: by their distances, by the address of each row, or of each pixel."""
 
-    STEPS = auto()
-    ROWS = auto()
-    PIXELS = auto()
+    STEPS = "inside"
+    ROWS = "rows"
+    PIXELS = "border"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +76,32 @@ class DepthwiseBlock:
                 return size
         return whole
 
-    def sums_tile(self, leading: tuple[str, ...]) -> TextTile:
-        """Gives the sums of one row ``y`` of a block, and one chunk, as what follows the convolution reads them."""
-        chunk = self.chunk
-        return TextTile(
-            f"(sums + (y - y0) * {self.columns * chunk})",
-            row_step=str(chunk),
-            first_row="x0",
-            num_rows="x_count",
-            first_column="c0",
-            num_columns="c_count",
-            full_columns=chunk if self.geometry.channels % chunk == 0 else None,
-            leading=leading,
+    def chunk_loop(
+        self,
+        place: tuple[c.Expression, c.Variable, c.Variable],
+        summed: Callable[[c.Variable, c.Variable, c.Buffer], c.Block],
+        stored: Callable[[c.Variable, SumsTile], c.Block],
+    ) -> c.For:
+        """Return the loop over the chunks of channels of a block.
+
+        Args:
+            place: the image of the block, its first row and its first column.
+            summed: returns the statements that sum up a chunk: its first channel, its channels, the array of the sums.
+            stored: returns what follows the sums of one row: its number, and the sums.
+        """
+        geometry, chunk, (image, y0, x0) = self.geometry, self.chunk, place
+        c0, count, x_count, y = (c.Variable(name) for name in ("c0", "c_count", "x_count", "y"))
+        sums = c.Buffer("sums", geometry.dtype, c.MemoryAccess.WRITE, self.rows * self.columns * chunk)
+        offset = (y - y0) * (self.columns * chunk)
+        tile = SumsTile(sums, chunk, x0, x_count, c0, count, leading=(image, y), offset=offset)
+        body = (
+            c.Let(count, c.index_min(c.Size(chunk), c.Size(geometry.channels) - c0)),
+            c.Let(x_count, c.index_min(c.Size(self.columns), c.Size(geometry.out_width) - x0)),
+            c.LocalArray(sums, alignment=self.unit.nbytes),
+            *summed(c0, count, sums),
+            c.For(y, y0, c.index_min(y0 + self.rows, geometry.out_height), stored(y, tile)),
         )
+        return c.For(c0, c.Size(0), c.Size(geometry.channels), body, step=chunk)
 
 
 def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
@@ -117,73 +131,67 @@ def filter_reach(geometry: ConvolutionGeometry, axis: int) -> int:
     return ((geometry.filter_height, geometry.filter_width)[axis] - 1) * geometry.dilation[axis] + 1
 
 
-def sum_function(block: DepthwiseBlock, source: PixelSource) -> str:
-    """Gives a C function that sums up a block for some channels.
+def sum_function(block: DepthwiseBlock, source: PixelSource) -> c.Function:
+    """Return a function that sums up a block for some channels.
 
-    C signature: ``(from[, row_step][, pixel_step], taps, count, sums)``, the steps where they are not known; or
+    Parameters: ``(from[, row_step][, pixel_step], taps, count, sums)``, the steps where they are not known; or
     ``(at, first, taps, count, sums)``, with the addresses of the rows or pixels, and how far behind them the first
     channel of the first pixel lies.
     """
-    geometry = block.geometry
-    suffix, ctype, lanes = c_suffix(geometry.dtype), c_type(geometry.dtype), block.lanes
-    (down, right), (below, beside) = geometry.strides, geometry.dilation
-    height, width = geometry.filter_height, geometry.filter_width
-    steps = {"row_step": block.row_step, "pixel_step": block.pixel_step}
-    if source is PixelSource.PIXELS:
-        parameters = f"const {ctype} *const *at, int64_t first"
-        pixel = f"at[i * {block.in_columns} + j] + first + c"
-    elif source is PixelSource.ROWS:
-        parameters = f"const {ctype} *const *at, int64_t first"
-        pixel = f"line + j * {c_dim(block.pixel_step)}"
-    else:
-        unknown = [f", int64_t {name}" for name, step in steps.items() if not isinstance(step, int)]
-        parameters = f"const {ctype} *from" + "".join(unknown)
-        row, column = (name if not isinstance(step, int) else str(step) for name, step in steps.items())
-        pixel = f"from + i * {row} + j * {column} + c"
-    lines = [
-        "/* Sums up a block of outputs for some channels. The last vector may begin inside the one before. */",
-        f"static BYOC_CONTRACTED void {{name}}({parameters}, const {ctype} *taps, int64_t count,",
-        f"    {ctype} *restrict sums) {{",
-        "  BYOC_CONTRACT",
-        f"  for (int64_t c1 = 0; c1 < count; c1 += {lanes}) {{",
-        f"    const int64_t c = byoc_min(c1, count - {lanes});",
-        f"    vec_{suffix} tap[{height}][{width}], acc[{block.rows}][{block.columns}];",
-        "    BYOC_UNROLL",
-        f"    for (int i = 0; i < {height}; ++i) {{",
-        "      BYOC_UNROLL",
-        f"      for (int j = 0; j < {width}; ++j) {{",
-        f"        tap[i][j] = *(const vec_{suffix}u *)(taps + (i * {width} + j) * {geometry.channels} + c);",
-        "      }",
-        "    }",
-        "    BYOC_UNROLL",
-        f"    for (int k = 0; k < {block.rows * block.columns}; ++k) {{",
-        f"      acc[k / {block.columns}][k % {block.columns}] = (vec_{suffix}){{0}};",
-        "    }",
-        "    BYOC_UNROLL",
-        f"    for (int i = 0; i < {block.in_rows}; ++i) {{",
-        *([f"      const {ctype} *const line = at[i] + first + c;"] if source is PixelSource.ROWS else []),
-        "      BYOC_UNROLL",
-        f"      for (int j = 0; j < {block.in_columns}; ++j) {{",
-        f"        const vec_{suffix} pixel = *(const vec_{suffix}u *)({pixel});",
-        "        BYOC_UNROLL",
-        f"        for (int y = 0; y < {block.rows}; ++y) {{",
-        f"          const int down = i - y * {down};",
-        f"          if (down < 0 || down % {below} != 0 || down / {below} >= {height}) continue;",
-        "          BYOC_UNROLL",
-        f"          for (int x = 0; x < {block.columns}; ++x) {{",
-        f"            const int right = j - x * {right};",
-        f"            if (right < 0 || right % {beside} != 0 || right / {beside} >= {width}) continue;",
-        f"            acc[y][x] += pixel * tap[down / {below}][right / {beside}];",
-        "          }",
-        "        }",
-        "      }",
-        "    }",
-        "    BYOC_UNROLL",
-        f"    for (int k = 0; k < {block.rows * block.columns}; ++k) {{",
-        f"      *(vec_{suffix}u *)(sums + k * {block.chunk} + c) = acc[k / {block.columns}][k % {block.columns}];",
-        "    }",
-        "  }",
-        "}",
-        "",
-    ]
-    return "\n".join(lines)
+    geometry, lanes, dtype = block.geometry, block.lanes, block.geometry.dtype
+    height, width, num_sums = geometry.filter_height, geometry.filter_width, block.rows * block.columns
+    image, at, taps = c.Buffer("from", dtype), c.PointerArray("at", dtype), c.Buffer("taps", dtype)
+    sums, tap, acc = (
+        c.Buffer(name, dtype, c.MemoryAccess.WRITE, size)
+        for name, size in (("sums", None), ("tap", geometry.num_taps * lanes), ("acc", num_sums * lanes))
+    )
+    first, count, c1, channel = (c.Variable(name) for name in ("first", "count", "c1", "c"))
+    dims = {"row_step": block.row_step, "pixel_step": block.pixel_step}
+    row_step, pixel_step = (c.Size(dim) if isinstance(dim, int) else c.Variable(name) for name, dim in dims.items())
+
+    i, j, k, y, x, down, right = (c.Variable(name) for name in ("i", "j", "k", "y", "x", "down", "right"))
+    parameters: tuple[c.Buffer | c.Variable, ...] = (at, first)
+    pixel, line, place = c.Variable("pixel", c.CType(dtype, lanes)), c.Buffer("line", dtype), first + channel
+    pointed: c.Block = (c.Alias(line, at, i * block.in_columns + j),)
+    if source is PixelSource.ROWS:
+        place, pointed = place + j * pixel_step, (c.Alias(line, at, i),)
+    elif source is PixelSource.STEPS:
+        line, place, pointed = image, i * row_step + j * pixel_step + channel, ()
+        parameters = (image, *(step for step in (row_step, pixel_step) if isinstance(step, c.Variable)))
+
+    total = (y * block.columns + x) * lanes
+    factor = c.Load(tap, (down // geometry.dilation[0] * width + right // geometry.dilation[1]) * lanes, lanes)
+    added = c.Store(acc, total, c.Load(acc, total, lanes) + pixel * factor)
+    in_row = (c.Let(right, j - x * geometry.strides[1]), _if_tap(right, geometry.dilation[1], width, added))
+    in_rows = (
+        c.Let(down, i - y * geometry.strides[0]),
+        _if_tap(down, geometry.dilation[0], height, _each(x, block.columns, *in_row)),
+    )
+    from_taps = c.Load(taps, (i * width + j) * geometry.channels + channel, lanes)
+    summed = (*pointed, c.Let(pixel, c.Load(line, place, lanes)), _each(y, block.rows, *in_rows))
+    body = (
+        # The last vector may begin inside the one before.
+        c.Let(channel, c.index_min(c1, count - lanes)),
+        c.LocalArray(tap, lanes=lanes),
+        c.LocalArray(acc, lanes=lanes),
+        _each(i, height, _each(j, width, c.Store(tap, (i * width + j) * lanes, from_taps))),
+        _each(k, num_sums, c.Store(acc, k * lanes, c.Broadcast(c.Literal(0, c.CType(dtype)), lanes))),
+        _each(i, block.in_rows, _each(j, block.in_columns, *summed)),
+        _each(k, num_sums, c.Store(sums, k * block.chunk + channel, c.Load(acc, k * lanes, lanes))),
+    )
+    loop, comment = c.For(c1, c.Size(0), count, body, step=lanes), "// Sums up a block of outputs for some channels."
+    name, parameters = f"depthwise_{source.value}", (*parameters, taps, count, sums)
+    return c.Function(name, parameters, (loop,), None, (comment,), is_contracted=True)
+
+
+def _each(index: c.Variable, count: int, *body: c.Statement) -> c.For:
+    return c.For(index, c.Size(0), c.Size(count), body, kind=c.LoopKind.UNROLLED)
+
+
+def _if_tap(distance: c.Expression, apart: int, count: int, statement: c.Statement) -> c.If:
+    """Return a statement that runs where a filter has a tap so many pixels behind its first.
+
+    The conditions stand one inside the other: of `&&` gcc makes code that moves more sums out of registers.
+    """
+    has_tap = c.If((distance // apart).compare("<", count), (statement,))
+    return c.If(distance.compare(">=", 0), (c.If((distance % apart).compare("==", 0), (has_tap,)),))

@@ -5,21 +5,26 @@ For few rows, or one or two columns: each element of the larger operand is read 
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_suffix, c_type
-from byoc_core.dims import Dim, product
+from collections.abc import Callable
+from functools import partial
+
+from byoc_core.authoring import c
+from byoc_core.authoring.csource import c_suffix
+from byoc_core.dims import Dim, ceildiv, product
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.declarations import declared
-from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.product_geometry import Product
-from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, dot_tile
-from byoc_ccompiler.vector_unit import multiply_add_ps
+from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK
+from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
 
 __all__ = ["prefers_dots", "write_dot_product"]
 
 _FEW_ROWS, _FEW_COLUMNS = 8, 2
 _ROWS, _COLUMNS = 64, 64
 """Rows and columns of the result that are summed up before what follows is computed."""
+
+_ZERO = c.Size(0)
 
 
 def prefers_dots(p: Product) -> bool:
@@ -33,81 +38,111 @@ def prefers_dots(p: Product) -> bool:
 
 def write_dot_product(kernel: Kernel, p: Product) -> None:
     """Writes the kernel of such a product of floats and of what follows it elementwise."""
-    ctype = c_type(p.dtype)
-    left, right = kernel.input(p.left.value, "x"), kernel.input(p.right.value, "y")
+    left, right = kernel.source(p.left.value, "x"), kernel.source(p.right.value, "y")
     rows, columns = (_bound(size, limit) for size, limit in ((p.num_rows, _ROWS), (p.num_columns, _COLUMNS)))
-    across, down = (p.num_columns + (columns - 1)) // columns, (p.num_rows + (rows - 1)) // rows
-    places = []
-    for pointer, matrix, first, step in (
-        (left, p.left, "m0", p.left.row_step),
-        (right, p.right, "n0", p.right.column_step),
-    ):
-        offset = [matrix.offset(p.batch, p.indices), "" if step == 0 else f"{first} * {c_dim(step)}"]
-        places.append(" + ".join([pointer, *(term for term in offset if term)]))
-    steps = f"{c_dim(p.left.row_step)}, {places[1]}, {c_dim(p.right.column_step)}, {c_dim(p.depth)}"
-    names = ("sums", str(columns), "m0", "m_count", "n0", "n_count")
-    tile = TextTile(*names, columns, p.indices, has_columns=p.has_columns)
-    body = [
-        f"    {ctype} sums[{rows * columns}];",
-        f"    {_dots_function(kernel, p)}({places[0]}, {steps}, m_count, n_count, sums, {columns});",
-        *epilogue_lines(kernel, tile, "    "),
-    ]
-    integer = "const int64_t"
-    variables = [
-        (f"{integer} n0", f"item % {c_dim(across)} * {columns}"),
-        (f"{integer} n_count", f"byoc_min({columns}, {c_dim(p.num_columns)} - n0)"),
-        (f"{integer} m0", f"item / {c_dim(across)} % {c_dim(down)} * {rows}"),
-        (f"{integer} m_count", f"byoc_min({rows}, {c_dim(p.num_rows)} - m0)"),
-        (f"{integer} b", f"item / {c_dim(across * down)}"),
-        *p.positions,
-    ]
-    head = f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{"
+    across, down = ceildiv(p.num_columns, columns), ceildiv(p.num_rows, rows)
+    item, m0, m_count, n0, n_count = map(c.Variable, ("item", "m0", "m_count", "n0", "n_count"))
+    position, indices = p.position(item // (across * down))
+    sums = c.Buffer("sums", p.dtype, c.MemoryAccess.WRITE, rows * columns)
+    x, w = (c.Buffer(name, p.dtype) for name in ("x", "w"))
+    tile = SumsTile(sums, columns, m0, m_count, n0, n_count, columns, indices, has_columns=p.has_columns)
+    x_step, w_step = c.Size(p.left.row_step), c.Size(p.right.column_step)
+    tile_rows, tile_columns = _tile_shape(kernel.unit, rows, columns)
+
+    def dots(tile_rows: int, m: c.Expression, tile_columns: int, n: c.Expression) -> c.Block:
+        function = kernel.shared_function(_dot_tile(kernel.unit, p.dtype, tile_rows, tile_columns))
+        factors = (c.Address(x, m * x_step), x_step, c.Address(w, n * w_step), w_step, c.Size(p.depth))
+        return (c.Evaluate(c.Call(function, (*factors, c.Address(sums, m * columns + n), c.Size(columns)))),)
+
+    def dots_of_rows(tile_rows: int, m: c.Expression) -> c.Block:
+        return _in_parts("n", n_count, tile_columns, partial(dots, tile_rows, m))
+
+    body = (
+        c.Let(n0, item % across * columns),
+        c.Let(n_count, c.index_min(c.Size(columns), c.Size(p.num_columns) - n0)),
+        c.Let(m0, item // across % down * rows),
+        c.Let(m_count, c.index_min(c.Size(rows), c.Size(p.num_rows) - m0)),
+        *position,
+        c.Alias(x, left, p.left.place(p.batch, indices) + m0 * x_step),
+        c.Alias(w, right, p.right.place(p.batch, indices) + n0 * w_step),
+        c.LocalArray(sums),
+        *_in_parts("m", m_count, tile_rows, dots_of_rows),
+        *epilogue(kernel, tile),
+    )
     item_ps = rows * columns * p.depth * multiply_add_ps(kernel.unit, p.dtype)
-    loop = (head, *declared(variables, body, "    "), "  }")
-    kernel.finish([ParallelLoop(loop, product(p.batch) * across * down, item_ps)])
+    count = c.Size(product(p.batch) * across * down)
+    kernel.finish_block((c.For(item, _ZERO, count, body, kind=c.LoopKind.PARALLEL, round_ps=item_ps),))
 
 
 def _bound(size: Dim, limit: int) -> int:
     return max(1, min(size, limit)) if isinstance(size, int) else limit
 
 
-def _dots_function(kernel: Kernel, p: Product) -> str:
-    """Gives the name of a function of any number of rows and columns, which sums up long products in parts."""
-    unit, ctype, suffix = kernel.unit, c_type(p.dtype), c_suffix(p.dtype)
+def _tile_shape(unit: VectorUnit, rows: int, columns: int) -> tuple[int, int]:
+    """Return how many rows and columns are multiplied at a time, of so many."""
     side = 4 if unit.registers >= 32 else 2
-    rows = _bound(p.num_rows, side)
-    columns = _bound(p.num_columns, 8 if rows == 1 else side)
-    rows = _bound(p.num_rows, 8) if columns == 1 else rows
-    shapes = [(r, c) for r in dict.fromkeys((rows, 1)) for c in dict.fromkeys((columns, 1))]
-    names = {(r, c): kernel.helper(f"dot_{suffix}_{r}x{c}", dot_tile("{name}", unit, p.dtype, r, c)) for r, c in shapes}
+    tile_columns = min(columns, 8 if rows == 1 else side)
+    return min(rows, 8 if tile_columns == 1 else side), tile_columns
 
-    def call(r: int, c: int) -> str:
-        source = "x + m * x_step + begin, x_step, w + n * w_step + begin, w_step"
-        return f"{names[r, c]}({source}, end - begin, sums + m * pitch + n, pitch, begin > 0);"
 
-    # Where the rest begins is computed from the count, so that a compiler sees where there is none.
-    def across(r: int) -> list[str]:
-        loops = [f"      for (int64_t n = 0; n + {columns} <= num_columns; n += {columns}) {call(r, columns)}"]
-        if columns > 1:
-            loops.append(
-                f"      for (int64_t n = num_columns / {columns} * {columns}; n < num_columns; ++n) {call(r, 1)}"
-            )
-        return loops
+def _in_parts(name: str, size: c.Expression, part: int, body: Callable[[int, c.Expression], c.Block]) -> c.Block:
+    """Return a loop over whole parts of a size, and a loop over what is left of it."""
+    index, rest = c.Variable(name), c.Variable(name)
+    # Where the rest begins is computed from the size, so that a compiler sees where there is none.
+    whole = size // part * part
+    loops = (c.For(index, _ZERO, whole, body(part, index), step=part),)
+    return loops if part == 1 else (*loops, c.For(rest, whole, size, body(1, rest)))
 
-    rest = [f"    for (int64_t m = num_rows / {rows} * {rows}; m < num_rows; ++m) {{", *across(1), "    }"]
-    chunk = DEPTH_CHUNK * unit.lanes(p.dtype)
-    lines = [
-        f"static void {{name}}(const {ctype} *x, int64_t x_step, const {ctype} *w, int64_t w_step, int64_t depth,",
-        f"    int64_t num_rows, int64_t num_columns, {ctype} *restrict sums, int64_t pitch) {{",
-        "  int64_t begin = 0;",
-        "  do {",
-        f"    const int64_t end = depth - begin > {chunk} ? begin + {chunk} : depth;",
-        f"    for (int64_t m = 0; m + {rows} <= num_rows; m += {rows}) {{",
-        *across(rows),
-        "    }",
-        *(rest if rows > 1 else []),
-        "    begin = end;",
-        "  } while (begin < depth);",
-        "}",
-    ]
-    return kernel.helper(f"dots_{suffix}_{rows}x{columns}", "\n".join(lines))
+
+def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Function:
+    """Return a function that computes ``rows`` times ``columns`` dot products of ``depth`` neighbouring elements.
+
+    C signature: ``(x, x_step, w, w_step, depth, sums, pitch)``; the sums of one row lie side by side, ``pitch``
+    elements behind those of the row before.
+    """
+    lanes, type_ = unit.lanes(dtype), c.CType(dtype)
+    vector = type_.with_lanes(lanes)
+    x, w, sums = c.Buffer("x", dtype), c.Buffer("w", dtype), c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
+    totals = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, rows * columns)
+    x_step, w_step, depth, pitch = map(c.Variable, ("x_step", "w_step", "depth", "pitch"))
+    begin, end, whole, i, j, k, rest = map(c.Variable, ("begin", "end", "whole", "i", "j", "k", "rest"))
+    lefts = [c.Variable("left", vector) for _ in range(rows)]
+    rights = [c.Variable("right", vector) for _ in range(columns)]
+    values = [c.Variable("value", vector) for _ in range(rows * columns)]
+    terms = [left * right for left in lefts for right in rights]
+    step = (
+        *(c.Let(left, c.Load(x, x_step * i + k, lanes)) for i, left in enumerate(lefts)),
+        *(c.Let(right, c.Load(w, w_step * j + k, lanes)) for j, right in enumerate(rights)),
+        *(c.Assign(value, value + term) for value, term in zip(values, terms, strict=True)),
+    )
+    total = c.Variable("total", type_)
+    old = sums[i * pitch + j]
+    finish = (
+        c.Declare(total, totals[i * columns + j]),
+        c.For(rest, whole, end, (c.Assign(total, total + x[i * x_step + rest] * w[j * w_step + rest]),)),
+        c.Store(sums, old.index, c.Select(begin.compare(">", 0), old + total, total)),
+    )
+    chunk = DEPTH_CHUNK * lanes
+    part = (
+        c.Let(end, c.index_min(depth, begin + chunk)),
+        c.Let(whole, begin + (end - begin) // lanes * lanes),
+        *(c.Declare(value, c.Broadcast(c.Literal(0, type_), lanes)) for value in values),
+        c.For(k, begin, whole, step, step=lanes),
+        *(item for place, value in enumerate(values) for item in _lane_sum(value, totals, c.Size(place))),
+        c.For(i, _ZERO, c.Size(rows), (c.For(j, _ZERO, c.Size(columns), finish),)),
+    )
+    body = (c.LocalArray(totals), c.For(begin, _ZERO, c.index_max(depth, 1), part, step=chunk))
+    parameters = (x, x_step, w, w_step, depth, sums, pitch)
+    return c.Function(f"dot_{c_suffix(dtype)}_{rows}x{columns}", parameters, body, is_contracted=True)
+
+
+def _lane_sum(vector: c.Expression, to: c.Buffer, place: c.Expression) -> c.Block:
+    """Return the statements that store the sum of a vector's lanes: the upper half is added to the lower, and so on."""
+    size = vector.type.lanes // 2
+    block: list[c.Statement] = []
+    while size:
+        part = c.Variable("part", vector.type)
+        block.append(c.Let(part, vector))
+        vector = part + c.Shuffle(part, part, tuple(lane % size + size for lane in range(part.type.lanes)))
+        size //= 2
+    return (*block, c.Store(to, place, c.Lane(vector, _ZERO)))

@@ -7,19 +7,17 @@ their sums so far wait in a small array. While rows pass, the next part is fetch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from enum import Enum, auto
 
-import numpy as np
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_type
-from byoc_core.dims import Dim, dim_min, product
+from byoc_core.authoring import c
+from byoc_core.dims import Dim, ceildiv, dim_min, product
 from byoc_core.dtypes import dtype_info
-from byoc_core.runtime.module import NDArray
+from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.blocks import block_function, pack_function
-from byoc_ccompiler.kernels.declarations import declared
-from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines, text_result_place
+from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels, panel_vectors
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue, result_place
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
@@ -37,6 +35,11 @@ _ROWS_AT_ONCE, _ROWS_WAITING = 48, 192
 _NEAR_NBYTES, _CACHE_NBYTES = 1 << 16, 1 << 20
 """What surely stays in the nearest cache, or one behind it, while a kernel runs."""
 
+_PACKED_PS = 100
+"""Estimated picoseconds to move one element into a panel."""
+
+_ZERO = c.Size(0)
+
 
 class _Form(Enum):
     """How the right operand reaches the tiles."""
@@ -47,8 +50,8 @@ class _Form(Enum):
 
 
 def write_panel_product(kernel: Kernel, product_: Product) -> None:
-    """Writes the kernel of a product of floats and of what follows it elementwise."""
-    _PanelKernel.of(kernel, product_).write()
+    """Write the kernel of a product of floats and of what follows it elementwise."""
+    kernel.finish_block(_PanelKernel(kernel, product_).block())
 
 
 def _form_of(kernel: Kernel, p: Product) -> _Form:
@@ -58,277 +61,181 @@ def _form_of(kernel: Kernel, p: Product) -> _Form:
         return _Form.PACKED
     if p.known_rows is not None and p.known_rows <= _FEW_ROWS:
         return _Form.IN_PLACE
-    nbytes = p.depth * p.num_columns * dtype_info(p.dtype).itemsize
-    is_near = isinstance(nbytes, int) and nbytes <= _NEAR_NBYTES
     has_tail = p.known_columns is None or p.known_columns % kernel.unit.lanes(p.dtype) != 0
-    return _Form.IN_PLACE if is_near and not has_tail else _Form.PACKED
+    return _Form.IN_PLACE if _fits(p, _NEAR_NBYTES) and not has_tail else _Form.PACKED
 
 
-@dataclass(frozen=True, slots=True)
 class _PanelKernel:
-    """One kernel under construction.
+    """One kernel under construction: an item is a panel, and the rows that meet it.
 
-    Attributes:
+    Args:
         kernel: where it goes.
         p: the product.
-        form: how the right operand reaches the tiles.
-        width: columns of a panel.
-        tail: columns of the last panel, a multiple of the vector's, where that is known to have fewer.
-        depth_block: steps that pass in one go, or all of them.
-        chunk: rows whose sums are held at a time.
-        outer: rows that all panels meet before the next ones come: a multiple of ``chunk``.
-        left: the C name of the left operand.
-        right: that of the right one, or of its panels.
     """
 
-    kernel: Kernel
-    p: Product
-    form: _Form
-    width: int
-    tail: int
-    depth_block: Dim
-    chunk: int
-    outer: int
-    left: str
-    right: str
+    def __init__(self, kernel: Kernel, p: Product) -> None:
+        self.kernel, self.p, self.form = kernel, p, _form_of(kernel, p)
+        self.lanes = kernel.unit.lanes(p.dtype)
+        # Columns of a panel, and of the last one where that is known to have fewer vectors; else 0.
+        self.width, self.tail = (n * self.lanes for n in panel_vectors(kernel.unit, p.dtype, p.num_columns))
+        self.num_panels = ceildiv(p.num_columns, self.width)
+        self.has_few_rows = p.known_rows is not None and p.known_rows <= _FEW_ROWS
+        # Steps that pass in one go.
+        self.depth_block = p.depth if self.has_few_rows else _depth_block(p.depth)
+        chunk = _ROWS_AT_ONCE if self.depth_block == p.depth else _ROWS_WAITING
+        # Rows whose sums are held at a time, and rows that all panels meet before the next ones come.
+        self.chunk = chunk if p.known_rows is None else max(1, min(chunk, p.known_rows))
+        self.outer = _outer_rows(p, self.chunk)
+        self.left = kernel.source(p.left.value, "x")
+        self.right = kernel.source(p.right.value if self.form is not _Form.CONSTANT else self._constant(), "weights")
+        self.item, self.b, self.n0, self.n_count = map(c.Variable, ("item", "b", "n0", "n_count"))
+        self.m_begin, self.m_end, self.panel_step = map(c.Variable, ("m_begin", "m_end", "panel_step"))
+        self.rows, self.matrix, self.panel = (c.Buffer(name, p.dtype) for name in ("left", "right", "panel"))
+        # The last columns may be fewer than a vector's; a tail that is known has tiles of its own.
+        self.has_ragged_tail = p.known_columns is None or p.known_columns % self.lanes != 0
+        rest = self.n_count % self.lanes
+        self.is_ragged = rest.compare("!=", 0) if p.known_columns else self.n_count.compare("<", self.width)
 
-    @classmethod
-    def of(cls, kernel: Kernel, p: Product) -> _PanelKernel:
-        form, lanes = _form_of(kernel, p), kernel.unit.lanes(p.dtype)
-        columns = p.known_columns
-        vectors = kernel.unit.panel_vectors
-        if columns is not None:
-            vectors = max(1, min(vectors, -(-columns // lanes)))
-        width = vectors * lanes
-        rest = 0 if columns is None else columns % width
-        tail = 0 if rest == 0 else -(-rest // lanes) * lanes
-        tail = 0 if tail == width else tail
-        few = p.known_rows is not None and p.known_rows <= _FEW_ROWS
-        depth_block: Dim = p.depth
-        if not few and not (isinstance(p.depth, int) and p.depth <= _DEPTH_BLOCK):
-            parts = -(-p.depth // _DEPTH_BLOCK) if isinstance(p.depth, int) else 0
-            depth_block = -(-p.depth // parts // 4) * 4 if isinstance(p.depth, int) else _DEPTH_BLOCK
-        chunk = _ROWS_AT_ONCE if depth_block == p.depth else _ROWS_WAITING
-        if p.known_rows is not None:
-            chunk = max(1, min(chunk, p.known_rows))
-        left = kernel.input(p.left.value, "x")
-        if form is _Form.CONSTANT:
-            right = kernel.input(kernel.scope.constants.derive(_panels(kernel, p, width, tail)), "weights")
-        else:
-            right = kernel.input(p.right.value, "y")
-        return cls(kernel, p, form, width, tail, depth_block, chunk, _outer_rows(p, chunk), left, right)
+    def _constant(self) -> Constant:
+        """Return the weights as panels."""
+        p, weights = self.p, self.p.weights
+        assert weights is not None
+        array = self.kernel.scope.constants.array(weights, self.kernel.scope.where)
+        columns, depth = int(str(p.num_columns)), int(str(p.depth))
+        matrix = array.reshape(columns, depth).T if p.is_transposed else array.reshape(depth, columns)
+        return self.kernel.scope.constants.derive(packed_panels(matrix, self.width, self.lanes))
 
-    @property
-    def ctype(self) -> str:
-        """The C type of factors and sums."""
-        return c_type(self.p.dtype)
-
-    @property
-    def num_panels(self) -> Dim:
-        """Panels of one matrix, the last one included."""
-        return (self.p.num_columns + (self.width - 1)) // self.width
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether sums are completed in several parts."""
-        return self.depth_block != self.p.depth
-
-    @property
-    def has_ragged_tail(self) -> bool:
-        """Whether the last columns may be fewer than a vector's."""
-        columns = self.p.known_columns
-        return columns is None or columns % self.kernel.unit.lanes(self.p.dtype) != 0
-
-    @property
-    def _is_ragged(self) -> str:
-        """The C condition of a panel with more columns than the matrix has left for it."""
-        # A tail that is known has tiles of its own, which are wider by less than a vector.
-        known = self.p.known_columns is not None
-        return f"n_count % {self.kernel.unit.lanes(self.p.dtype)}" if known else f"n_count < {self.width}"
-
-    def write(self) -> None:
-        """Writes it."""
+    def block(self) -> c.Block:
+        """Return the loops."""
         p, form = self.p, self.form
         is_one_pass = p.known_rows is not None and p.known_rows <= self.outer
         packs_apart = form is _Form.PACKED and not p.batch and not is_one_pass
         packs_inside = (form is _Form.PACKED and not packs_apart) or (form is _Form.IN_PLACE and self.has_ragged_tail)
-        if packs_apart or packs_inside:
-            # One vector where there is nothing to pack, so that there is a pointer.
-            num_panels = self.num_panels if form is _Form.PACKED else 1
-            self.kernel.scratch = product(p.batch) * num_panels * self.width * p.depth or self.width
-            self.kernel.scratch_dtype = p.dtype
-        loops: list[str | ParallelLoop] = [self._pack_loop()] if packs_apart else []
         # A panel that an item packs serves all rows of that item.
         outer: Dim = p.num_rows if packs_inside or p.num_rows == 0 else self.outer
-        num_outer = 1 if packs_inside else (p.num_rows + (self.outer - 1)) // self.outer
-        lines = [
-            f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
-            *declared(
-                self._variables(num_outer),
-                [
-                    *self._row_range(num_outer, outer),
-                    *self._panel_lines(packs_inside=packs_inside),
-                    *self._chunk_lines(),
-                ],
-                "    ",
-            ),
-            "  }",
-        ]
-        item_ps = dim_min(p.num_rows, outer) * p.depth * self.width * multiply_add_ps(self.kernel.unit, p.dtype)
-        loops.append(ParallelLoop(tuple(lines), product(p.batch) * num_outer * self.num_panels, item_ps))
-        self.kernel.finish(loops)
-
-    def _pack_loop(self) -> ParallelLoop:
-        """Gives the loop that rearranges the only matrix on the right."""
-        p = self.p
-        lines = [
-            f"  for (int64_t item = {FIRST_ITEM}; item < {END_ITEM}; ++item) {{",
-            f"    const int64_t n0 = item * {self.width};",
-            f"    const int64_t n_count = byoc_min({self.width}, {c_dim(p.num_columns)} - n0);",
-            f"    const {self.ctype} *right = {self.right};",
-            *(f"    {line}" for line in self._pack_call(f"scratch + n0 * {c_dim(p.depth)}")),
-            "  }",
-        ]
-        return ParallelLoop(tuple(lines), self.num_panels, p.depth * self.width * 100)
-
-    def _pack_call(self, target: str) -> list[str]:
-        p = self.p
-        steps = f"{c_dim(p.right.row_step)}, {c_dim(p.right.column_step)}"
-        source = "right + n0" if p.right.column_step == 1 else f"right + n0 * {c_dim(p.right.column_step)}"
-        names = {width: pack_function(self.kernel, p.dtype, width) for width in (self.width, self.tail) if width}
-        calls = {
-            width: f"{name}({source}, {steps}, {c_dim(p.depth)}, n_count, {target});" for width, name in names.items()
-        }
-        if not self.tail:
-            return [calls[self.width]]
-        return [f"if (n_count > {self.tail}) {calls[self.width]}", f"else {calls[self.tail]}"]
-
-    def _variables(self, num_outer: Dim) -> list[tuple[str, str]]:
-        """Gives what says where an item's panel and matrices lie."""
-        p, integer = self.p, "const int64_t"
-        inner = num_outer * self.num_panels
-        found = [
-            (f"{integer} n0", "0" if self.num_panels == 1 else f"item % {c_dim(self.num_panels)} * {self.width}"),
-            (f"{integer} n_count", f"byoc_min({self.width}, {c_dim(p.num_columns)} - n0)"),
-            (f"{integer} b", "item" if inner == 1 else f"item / {c_dim(inner)}"),
-            *p.positions,
-        ]
-        for name, pointer, matrix in (("left", self.left, p.left), ("right", self.right, p.right)):
-            offset = matrix.offset(p.batch, p.indices)
-            found.append((f"const {self.ctype} *{name}", f"{pointer} + {offset}" if offset else pointer))
-        return found
-
-    def _row_range(self, num_outer: Dim, outer: Dim) -> list[str]:
-        num_rows = c_dim(self.p.num_rows)
-        if num_outer == 1:
-            return [f"    const int64_t m_begin = 0, m_end = {num_rows};"]
-        part = "item" if self.num_panels == 1 else f"item / {c_dim(self.num_panels)}"
-        part = f"{part} % {c_dim(num_outer)}" if self.p.batch else part
-        return [
-            f"    const int64_t m_begin = {part} * {c_dim(outer)};",
-            f"    const int64_t m_end = byoc_min(m_begin + {c_dim(outer)}, {num_rows});",
-        ]
-
-    def _panel_lines(self, *, packs_inside: bool) -> list[str]:
-        """Gives where the panel of an item lies, and how far apart its steps are where that is not its width."""
-        p, depth = self.p, c_dim(self.p.depth)
-        if self.form is _Form.CONSTANT:
-            return [f"    const {self.ctype} *panel = {self.right} + n0 * {depth};"]
-        if self.form is _Form.PACKED and not packs_inside:
-            return [f"    const {self.ctype} *panel = scratch + n0 * {depth};"]
-        if self.form is _Form.PACKED:
-            first = f"(b * {c_dim(self.num_panels * self.width)} + n0)" if p.batch else "n0"
-            target = f"    {self.ctype} *panel = scratch + {first} * {depth};"
-            return [target, *(f"    {line}" for line in self._pack_call("panel"))]
-        lines = [
-            f"    const {self.ctype} *panel = right + n0;",
-            f"    int64_t panel_step = {c_dim(p.right.row_step)};",
-        ]
-        if packs_inside:
-            place = f"scratch + b * {c_dim(p.depth * self.width)}" if p.batch else "scratch"
-            width = f"n_count > {self.tail} ? {self.width} : {self.tail}" if self.tail else str(self.width)
-            lines += [
-                f"    if ({self._is_ragged}) {{",
-                f"      {self.ctype} *packed = {place};",
-                *(f"      {line}" for line in self._pack_call("packed")),
-                "      panel = packed;",
-                f"      panel_step = {width};",
-                "    }",
-            ]
-        return lines
-
-    def _chunk_lines(self) -> list[str]:
-        """Gives the loop over the rows of an item: their sums, part by part, and what follows."""
-        columns = self.p.known_columns
-        n_count = str(self.width) if columns is not None and columns % self.width == 0 else "n_count"
-        names = ("sums", str(self.width), "m0", "m_count", "n0", n_count)
-        tile = TextTile(*names, self.width, self.p.indices, has_columns=self.p.has_columns)
-        head = [
-            f"    for (int64_t m0 = m_begin; m0 < m_end; m0 += {self.chunk}) {{",
-            f"      const int64_t m_count = byoc_min({self.chunk}, m_end - m0);",
-        ]
-        buffer = f"{self.ctype} sums[{self.chunk * self.width}];"
-        epilogue = epilogue_lines(self.kernel, tile, "      ")
-        place = text_result_place(self.kernel, tile)
-        if place is None:
-            sums = [buffer, *self._sum_lines("sums", str(self.width))]
-            return [*head, *(f"      {line}" for line in sums), *epilogue, "    }"]
-        # Nothing follows: whole vectors of sums go where they belong, and stay there until they are complete.
-        pointer, pitch = place
-        lines = [f"  {line}" for line in self._sum_lines(pointer, pitch)]
-        if not self.has_ragged_tail:
-            return [*head, *(f"    {line}" for line in lines), "    }"]
-        through = [f"  {line}" for line in [buffer, *self._sum_lines("sums", str(self.width))]]
-        text = [f"if ({self._is_ragged}) {{", *through, *(line[4:] for line in epilogue), "} else {", *lines, "}"]
-        return [*head, *(f"      {line}" for line in text), "    }"]
-
-    def _sum_lines(self, sums: str, pitch: str) -> list[str]:
-        """Gives the lines that sum up a chunk of rows, to where ``sums`` points."""
-        p = self.p
-        left = "left" if p.left.row_step == 0 else f"left + m0 * {c_dim(p.left.row_step)}"
-        strided = self.form is _Form.IN_PLACE
-        step = "panel_step" if strided else "{width}"
-        if not self.is_cut:
-            fetches = self._fetches
-            rest = "m_end - m_begin" if fetches else "0"
-            depth = c_dim(p.depth)
-            ahead = f"panel + ({depth} + (m0 - m_begin) * {depth} / (m_end - m_begin)) * {step}" if fetches else "panel"
-            source = f"{left}, {c_dim(p.left.row_step)}, panel, {'panel_step, ' if strided else ''}{depth}"
-            return self._calls(f"{source}, m_count, {sums}, {pitch}, 0, {ahead}, {rest}")
-        block = c_dim(self.depth_block)
-        source = (
-            f"{left} + k0, {c_dim(p.left.row_step)}, panel + k0 * {step}, {'panel_step, ' if strided else ''}k_count"
+        num_outer: Dim = 1 if packs_inside else ceildiv(p.num_rows, self.outer)
+        part = self.item // self.num_panels
+        m_begin = (part % num_outer if p.batch or num_outer == 1 else part) * outer
+        m_end = c.Size(p.num_rows) if num_outer == 1 else c.index_min(self.m_begin + outer, p.num_rows)
+        position, indices = p.position(self.b)
+        scratch = None
+        if packs_apart or packs_inside:
+            num_panels = self.num_panels if form is _Form.PACKED else 1
+            scratch = self.kernel.scratch_memory(product(p.batch) * num_panels * self.width * p.depth, p.dtype)
+        body = (
+            c.Let(self.b, self.item // (num_outer * self.num_panels) if p.batch else _ZERO),
+            *position,
+            c.Let(self.m_begin, m_begin),
+            c.Let(self.m_end, m_end),
+            c.Alias(self.rows, self.left, p.left.place(p.batch, indices)),
+            c.Alias(self.matrix, self.right, p.right.place(p.batch, indices)),
+            *self._panel(scratch, packs_inside=packs_inside),
+            self._chunks(indices),
         )
-        ahead = "panel, 0" if strided else f"panel + (k0 + k_count) * {step}, m_count"
-        return [
-            "int64_t k0 = 0;",
-            "do {",
-            f"  const int64_t k_count = byoc_min({block}, {c_dim(p.depth)} - k0);",
-            *(f"  {line}" for line in self._calls(f"{source}, m_count, {sums}, {pitch}, k0 > 0, {ahead}")),
-            "  k0 += k_count;",
-            f"}} while (k0 < {c_dim(p.depth)});",
-        ]
+        item_ps = dim_min(p.num_rows, outer) * p.depth * self.width * multiply_add_ps(self.kernel.unit, p.dtype)
+        loop = self._loop(product(p.batch) * num_outer * self.num_panels, item_ps, body)
+        if scratch is None or not packs_apart:
+            return (loop,)
+        packing = (c.Alias(self.matrix, self.right, _ZERO), self._pack(scratch, self.n0 * p.depth))
+        return (self._loop(self.num_panels, p.depth * self.width * _PACKED_PS, packing), loop)
 
-    @property
-    def _fetches(self) -> bool:
-        """Whether the next panel is fetched meanwhile: it is far away, and enough rows pass."""
-        if self.form is _Form.IN_PLACE or (self.p.known_rows is not None and self.p.known_rows <= _FEW_ROWS):
-            return False
-        return not _fits(self.p, _CACHE_NBYTES)
+    def _loop(self, count: Dim, round_ps: Dim, body: c.Block) -> c.For:
+        columns = (
+            c.Let(self.n0, self.item % self.num_panels * self.width),
+            c.Let(self.n_count, c.index_min(c.Size(self.width), c.Size(self.p.num_columns) - self.n0)),
+        )
+        return c.For(self.item, _ZERO, c.Size(count), (*columns, *body), kind=c.LoopKind.PARALLEL, round_ps=round_ps)
 
-    def _calls(self, arguments: str) -> list[str]:
-        """Gives the calls of the block functions; ``{width}`` in the arguments is the panel's width."""
-        lanes, strided = self.kernel.unit.lanes(self.p.dtype), self.form is _Form.IN_PLACE
-        rows = self.p.known_rows
-        row_counts = set() if rows is None else {self.chunk, rows % self.chunk}
-        calls = {}
-        for width in (self.width, self.tail):
-            if width:
-                name = block_function(self.kernel, self.p.dtype, width // lanes, row_counts, strided=strided)
-                calls[width] = f"{name}({arguments.replace('{width}', str(width))});"
+    def _by_width(self, call: Callable[[int], c.Call]) -> c.Statement:
+        """Return the call for a whole panel, or for the last one where that is narrower."""
+        whole = c.Evaluate(call(self.width))
         if not self.tail:
-            return [calls[self.width]]
-        return [f"if (n_count > {self.tail}) {calls[self.width]}", f"else {calls[self.tail]}"]
+            return whole
+        return c.If(self.n_count.compare(">", self.tail), (whole,), (c.Evaluate(call(self.tail)),))
+
+    def _pack(self, to: c.Buffer, place: c.Expression) -> c.Statement:
+        right, depth = self.p.right, self.p.depth
+        first = c.Address(self.matrix, self.n0 * right.column_step)
+        source = (first, c.Size(right.row_step), c.Size(right.column_step), c.Size(depth), self.n_count)
+        target = c.Address(to, place)
+        return self._by_width(lambda width: c.Call(pack_function(self.kernel, to.dtype, width), (*source, target)))
+
+    def _panel(self, scratch: c.Buffer | None, *, packs_inside: bool) -> c.Block:
+        """Return the statements that say where the panel of an item lies, and pack it there if need be."""
+        p = self.p
+        row_step = c.Let(self.panel_step, c.Size(p.right.row_step))
+        if self.form is _Form.CONSTANT:
+            return (c.Alias(self.panel, self.right, self.n0 * p.depth),)
+        if scratch is None:
+            return (c.Alias(self.panel, self.matrix, self.n0), row_step)
+        if self.form is _Form.PACKED:
+            place = (self.b * (self.num_panels * self.width) + self.n0) * p.depth
+            pack = (self._pack(scratch, place),) if packs_inside else ()
+            return (*pack, c.Alias(self.panel, scratch, place))
+        in_place, packed = c.Buffer("columns", p.dtype), c.Buffer("packed", p.dtype, c.MemoryAccess.WRITE)
+        width: c.Expression = c.Size(self.width)
+        if self.tail:
+            width = c.Select(self.n_count.compare(">", self.tail), width, c.Size(self.tail))
+        return (
+            c.Alias(in_place, self.matrix, self.n0),
+            c.Alias(packed, scratch, self.b * (p.depth * self.width)),
+            c.If(self.is_ragged, (self._pack(packed, _ZERO),)),
+            c.Alias(self.panel, packed, _ZERO, self.is_ragged, in_place),
+            c.Let(self.panel_step, c.Select(self.is_ragged, width, row_step.value)),
+        )
+
+    def _chunks(self, indices: tuple[c.Variable, ...]) -> c.For:
+        """Return the loop over the rows of an item: their sums, part by part, and what follows."""
+        m0, m_count = c.Variable("m0"), c.Variable("m_count")
+        sums = c.Buffer("sums", self.p.dtype, c.MemoryAccess.WRITE, self.chunk * self.width)
+        is_even = self.p.known_columns is not None and self.p.known_columns % self.width == 0
+        columns = (self.n0, c.Size(self.width) if is_even else self.n_count, self.width)
+        tile = SumsTile(sums, self.width, m0, m_count, *columns, indices, has_columns=self.p.has_columns)
+        # Where nothing follows, whole vectors of sums go where they belong, and stay there until they are complete.
+        place = result_place(self.kernel, tile)
+        body: c.Block = ()
+        if place is None or self.has_ragged_tail:
+            waiting = self._sums(m0, m_count, sums, _ZERO, self.width)
+            body = (c.LocalArray(sums), *waiting, *epilogue(self.kernel, tile))
+        if place is not None:
+            direct = self._sums(m0, m_count, *place)
+            body = (c.If(self.is_ragged, body, direct),) if body else direct
+        body = (c.Let(m_count, c.index_min(c.Size(self.chunk), self.m_end - m0)), *body)
+        return c.For(m0, self.m_begin, self.m_end, body, step=self.chunk)
+
+    def _sums(self, m0: c.Expression, m_count: c.Expression, to: c.Buffer, place: c.Expression, pitch: Dim) -> c.Block:
+        """Return the statements that sum up a chunk of rows, to a place from which rows lie ``pitch`` apart."""
+        p, is_strided, depth = self.p, self.form is _Form.IN_PLACE, c.Size(self.p.depth)
+        is_cut, all_rows = self.depth_block != p.depth, self.m_end - self.m_begin
+        k0, k_count = (c.Variable("k0"), c.Variable("k_count")) if is_cut else (_ZERO, depth)
+        rows: set[int] = set() if p.known_rows is None else {self.chunk, p.known_rows % self.chunk}
+        # The next panel is fetched meanwhile where it is far away and enough rows pass.
+        fetches = not is_strided and (is_cut or not (self.has_few_rows or _fits(p, _CACHE_NBYTES)))
+        fetched = k_count if is_cut else depth + (m0 - self.m_begin) * p.depth // all_rows
+        ahead_rows = (m_count if is_cut else all_rows) if fetches else _ZERO
+
+        def call(width: int) -> c.Call:
+            function = block_function(self.kernel, p.dtype, width // self.lanes, rows, strided=is_strided)
+            step: c.Expression = self.panel_step if is_strided else c.Size(width)
+            left = (c.Address(self.rows, m0 * p.left.row_step + k0), c.Size(p.left.row_step))
+            panel = (c.Address(self.panel, k0 * step), *((step,) if is_strided else ()), k_count)
+            target = (c.Address(to, place), c.Size(pitch), k0.compare(">", 0) if is_cut else c.Literal(False, c.BOOL))
+            ahead = (fetched * width if fetches else _ZERO, ahead_rows)
+            return c.Call(function, (*left, *panel, m_count, *target, *ahead))
+
+        if not isinstance(k0, c.Variable) or not isinstance(k_count, c.Variable):
+            return (self._by_width(call),)
+        count = c.Let(k_count, c.index_min(c.Size(self.depth_block), depth - k0))
+        assert isinstance(self.depth_block, int)
+        return (c.For(k0, _ZERO, c.index_max(depth, 1), (count, self._by_width(call)), step=self.depth_block),)
+
+
+def _depth_block(depth: Dim) -> Dim:
+    """Return how many steps pass in one go: all of them, or equal parts."""
+    if not isinstance(depth, int):
+        return _DEPTH_BLOCK
+    parts = -(-depth // _DEPTH_BLOCK)
+    return depth if parts <= 1 else -(-depth // parts // 4) * 4
 
 
 def _fits(p: Product, nbytes: int) -> bool:
@@ -344,20 +251,3 @@ def _outer_rows(p: Product, chunk: int) -> int:
     nbytes = p.depth * dtype_info(p.dtype).itemsize
     rows = _CACHE_NBYTES // nbytes if isinstance(nbytes, int) and nbytes else 2 * _ROWS_WAITING
     return max(1, rows // chunk) * chunk
-
-
-def _panels(kernel: Kernel, p: Product, width: int, tail: int) -> NDArray:
-    """Gives the weights as panels, one after another."""
-    weights = p.weights
-    assert weights is not None
-    array = kernel.scope.constants.array(weights, kernel.scope.where)
-    columns, depth = int(str(p.num_columns)), int(str(p.depth))
-    matrix = array.reshape(columns, depth).T if p.is_transposed else array.reshape(depth, columns)
-    parts = []
-    for first in range(0, columns, width):
-        part = matrix[:, first : first + width]
-        size = tail if tail and part.shape[1] <= tail else width
-        panel = np.zeros((depth, size), matrix.dtype)
-        panel[:, : part.shape[1]] = part
-        parts.append(panel.reshape(-1))
-    return np.concatenate(parts)

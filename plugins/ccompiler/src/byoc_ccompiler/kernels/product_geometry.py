@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import align
 from byoc_core.dims import Dim, product
 from byoc_core.ir import Constant, Value
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.epilogue import collapsed_step, operand_strides
+from byoc_ccompiler.kernels.epilogue import collapsed_step, index_term, operand_strides
 from byoc_ccompiler.kernels.epilogue_text import text_index_term, unravel
 from byoc_ccompiler.steps import dtype_of, shape_of
 
@@ -34,6 +37,11 @@ class Matrix:
     batch_strides: tuple[Dim, ...]
     row_step: Dim
     column_step: Dim
+
+    def place(self, batch: Sequence[Dim], indices: Sequence[c.Expression]) -> c.Expression:
+        """Return the offset of the matrix at a position of the batch."""
+        axes = zip(indices, self.batch_dims, batch, self.batch_strides, strict=True)
+        return reduce(operator.add, (index_term(*axis) for axis in axes), c.Size(0))
 
     def offset(self, batch: Sequence[Dim], indices: Sequence[str]) -> str:
         """Gives the C expression of the offset of the matrix at a position of the batch, empty for 0."""
@@ -142,6 +150,12 @@ class Product:
     def positions(self) -> list[tuple[str, str]]:
         """Their declarations and values, which read the position ``b`` in row-major order."""
         return [(f"const int64_t {n}", v) for n, v in zip(self.indices, unravel("b", self.batch), strict=True)]
+
+    def position(self, index: c.Expression) -> tuple[c.Block, tuple[c.Variable, ...]]:
+        """Return the position along the axes of the batch from a row-major index: statements, and what they declare."""
+        found = tuple(map(c.Variable, self.indices))
+        places = c.unravelled(index, self.batch)
+        return tuple(c.Let(*pair) for pair in zip(found, places, strict=True)), found
 
     @property
     def known_rows(self) -> int | None:

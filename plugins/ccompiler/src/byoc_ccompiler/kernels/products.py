@@ -18,18 +18,11 @@ from byoc_ccompiler.steps import Step, shape_of
 
 __all__ = ["FAMILIES"]
 
-_LOCALS = (
-    *("item", "b", "m0", "m_count", "m_begin", "m_end", "n0", "n_count", "k", "k0", "k_count"),
-    *("left", "right", "panel", "panel_step", "packed", "sums", "totals", "factor"),
-)
-
 
 def _write(kernel: Kernel) -> None:
-    rank = len(shape_of(kernel.group.steps[0].result))
-    kernel.names.reserve([*_LOCALS, *(f"b{axis}" for axis in range(rank))])
     geometry = Product.of_kernel(kernel)
     if 0 in shape_of(kernel.group.steps[0].result):
-        kernel.finish([f"  (void){kernel.output(value)};" for value in kernel.stored])
+        kernel.finish_block(())
     elif geometry.dtype not in FLOATS:
         write_integer_product(kernel, geometry)
     elif prefers_dots(geometry):

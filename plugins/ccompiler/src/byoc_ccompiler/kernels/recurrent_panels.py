@@ -10,42 +10,15 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from byoc_core.authoring.c import (
-    Address,
-    Alias,
-    Assign,
-    Block,
-    Broadcast,
-    Buffer,
-    Call,
-    Callee,
-    CType,
-    Declare,
-    Evaluate,
-    Expression,
-    For,
-    Function,
-    If,
-    Let,
-    Literal,
-    Load,
-    LoopKind,
-    MemoryAccess,
-    Size,
-    Statement,
-    Store,
-    Variable,
-    index_min,
-)
-from byoc_core.authoring.csource import c_suffix
+from byoc_core.authoring import c
 from byoc_core.dims import Dim, ceildiv, total
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.blocks import block_function, pack_function
-from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK
+from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels, panel_vectors
+from byoc_ccompiler.kernels.tiles import tile_function
 
-__all__ = ["GatePart", "Product", "Rows", "gate_parts", "pack", "pack_panels", "row_function"]
+__all__ = ["GatePart", "Product", "Rows", "gate_parts", "pack", "pack_panels"]
 
 _PACKED_PS = 100
 """Estimated picoseconds to move one element into a panel."""
@@ -96,54 +69,53 @@ def gate_parts(kernel: Kernel, dtype: str, sizes: Sequence[Dim]) -> tuple[GatePa
     first: Dim = 0
     place: Dim = 0
     for size in sizes:
-        vectors, tail = kernel.unit.panel_vectors, 0
-        if isinstance(size, int):
-            all_vectors = -(-size // lanes)
-            vectors = max(1, min(vectors, all_vectors))
-            tail = all_vectors % vectors
-        parts.append(GatePart(first, size, place, lanes, vectors, tail))
+        parts.append(GatePart(first, size, place, lanes, *panel_vectors(kernel.unit, dtype, size)))
         first, place = first + size, place + parts[-1].padded
     return tuple(parts)
 
 
 def pack(matrices: NDArray, parts: Sequence[GatePart]) -> NDArray:
     """Return matrices ``(directions, columns, depth)``, whose sizes are known, in panels."""
-    panels = []
-    for matrix in matrices:
-        for part in parts:
-            first, size = int(str(part.first)), int(str(part.size))
-            steps = np.zeros((matrix.shape[1], int(str(part.padded))), matrix.dtype)
-            steps[:, :size] = matrix[first : first + size].T
-            panels += [steps[:, n : n + part.width].reshape(-1) for n in range(0, steps.shape[1], part.width)]
+    spans = [(int(str(part.first)), int(str(part.first + part.size)), part) for part in parts]
+    panels = [
+        packed_panels(matrix[first:end].T, part.width, part.lanes) for matrix in matrices for first, end, part in spans
+    ]
     return np.concatenate(panels) if panels else np.zeros(0, matrices.dtype)
 
 
 def pack_panels(
-    kernel: Kernel, parts: Sequence[GatePart], matrices: Buffer, ways: int, depth: Dim, target: Buffer
-) -> Block:
+    kernel: Kernel, parts: Sequence[GatePart], matrices: c.Buffer, ways: int, depth: Dim, target: c.Buffer
+) -> c.Block:
     """Return the statements that rearrange matrices ``(directions, columns, depth)`` into panels."""
     columns, padded = (total(getattr(part, name) for part in parts) for name in ("size", "padded"))
     return tuple(_pack_part(kernel, part, matrices, target, ways, depth, columns, padded) for part in parts)
 
 
 def _pack_part(
-    kernel: Kernel, part: GatePart, matrices: Buffer, target: Buffer, ways: int, depth: Dim, columns: Dim, padded: Dim
-) -> For:
-    item, num_panels = Variable("item"), part.num_whole + int(part.tail > 0)
+    kernel: Kernel,
+    part: GatePart,
+    matrices: c.Buffer,
+    target: c.Buffer,
+    ways: int,
+    depth: Dim,
+    columns: Dim,
+    padded: Dim,
+) -> c.For:
+    item, num_panels = c.Variable("item"), part.num_whole + int(part.tail > 0)
     way, n = item // num_panels, item % num_panels * part.width
-    source = Address(matrices, (way * columns + part.first + n) * depth)
-    place = Address(target, (way * padded + part.place + n) * depth)
+    source = c.Address(matrices, (way * columns + part.first + n) * depth)
+    place = c.Address(target, (way * padded + part.place + n) * depth)
 
-    def call(vectors: int) -> Statement:
-        callee = Callee(pack_function(kernel, target.dtype, vectors * part.lanes), writes=(5,))
-        count = index_min(Size(part.size) - n, vectors * part.lanes)
-        return Evaluate(Call(callee, (source, Size(1), Size(depth), Size(depth), count, place)))
+    def call(vectors: int) -> c.Statement:
+        callee = pack_function(kernel, target.dtype, vectors * part.lanes)
+        count = c.index_min(c.Size(part.size) - n, vectors * part.lanes)
+        return c.Evaluate(c.Call(callee, (source, c.Size(1), c.Size(depth), c.Size(depth), count, place)))
 
-    body: Block = (call(part.vectors),)
+    body: c.Block = (call(part.vectors),)
     if part.tail:
-        body = (If(n.compare("<", part.num_whole * part.width), body, (call(part.tail),)),)
+        body = (c.If(n.compare("<", part.num_whole * part.width), body, (call(part.tail),)),)
     round_ps = depth * (part.width * _PACKED_PS)
-    return For(item, Size(0), Size(num_panels * ways), body, kind=LoopKind.PARALLEL, round_ps=round_ps)
+    return c.For(item, c.Size(0), c.Size(num_panels * ways), body, kind=c.LoopKind.PARALLEL, round_ps=round_ps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +128,9 @@ class Rows:
         step: elements from row to row.
     """
 
-    buffer: Buffer
-    first: Expression
-    step: Expression
+    buffer: c.Buffer
+    first: c.Expression
+    step: c.Expression
 
     def at(self, place: Dim) -> Rows:
         """Return the rows from a place on."""
@@ -179,20 +151,20 @@ class Product:
 
     kernel: Kernel
     part: GatePart
-    panels: Buffer
-    first: Expression
+    panels: c.Buffer
+    first: c.Expression
     depth: Dim
 
     def of_rows(
         self,
         left: Rows,
-        count: Expression,
+        count: c.Expression,
         sums: Rows,
         *,
         adds: bool,
         counts: Collection[int] = (),
-        around: Callable[[Statement], Block] = lambda call: (call,),
-    ) -> Block:
+        around: Callable[[c.Statement], c.Block] = lambda call: (call,),
+    ) -> c.Block:
         """Return the statements that multiply some rows.
 
         Args:
@@ -203,27 +175,32 @@ class Product:
             counts: the numbers of rows that there may be; none: any number.
             around: returns statements around the product of rows with one panel.
         """
-        block: list[Statement] = []
+        block: list[c.Statement] = []
         for vectors, start, stop in self._runs():
-            panel = Variable("panel")
+            panel = c.Variable("panel")
             at = panel * self.part.width
-            name = block_function(self.kernel, sums.buffer.dtype, vectors, counts, strided=False)
-            steps = Address(self.panels, self.first + (at + self.part.place) * self.depth)
-            rows = (Address(left.buffer, left.first), left.step, steps, Size(self.depth), count)
-            place = (Address(sums.buffer, sums.first + at), sums.step, Literal(int(adds), CType("int32")))
-            call = Evaluate(Call(Callee(name, writes=(5,)), (*rows, *place, steps, Size(0))))
-            block.append(For(panel, Size(start), Size(stop), around(call)))
+            callee = block_function(self.kernel, sums.buffer.dtype, vectors, counts, strided=False)
+            steps = c.Address(self.panels, self.first + (at + self.part.place) * self.depth)
+            rows = (c.Address(left.buffer, left.first), left.step, steps, c.Size(self.depth), count)
+            place = (c.Address(sums.buffer, sums.first + at), sums.step, c.Literal(adds, c.BOOL))
+            call = c.Evaluate(c.Call(callee, (*rows, *place, c.Size(0), c.Size(0))))
+            block.append(c.For(panel, c.Size(start), c.Size(stop), around(call)))
         return tuple(block)
 
-    def of_row(self, left: Rows, sums: Rows) -> Block:
+    def of_row(self, left: Rows, sums: Rows) -> c.Block:
         """Return the statements that multiply one row, and add the sums to what is there."""
-        block: list[Statement] = []
-        for vectors, start, stop in self._runs():
-            at = start * self.part.width
-            callee = self.kernel.shared_function(row_function(sums.buffer.dtype, vectors, self.part.lanes))
-            steps = Address(self.panels, self.first + (self.part.place + at) * self.depth)
-            row, place = Address(left.buffer, left.first), Address(sums.buffer, sums.first + at)
-            block.append(Evaluate(Call(callee, (row, steps, Size(self.depth), Size(stop - start), place))))
+        block: list[c.Statement] = []
+        for vectors, done, stop in self._runs():
+            for panels in _PANELS_AT_ONCE:
+                panel, end = c.Variable("panel"), done + (stop - done) // panels * panels
+                function = tile_function(self.kernel.unit, sums.buffer.dtype, 1, vectors, placed=True, panels=panels)
+                at = panel * self.part.width
+                steps = c.Address(self.panels, self.first + (at + self.part.place) * self.depth)
+                factors = (c.Address(left.buffer, left.first), c.Size(0), steps, c.Size(self.depth))
+                target = (c.Address(sums.buffer, sums.first + at), c.Size(0), c.Literal(True, c.BOOL))
+                call = c.Evaluate(c.Call(self.kernel.shared_function(function), (*factors, *target)))
+                block.append(c.For(panel, c.Size(done), c.Size(end), (call,), step=panels))
+                done = end
         return tuple(block)
 
     def _runs(self) -> list[tuple[int, Dim, Dim]]:
@@ -231,37 +208,3 @@ class Product:
         whole, tail = self.part.num_whole, self.part.tail
         runs = [(self.part.vectors, 0, whole), *([(tail, whole, whole + 1)] if tail else [])]
         return [run for run in runs if run[1] != run[2]]
-
-
-def row_function(dtype: str, vectors: int, lanes: int) -> Function:
-    """Return a function that adds the product of one row and panels to sums that lie side by side."""
-    row, panels = Buffer("row", dtype), Buffer("panels", dtype)
-    sums = Buffer("sums", dtype, MemoryAccess.WRITE)
-    depth, count = Variable("depth"), Variable("count")
-    begin, end = Variable("begin"), Variable("end")
-    done: Expression = Size(0)
-    block: list[Statement] = [Let(end, index_min(begin + DEPTH_CHUNK, depth))]
-    for at_once in _PANELS_AT_ONCE:
-        group, width = Variable("group"), vectors * lanes
-        stop = count // at_once * at_once if at_once > 1 else count
-        k, scale = Variable("k"), Variable("scale", CType(dtype))
-        places = [(panel, vector * lanes) for panel in range(at_once) for vector in range(vectors)]
-        type_ = CType(dtype, lanes)
-        values = [Variable("sum", type_) for _ in places]
-        streams = [Buffer("panel", dtype) for _ in range(at_once)]
-        steps = (
-            Assign(value, value + Broadcast(scale, lanes) * Load(streams[panel], k * width + n, lanes))
-            for value, (panel, n) in zip(values, places, strict=True)
-        )
-        outs = [(group + panel) * width + n for panel, n in places]
-        body: Block = (
-            *(Alias(stream, panels, (group + panel) * width * depth) for panel, stream in enumerate(streams)),
-            *(Declare(value, Broadcast(Literal(0, CType(dtype)), lanes)) for value in values),
-            For(k, begin, end, (Let(scale, row[k]), *steps)),
-            *(Store(sums, out, Load(sums, out, lanes) + value) for out, value in zip(outs, values, strict=True)),
-        )
-        block.append(For(group, done, stop, body, step=at_once))
-        done = stop
-    loop = For(begin, Size(0), depth, tuple(block), step=DEPTH_CHUNK)
-    parameters = (row, panels, depth, count, sums)
-    return Function(f"row_{c_suffix(dtype)}_{vectors * lanes}", parameters, (loop,), is_contracted=True)

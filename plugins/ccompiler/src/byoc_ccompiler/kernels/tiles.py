@@ -6,233 +6,146 @@ than unrolling: no reassociation, no ``-ffast-math``. Products and sums are cont
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from enum import Enum
 
-from byoc_core.authoring.csource import c_suffix, c_type
+from byoc_core.authoring import c
+from byoc_core.authoring.csource import c_suffix
 
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.fetching import fetch_line
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["DEPTH_CHUNK", "chunk_function", "dot_tile", "panel_function", "panel_tile"]
+__all__ = ["DEPTH_CHUNK", "Factors", "chunk_function", "panel_function", "tile_function"]
 
 DEPTH_CHUNK = 512
 """Products that are added up one after another in a register; longer sums are sums of such sums."""
 
 
-def dot_tile(name: str, unit: VectorUnit, dtype: str, rows: int, columns: int) -> str:
-    """Gives a function that computes ``rows`` times ``columns`` dot products of ``depth`` neighbouring elements.
+class Factors(Enum):
+    """Where a tile finds the factors of its rows.
 
-    C signature: ``(x, x_step, w, w_step, depth, sums, pitch, adds)``; the sums of one row lie side by side, ``pitch``
-    elements behind those of the row before, and are added to where ``adds`` is not 0.
+    Attributes:
+        ROWS: ``a, a_row_step, panel, [panel_step,] depth``: row ``j`` starts at ``a + j * a_row_step``.
+        RUNS: ``rows, num_taps, depth, panel``: row ``j`` is ``num_taps`` runs of ``depth`` factors, run ``t`` at
+            ``rows[t * ROWS + j]``, and the panel has ``num_taps * depth`` steps.
+        POINTERS: ``rows, begin, depth, panel``: row ``j`` starts at ``rows[j] + begin``.
     """
-    suffix, ctype, lanes = c_suffix(dtype), c_type(dtype), unit.lanes(dtype)
-    return f"""\
-static BYOC_CONTRACTED void {name}(const {ctype} *x, int64_t x_step, const {ctype} *w, int64_t w_step,
-    int64_t depth, {ctype} *restrict sums, int64_t pitch, int adds) {{
-  BYOC_CONTRACT
-  vec_{suffix} acc[{rows}][{columns}];
-  int64_t k = 0;
-  BYOC_UNROLL
-  for (int i = 0; i < {rows}; ++i) {{
-    BYOC_UNROLL
-    for (int j = 0; j < {columns}; ++j) acc[i][j] = (vec_{suffix}){{0}};
-  }}
-  for (; k + {lanes} <= depth; k += {lanes}) {{
-    vec_{suffix} left[{rows}];
-    BYOC_UNROLL
-    for (int i = 0; i < {rows}; ++i) left[i] = *(const vec_{suffix}u *)(x + i * x_step + k);
-    BYOC_UNROLL
-    for (int j = 0; j < {columns}; ++j) {{
-      const vec_{suffix} right = *(const vec_{suffix}u *)(w + j * w_step + k);
-      BYOC_UNROLL
-      for (int i = 0; i < {rows}; ++i) acc[i][j] += left[i] * right;
-    }}
-  }}
-  {ctype} lanes[{rows}][{columns}][{lanes}];
-  BYOC_UNROLL
-  for (int i = 0; i < {rows}; ++i) {{
-    BYOC_UNROLL
-    for (int j = 0; j < {columns}; ++j) *(vec_{suffix}u *)lanes[i][j] = acc[i][j];
-  }}
-  for (int i = 0; i < {rows}; ++i) {{
-    for (int j = 0; j < {columns}; ++j) {{
-      {ctype} sum = vec_sum_{suffix}(lanes[i][j]), *place = sums + i * pitch + j;
-      const {ctype} *left = x + i * x_step, *right = w + j * w_step;
-      for (int64_t rest = k; rest < depth; ++rest) sum += left[rest] * right[rest];
-      *place = adds ? *place + sum : sum;
-    }}
-  }}
-}}
-"""
+
+    ROWS = "tile"
+    RUNS = "rows"
+    POINTERS = "chunk"
 
 
-def panel_tile(
-    name: str,
+def tile_function(
     unit: VectorUnit,
     dtype: str,
     rows: int,
     vectors: int,
+    factors: Factors = Factors.ROWS,
     *,
-    indirect: bool = False,
+    strided: bool = False,
+    placed: bool = False,
     fetches: bool = False,
-) -> str:
-    """Gives a function that multiplies rows by a panel: ``sums[j][n] = sum over k of a[j][k] * panel[k][n]``.
+    panels: int = 1,
+) -> c.Function:
+    """Return a function that multiplies rows by a panel: ``sums[j][n] = sum over k of a[j][k] * panel[k][n]``.
 
     A panel has ``vectors * lanes`` columns; those of one ``k`` lie side by side, and so do the sums of one row. The
-    factors of a row lie side by side too. Sums are overwritten; they may lie at any address, like the panel.
+    factors of a row lie side by side too. All may lie at any address.
 
-    C signature: ``(a, a_row_step, panel, depth, sums)``; row ``j`` starts at ``a + j * a_row_step`` and has ``depth``
-    factors. Indirect: ``(rows, num_taps, depth, panel, sums)``; row ``j`` is ``num_taps`` runs of ``depth`` factors,
-    run ``t`` at ``rows[t * ROWS + j]``, and the panel has ``num_taps * depth`` steps. Where it fetches, ``ahead`` and
-    ``ahead_step`` stand before ``sums``: memory wanted soon, and how many of its elements to fetch in each step.
+    Parameters in C: those of the factors, ``[ahead, [ahead_at,] ahead_step,] sums, [pitch,] [adds]``. In each step
+    ``ahead_step`` more elements behind ``ahead + ahead_at`` are brought into the second-level cache. Rows of sums lie
+    ``pitch`` elements apart, else side by side. They are added to where ``adds`` is true, else overwritten.
 
     Args:
-        name: the C function's name.
         unit: the vector registers.
         dtype: ``float32`` or ``float64``.
         rows: rows of the tile.
         vectors: vectors in a row.
-        indirect: whether rows are found through pointers.
-        fetches: whether other memory is brought into the second-level cache meanwhile.
+        factors: where it finds the factors; pointers have ``adds``.
+        strided: whether steps of the panel lie ``panel_step`` elements apart, and not side by side.
+        placed: whether it has ``ahead_at``, ``pitch`` and ``adds``.
+        fetches: whether it fetches.
+        panels: how many panels of ``depth`` steps, one behind the other, it reads at a time: rows of sums go over all.
     """
-    suffix, ctype = c_suffix(dtype), c_type(dtype)
-    tile = _PanelTile(suffix, unit.lanes(dtype), rows, vectors, fetches)
-    if indirect:
-        parameters = f"const {ctype} *const *rows, int64_t num_taps, int64_t depth, const {ctype} *panel"
-        lines = tile.indirect_lines(ctype)
-    else:
-        parameters = f"const {ctype} *a, int64_t a_row_step, const {ctype} *panel, int64_t depth"
-        lines = tile.direct_lines(ctype)
-    if fetches:
-        parameters += f",\n    const {ctype} *ahead, int64_t ahead_step"
-    head = f"static BYOC_CONTRACTED void {name}({parameters}, {ctype} *restrict sums) {{"
-    return "\n".join([head, "  BYOC_CONTRACT", f"  vec_{suffix} acc[{rows}][{vectors}];", *lines, "}", ""])
+    lanes, type_, width = unit.lanes(dtype), c.CType(dtype), vectors * unit.lanes(dtype)
+    names = ("a_row_step", "num_taps", "first", "panel_step", "depth", "ahead_at", "ahead_step", "pitch")
+    a_row_step, num_taps, first, panel_step, depth, ahead_at, ahead_step, pitch = map(c.Variable, names)
+    j, t, k, begin, end, room = map(c.Variable, ("j", "t", "k", "begin", "end", "room"))
+    adds, is_later = c.Variable("adds", c.BOOL), c.Variable("is_later", c.BOOL)
+    left = c.Buffer("a", dtype) if factors is Factors.ROWS else c.PointerArray("rows", dtype)
+    panel, ahead, row = (c.Buffer(name, dtype) for name in ("panel", "ahead", "row"))
+    acc = c.Buffer("acc", dtype, c.MemoryAccess.WRITE, rows * panels * width)
+    sums = c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
+    scale = c.Variable("scale", type_)
+    parts = {n: c.Variable("part", type_.with_lanes(lanes)) for n in range(0, panels * width, lanes)}
+    zero = c.Size(0)
+    forms = {
+        Factors.ROWS: ((a_row_step, panel, *((panel_step,) if strided else ()), depth), j * a_row_step, zero, k),
+        Factors.RUNS: ((num_taps, depth, panel), t * rows + j, zero, t * depth + k),
+        Factors.POINTERS: ((first, depth, panel), j, first, k - first),
+    }
+    operands, row_at, start, step = forms[factors]
+
+    def each(statement: Callable[[c.Load, c.Load, c.Variable], c.Statement], *before: c.Statement) -> c.For:
+        """Return the loop over rows with a statement for each vector: of its sum, its place and its part of a step."""
+        own, apart = panels * width, pitch if placed else panels * width
+        sums_of = {n: (c.Load(acc, j * own + n, lanes), c.Load(sums, j * apart + n, lanes)) for n in parts}
+        body = (*before, *(statement(*sums_of[n], part) for n, part in parts.items()))
+        return c.For(j, zero, c.Size(rows), body, kind=c.LoopKind.UNROLLED)
+
+    def store(to: c.Load, value: c.Expression) -> c.Store:
+        return c.Store(to.buffer, to.index, value)
+
+    nothing, factor = c.Broadcast(c.Literal(0, type_), lanes), c.Broadcast(scale, lanes)
+    clear = each(lambda held, *_: store(held, nothing))
+    finish = c.If(
+        is_later,
+        (each(lambda held, place, _: store(place, place + held)),),
+        (each(lambda held, place, _: store(place, held)),),
+    )
+    columns_at = {n: (step + n // width * depth) * (panel_step if strided else width) + n % width for n in parts}
+    loop = (
+        *((fetch_line(ahead, (ahead_at if placed else zero) + step * ahead_step),) if fetches else ()),
+        *(c.Let(part, c.Load(panel, columns_at[n], lanes)) for n, part in parts.items()),
+        each(lambda held, _, part: store(held, held + factor * part), c.Alias(row, left, row_at), c.Let(scale, row[k])),
+    )
+    chunk = (
+        c.Let(end, c.index_min(start + depth, begin + room)),
+        c.Assign(room, room - (end - begin)),
+        c.For(k, begin, end, loop),
+        c.Assign(begin, end),
+        c.If(
+            room.compare("==", 0),
+            (finish, clear, c.Assign(room, c.Size(DEPTH_CHUNK)), c.Assign(is_later, c.Literal(True, c.BOOL))),
+        ),
+    )
+    run = (c.Declare(begin, start), c.While(begin.compare("<", start + depth), chunk))
+    has_adds = placed or factors is Factors.POINTERS
+    body = (
+        c.LocalArray(acc, lanes=lanes),
+        c.Declare(room, c.Size(DEPTH_CHUNK)),
+        c.Declare(is_later, adds if has_adds else c.Literal(False, c.BOOL)),
+        clear,
+        *((c.For(t, zero, num_taps, run),) if factors is Factors.RUNS else run),
+        finish,
+    )
+    fetching = (ahead, *((ahead_at,) if placed else ()), ahead_step) if fetches else ()
+    target = (sums, *((pitch,) if placed else ()), *((adds,) if has_adds else ()))
+    options = f"{'_strided' if strided else ''}{'_placed' if placed else ''}{'_fetching' if fetches else ''}"
+    name = f"{factors.value}{options}_{c_suffix(dtype)}_{rows}x{panels * vectors}"
+    return c.Function(name, (left, *operands, *fetching, *target), body, is_contracted=True)
 
 
 def panel_function(
     kernel: Kernel, dtype: str, rows: int, vectors: int, *, indirect: bool = False, fetches: bool = False
 ) -> str:
-    """Gives the C name of a :func:`panel_tile` that all kernels of the source share."""
-    form = ("rows" if indirect else "tile") + ("_fetching" if fetches else "")
-    text = panel_tile("{name}", kernel.unit, dtype, rows, vectors, indirect=indirect, fetches=fetches)
-    return kernel.helper(f"{form}_{c_suffix(dtype)}_{rows}x{vectors}", text)
+    """Return the C name of a :func:`tile_function` of rows, or of runs, that all kernels of the source share."""
+    factors = Factors.RUNS if indirect else Factors.ROWS
+    return kernel.shared_name(tile_function(kernel.unit, dtype, rows, vectors, factors, fetches=fetches))
 
 
 def chunk_function(kernel: Kernel, dtype: str, rows: int, vectors: int) -> str:
-    """Gives the C name of a function that multiplies a chunk of rows by a chunk of a panel, fetching meanwhile.
-
-    C signature: ``(rows, begin, depth, panel, ahead, ahead_step, sums, adds)``; row ``j`` has its factors at
-    ``rows[j] + begin``, ``depth`` of them, at most :data:`DEPTH_CHUNK`. Sums are added to where ``adds`` is not 0. The
-    rest is as in :func:`panel_tile`.
-    """
-    suffix, ctype = c_suffix(dtype), c_type(dtype)
-    tile = _PanelTile(suffix, kernel.unit.lanes(dtype), rows, vectors, fetches=True)
-    lines = [
-        f"static BYOC_CONTRACTED void {{name}}(const {ctype} *const *rows, int64_t begin, int64_t depth,",
-        f"    const {ctype} *panel, const {ctype} *ahead, int64_t ahead_step, {ctype} *restrict sums, int adds) {{",
-        "  BYOC_CONTRACT",
-        f"  vec_{suffix} acc[{rows}][{vectors}];",
-        "  const int64_t end = begin + depth;",
-        *tile.clear("  "),
-        *tile.steps(ctype, "rows[j][k]", "  "),
-        "  if (adds) {",
-        *tile.store("+=", "    "),
-        "  } else {",
-        *tile.store("=", "    "),
-        "  }",
-        "}",
-        "",
-    ]
-    return kernel.helper(f"chunk_{suffix}_{rows}x{vectors}", "\n".join(lines))
-
-
-@dataclass(frozen=True, slots=True)
-class _PanelTile:
-    """The pieces of :func:`panel_tile`: loops over the registers of a tile, and over the steps of a sum."""
-
-    suffix: str
-    lanes: int
-    rows: int
-    vectors: int
-    fetches: bool
-
-    def each(self, statement: str, indent: str) -> list[str]:
-        """Gives the loops over all registers ``acc[j][v]``."""
-        return [
-            f"{indent}BYOC_UNROLL",
-            f"{indent}for (int j = 0; j < {self.rows}; ++j) {{",
-            f"{indent}  BYOC_UNROLL",
-            f"{indent}  for (int v = 0; v < {self.vectors}; ++v) {statement}",
-            f"{indent}}}",
-        ]
-
-    def clear(self, indent: str) -> list[str]:
-        return self.each(f"acc[j][v] = (vec_{self.suffix}){{0}};", indent)
-
-    def store(self, operator: str, indent: str) -> list[str]:
-        place = f"*(vec_{self.suffix}u *)(sums + (j * {self.vectors} + v) * {self.lanes})"
-        return self.each(f"{place} {operator} acc[j][v];", indent)
-
-    def steps(self, ctype: str, factor: str, indent: str) -> list[str]:
-        """Gives the loop over the steps ``k`` from ``begin`` to ``end``, which moves ``panel`` on."""
-        step = f"++k, panel += {self.vectors * self.lanes}" + (", ahead += ahead_step" if self.fetches else "")
-        lines = [
-            f"for (int64_t k = begin; k < end; {step}) {{",
-            *(["  __builtin_prefetch(ahead, 0, 2);"] if self.fetches else []),
-            f"  vec_{self.suffix} part[{self.vectors}];",
-            "  BYOC_UNROLL",
-            f"  for (int v = 0; v < {self.vectors}; ++v) {{",
-            f"    part[v] = *(const vec_{self.suffix}u *)(panel + v * {self.lanes});",
-            "  }",
-            "  BYOC_UNROLL",
-            f"  for (int j = 0; j < {self.rows}; ++j) {{",
-            f"    const {ctype} scale = {factor};",
-            "    BYOC_UNROLL",
-            f"    for (int v = 0; v < {self.vectors}; ++v) acc[j][v] += scale * part[v];",
-            "  }",
-            "}",
-        ]
-        return [indent + line for line in lines]
-
-    def direct_lines(self, ctype: str) -> list[str]:
-        return [
-            "  for (int64_t begin = 0, end;; begin = end) {",
-            f"    end = depth - begin > {DEPTH_CHUNK} ? begin + {DEPTH_CHUNK} : depth;",
-            *self.clear("    "),
-            *self.steps(ctype, "a[j * a_row_step + k]", "    "),
-            "    if (begin) {",
-            *self.store("+=", "      "),
-            "    } else {",
-            *self.store("=", "      "),
-            "    }",
-            "    if (end == depth) return;",
-            "  }",
-        ]
-
-    def indirect_lines(self, ctype: str) -> list[str]:
-        return [
-            f"  int64_t room = {DEPTH_CHUNK};",
-            "  int is_first = 1;",
-            *self.clear("  "),
-            f"  for (int64_t t = 0; t < num_taps; ++t, rows += {self.rows}) {{",
-            "    for (int64_t begin = 0, end; begin < depth; begin = end) {",
-            "      end = depth - begin > room ? begin + room : depth;",
-            "      room -= end - begin;",
-            *self.steps(ctype, "rows[j][k]", "      "),
-            "      if (room) continue;",
-            "      if (is_first) {",
-            *self.store("=", "        "),
-            "      } else {",
-            *self.store("+=", "        "),
-            "      }",
-            *self.clear("      "),
-            f"      room = {DEPTH_CHUNK};",
-            "      is_first = 0;",
-            "    }",
-            "  }",
-            "  if (is_first) {",
-            *self.store("=", "    "),
-            "  } else {",
-            *self.store("+=", "    "),
-            "  }",
-        ]
+    """Return the C name of a :func:`tile_function` behind pointers that all kernels of the source share."""
+    return kernel.shared_name(tile_function(kernel.unit, dtype, rows, vectors, Factors.POINTERS, fetches=True))

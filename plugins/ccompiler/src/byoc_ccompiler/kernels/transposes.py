@@ -24,7 +24,7 @@ from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["FAMILY"]
+__all__ = ["FAMILY", "turn_function"]
 
 _MOVE_PS = 300
 """Estimated picoseconds to move one element to another order."""
@@ -155,7 +155,7 @@ def _tile(kernel: Kernel, nest: StridedNest, turned: int, tile: c.Variable, from
     a, b, a_first, b_first, b_end = (c.Variable(name) for name in ("a", "b", "a_first", "b_first", "b_end"))
     place = c.Address(from_, a_first * from_step + b_first)
     turned_place = c.Address(to, b_first * to_step + a_first)
-    turn = kernel.shared_function(_turn(kernel.unit, to.dtype))
+    turn = kernel.shared_function(turn_function(kernel.unit, to.dtype))
     columns: c.Block = (
         c.Let(a_first, c.index_min(a, width - lanes)),
         c.Evaluate(c.Call(turn, (place, c.Size(from_step), turned_place, c.Size(to_step)))),
@@ -176,7 +176,7 @@ def _first_wide(nest: StridedNest) -> int | None:
     return next((loop for loop, size in enumerate(nest.sizes) if size != 1), None)
 
 
-def _turn(unit: VectorUnit, dtype: str) -> c.Function:
+def turn_function(unit: VectorUnit, dtype: str) -> c.Function:
     """Return the function that turns a square of as many rows as a register has lanes, rows so many elements apart."""
     lanes = unit.lanes(dtype)
     from_, to = c.Buffer("from", dtype), c.Buffer("to", dtype, c.MemoryAccess.WRITE)

@@ -22,7 +22,8 @@ from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.winograd_loops import LOCALS, WinogradLoops
+from byoc_ccompiler.kernels.image_pixels import ImagePixels
+from byoc_ccompiler.kernels.winograd_loops import WinogradLoops
 from byoc_ccompiler.kernels.winograd_plan import WinogradPlan, choose_plan
 from byoc_ccompiler.steps import Step
 
@@ -36,7 +37,7 @@ One of the filter; along each axis 1 or 3 of the inputs and 2 or 4 of the output
 
 
 def is_suited(step: Step, kernel: Kernel) -> bool:
-    """Tells whether a convolution has the form, is permitted by the option ``winograd``, and is expected to gain."""
+    """Return whether a convolution has the form, is permitted by the option ``winograd``, and is expected to gain."""
     geometry = ConvolutionGeometry.of_step(step)
     has_form = (
         geometry.layout == "NHWC"
@@ -56,7 +57,7 @@ def is_suited(step: Step, kernel: Kernel) -> bool:
 
 
 def write(kernel: Kernel) -> None:
-    """Writes the kernel of a convolution that :func:`is_suited`, and of what follows it elementwise."""
+    """Write the kernel of a convolution that :func:`is_suited`, and of what follows it elementwise."""
     anchor = kernel.group.steps[0]
     plan = choose_plan(ConvolutionGeometry.of_step(anchor), kernel.unit, kernel.options.winograd)
     assert plan is not None
@@ -64,17 +65,16 @@ def write(kernel: Kernel) -> None:
 
 
 def write_plan(kernel: Kernel, plan: WinogradPlan) -> None:
-    """Writes the kernel as planned."""
-    x, weight = kernel.group.steps[0].operands
+    """Write the kernel as planned."""
+    weight = kernel.group.steps[0].operands[1]
     assert isinstance(weight, Constant)
-    kernel.names.reserve(LOCALS)
     packed = _pack_filter(plan, kernel.scope.constants.array(weight, kernel.scope.where))
-    image, weights = kernel.input(x, "x"), kernel.input(kernel.scope.constants.derive(packed), "weights")
-    WinogradLoops(kernel, plan, image, weights).finish()
+    image, weights = ImagePixels.of(kernel), kernel.source(kernel.scope.constants.derive(packed), "weights")
+    kernel.finish_block(WinogradLoops(kernel, plan, image, weights).block())
 
 
 def _pack_filter(plan: WinogradPlan, weight: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Gives the transformed filter: panels of points of input channels of output channels."""
+    """Return the transformed filter: panels of points of input channels of output channels."""
     factors = plan.algorithm.transform_filter(plan.geometry.ordered_filter(weight))
     padded = np.zeros((*factors.shape[:2], plan.num_panels * plan.width))
     padded[..., : factors.shape[2]] = factors

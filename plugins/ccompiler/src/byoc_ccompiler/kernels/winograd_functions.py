@@ -2,79 +2,90 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource import c_suffix, c_type
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from byoc_core.authoring import c
 
 from byoc_ccompiler.kernels.winograd_plan import WinogradPlan
 from byoc_ccompiler.kernels.winograd_transforms import map_inputs, map_products
 
 __all__ = ["input_function", "output_function"]
 
-
-def input_function(plan: WinogradPlan) -> str:
-    """Gives a C function that transforms one tile: ``(at, to)``, addresses of its pixels and of the first point."""
-    dtype, num, channels = plan.geometry.dtype, plan.algorithm.num_inputs, plan.geometry.channels
-    suffix, ctype = c_suffix(dtype), c_type(dtype)
-    target = f"*(vec_{suffix}u *)(to + (i * {num} + {{}}) * {plan.point_step} + c)"
-    down = map_inputs(plan.algorithm.inputs, "d[{}]".format, "part[{}][j]".format, dtype)
-    right = map_inputs(plan.algorithm.inputs, "part[i][{}]".format, target.format, dtype)
-    lines = [
-        "/* Transforms one tile, each pixel's channels lying at an address of their own. The last vector of channels",
-        " * may begin inside the one before. */",
-        f"static BYOC_CONTRACTED void {{name}}(const {ctype} *const *at, {ctype} *restrict to) {{",
-        "  BYOC_CONTRACT",
-        f"  for (int64_t c0 = 0; c0 < {channels}; c0 += {plan.lanes}) {{",
-        f"    const int64_t c = byoc_min(c0, {channels - plan.lanes});",
-        f"    vec_{suffix} part[{num}][{num}], even, odd;",
-        "    BYOC_UNROLL",
-        f"    for (int j = 0; j < {num}; ++j) {{",
-        f"      vec_{suffix} d[{num}];",
-        "      BYOC_UNROLL",
-        f"      for (int i = 0; i < {num}; ++i) d[i] = *(const vec_{suffix}u *)(at[i * {num} + j] + c);",
-        *(f"      {line}" for line in down),
-        "    }",
-        "    BYOC_UNROLL",
-        f"    for (int i = 0; i < {num}; ++i) {{",
-        *(f"      {line}" for line in right),
-        "    }",
-        "  }",
-        "}",
-        "",
-    ]
-    return "\n".join(lines)
+_Map = Callable[[Sequence[c.Expression], Callable[[int, c.Expression], c.Statement]], c.Block]
 
 
-def output_function(plan: WinogradPlan, point_step: int) -> str:
-    """Gives a C function that transforms the products of one tile back: ``(products, pixels)``.
+def input_function(plan: WinogradPlan) -> c.Function:
+    """Return a function that transforms one tile: ``(at, to)``, addresses of its pixels and of the first point."""
+    dtype, channels, num = plan.geometry.dtype, plan.geometry.channels, plan.algorithm.num_inputs
+    at, to = c.PointerArray("at", dtype), c.Buffer("to", dtype, c.MemoryAccess.WRITE)
+    c0, channel = c.Variable("c0"), c.Variable("c")
+
+    def pixels(j: c.Expression) -> tuple[c.Block, list[c.Load]]:
+        buffers = [c.Buffer("pixel", dtype) for _ in range(num)]
+        pointed = tuple(c.Alias(buffer, at, j + i * num) for i, buffer in enumerate(buffers))
+        return pointed, [c.Load(buffer, channel, plan.lanes) for buffer in buffers]
+
+    points = _mapped(
+        plan,
+        partial(map_inputs, plan.algorithm.inputs),
+        num,
+        pixels,
+        (to, lambda point: point * plan.point_step + channel),
+    )
+    # The last vector of channels may begin inside the one before.
+    body = (c.Let(channel, c.index_min(c0, channels - plan.lanes)), *points)
+    loop = c.For(c0, c.Size(0), c.Size(channels), body, step=plan.lanes)
+    name, comment = f"winograd_input_{plan.algorithm.num_outputs}", "// Transforms the pixels of one tile."
+    return c.Function(name, (at, to), (loop,), None, (comment,), is_contracted=True)
+
+
+def output_function(plan: WinogradPlan, point_step: int) -> c.Function:
+    """Return a function that transforms the products of one tile back: ``(products, pixels)``.
 
     The products of one point lie ``point_step`` elements behind those of the point before.
     """
-    dtype, num, size = plan.geometry.dtype, plan.algorithm.num_inputs, plan.algorithm.num_outputs
-    suffix, ctype = c_suffix(dtype), c_type(dtype)
-    pairs = (num - 2) // 2
-    target = f"*(vec_{suffix} *)(pixels + (i * {size} + {{}}) * {plan.width} + v)"
-    down = map_products(plan.algorithm.outputs, "m[{}]".format, "part[{}][j]".format, dtype)
-    right = map_products(plan.algorithm.outputs, "part[i][{}]".format, target.format, dtype)
-    lines = [
-        "/* Transforms the products of one tile into its pixels. */",
-        f"static BYOC_CONTRACTED void {{name}}(const {ctype} *products, {ctype} *restrict pixels) {{",
-        "  BYOC_CONTRACT",
-        f"  for (int64_t v = 0; v < {plan.width}; v += {plan.lanes}) {{",
-        f"    vec_{suffix} part[{size}][{num}], plus[{pairs}], minus[{pairs}];",
-        "    BYOC_UNROLL",
-        f"    for (int j = 0; j < {num}; ++j) {{",
-        f"      vec_{suffix} m[{num}];",
-        "      BYOC_UNROLL",
-        f"      for (int i = 0; i < {num}; ++i) {{",
-        f"        m[i] = *(const vec_{suffix} *)(products + (i * {num} + j) * {point_step} + v);",
-        "      }",
-        *(f"      {line}" for line in down),
-        "    }",
-        "    BYOC_UNROLL",
-        f"    for (int i = 0; i < {size}; ++i) {{",
-        *(f"      {line}" for line in right),
-        "    }",
-        "  }",
-        "}",
-        "",
-    ]
-    return "\n".join(lines)
+    dtype, num, size, v = plan.geometry.dtype, plan.algorithm.num_inputs, plan.algorithm.num_outputs, c.Variable("v")
+    products, pixels = c.Buffer("products", dtype), c.Buffer("pixels", dtype, c.MemoryAccess.WRITE)
+    body = _mapped(
+        plan,
+        partial(map_products, plan.algorithm.outputs),
+        size,
+        lambda j: ((), [c.Load(products, (j + i * num) * point_step + v, plan.lanes) for i in range(num)]),
+        (pixels, lambda pixel: pixel * plan.width + v),
+    )
+    loop = c.For(v, c.Size(0), c.Size(plan.width), body, step=plan.lanes)
+    name, comment = f"winograd_output_{size}", "// Transforms the products of one tile back."
+    return c.Function(name, (products, pixels), (loop,), None, (comment,), is_contracted=True)
+
+
+def _mapped(
+    plan: WinogradPlan,
+    apply: _Map,
+    num_results: int,
+    column: Callable[[c.Expression], tuple[c.Block, list[c.Load]]],
+    place: tuple[c.Buffer, Callable[[c.Expression], c.Expression]],
+) -> c.Block:
+    """Return statements that apply a map along both axes of a square of vectors.
+
+    Args:
+        plan: says how many vectors there are, and of how many lanes.
+        apply: returns the statements that map a line of vectors and store the results.
+        num_results: how many results a line has.
+        column: returns statements that stand before the loads of a column, and these, from its number.
+        place: the buffer of the results, and the offset of a result from its number, row by row.
+    """
+    dtype, lanes, num = plan.geometry.dtype, plan.lanes, plan.algorithm.num_inputs
+    part = c.Buffer("part", dtype, c.MemoryAccess.WRITE, num_results * num * lanes)
+    i, j = c.Variable("i"), c.Variable("j")
+    before, loads = column(j)
+    values = [c.Variable("d", load.type) for load in loads]
+    down = apply(values, lambda row, value: c.Store(part, (j + row * num) * lanes, value))
+    parts = [c.Load(part, (i * num + column) * lanes, lanes) for column in range(num)]
+    buffer, offset = place
+    right = apply(parts, lambda column, value: c.Store(buffer, offset(i * num_results + column), value))
+    return (
+        c.LocalArray(part, lanes=lanes),
+        c.For(j, c.Size(0), c.Size(num), (*before, *map(c.Let, values, loads), *down), kind=c.LoopKind.UNROLLED),
+        c.For(i, c.Size(0), c.Size(num_results), right, kind=c.LoopKind.UNROLLED),
+    )

@@ -10,105 +10,103 @@ memory to the first-level cache.
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, ParallelLoop, c_dim, c_type
+from byoc_core.authoring import c
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.epilogue_text import TextTile, epilogue_lines
-from byoc_ccompiler.kernels.tiles import panel_function
-from byoc_ccompiler.kernels.window_rows import zeros
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
+from byoc_ccompiler.kernels.image_pixels import ImagePixels
+from byoc_ccompiler.kernels.tiles import tile_function
 from byoc_ccompiler.kernels.winograd_functions import input_function, output_function
 from byoc_ccompiler.kernels.winograd_plan import Parts, WinogradPlan
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
-__all__ = ["LOCALS", "WinogradLoops"]
+__all__ = ["WinogradLoops"]
 
 _TRANSFORM_PS = 1500
 """Estimated picoseconds to transform one vector at one point."""
 
-LOCALS = (
-    *("t", "t0", "t_count", "n", "y", "y0", "col", "x0", "x_count", "k", "at", "item", "panel", "block"),
-    *("slot", "products", "pixels", "o0", "o_count", "from", "factors", "ahead", "tiles", "b0", "round", "rounds"),
-    *("blocks", "point", "next"),
-)
-"""Names that the loops declare."""
+_FIRST = c.Size(0)
 
 
 class WinogradLoops:
-    """Writes the loops of one kernel.
+    """The loops of one kernel.
 
     Args:
         kernel: the kernel.
         plan: its plan.
-        image: C pointer to the image.
-        weights: C pointer to the panels of the filter.
+        weights: the panels of the filter.
     """
 
-    def __init__(self, kernel: Kernel, plan: WinogradPlan, image: str, weights: str) -> None:
-        self.kernel = kernel
-        self.plan = plan
-        self.geometry: ConvolutionGeometry = plan.geometry
-        self.ctype = c_type(plan.geometry.dtype)
-        self.image = image
-        self.weights = weights
+    def __init__(self, kernel: Kernel, plan: WinogradPlan, image: ImagePixels, weights: c.Buffer) -> None:
+        self.kernel, self.plan, self.geometry = kernel, plan, plan.geometry
+        self.image, self.weights = image, weights
+        self.scratch = kernel.scratch_memory(plan.scratch_size, plan.geometry.dtype)
+        self.tiles, self.products = self._array("tiles"), self._array("products")
+        self.t0, self.t_count = c.Variable("t0"), c.Variable("t_count")
 
-    def finish(self) -> None:
-        """Finishes the kernel."""
-        self.kernel.scratch = self.plan.scratch_size
-        if self.plan.parts is Parts.BLOCKS:
-            self.kernel.finish(self._blocks())
-            return
-        body = self._panels() if self.plan.parts is Parts.PANELS else self._pairs()
-        self.kernel.finish(body, variables=[f"{self.ctype} *tiles", "int64_t t0", "int64_t t_count"])
+    def _array(self, name: str, size: int | None = None) -> c.Buffer:
+        return c.Buffer(name, self.geometry.dtype, c.MemoryAccess.WRITE, size)
 
-    def _blocks(self) -> list[str | ParallelLoop]:
-        plan, num_tiles = self.plan, c_dim(self.plan.num_tiles)
-        part = f"{FIRST_ITEM} / {c_dim(plan.part_blocks)}"
-        lines = (
-            f"  {self.ctype} *const tiles = scratch + {part} * {plan.part_places * plan.block_step};",
-            f"  {self.ctype} *const products = scratch + {plan.tiles_size} + {part} * {plan.panel_products};",
-            f"  const int64_t rounds = ({END_ITEM} - {FIRST_ITEM} + {plan.blocks - 1}) / {plan.blocks};",
-            f"  const int64_t round = ({END_ITEM} - {FIRST_ITEM} + rounds - 1) / byoc_max(rounds, 1);",
-            f"  for (int64_t b0 = {FIRST_ITEM}; b0 < {END_ITEM}; b0 += round) {{",
-            f"    const int64_t t0 = b0 * {plan.rows}, blocks = byoc_min(round, {END_ITEM} - b0);",
-            f"    const int64_t t_count = byoc_min(blocks * {plan.rows}, {num_tiles} - t0);",
-            *self._transform_lines("0", "t_count"),
-            *self._panel_lines("0", str(plan.num_panels), "t_count", "blocks"),
-            "  }",
+    def block(self) -> c.Block:
+        """Return the loops."""
+        match self.plan.parts:
+            case Parts.BLOCKS:
+                return (self._blocks(),)
+            case Parts.PANELS:
+                return self._panels()
+        return self._pairs()
+
+    def _blocks(self) -> c.Dispatch:
+        plan, first, end = self.plan, c.Variable(FIRST_ITEM), c.Variable(END_ITEM)
+        part, rounds, number, size, b0, blocks = (
+            c.Variable(name) for name in ("part", "rounds", "number", "round", "b0", "blocks")
         )
-        item_ps = plan.rows * self._transform_ps + plan.num_panels * self._product_ps
-        return [ParallelLoop(lines, plan.total_blocks, item_ps, plan.part_blocks)]
+        one_round = (
+            c.Let(size, (end - first + rounds - 1) // rounds),
+            c.Let(b0, first + number * size),
+            c.Let(blocks, c.index_min(size, end - b0)),
+            c.Let(self.t0, b0 * plan.rows),
+            c.Let(self.t_count, c.index_min(blocks * plan.rows, c.Size(plan.num_tiles) - self.t0)),
+            self._transforms(_FIRST, self.t_count),
+            self._panel_loop(_FIRST, c.Size(plan.num_panels), self.t_count, blocks),
+        )
+        body = (
+            c.Let(part, first // plan.part_blocks),
+            c.Alias(self.tiles, self.scratch, part * (plan.part_places * plan.block_step)),
+            c.Alias(self.products, self.scratch, part * plan.panel_products + plan.tiles_size),
+            c.Let(rounds, (end - first + (plan.blocks - 1)) // plan.blocks),
+            c.For(number, _FIRST, rounds, one_round),
+        )
+        block_ps = plan.rows * self._transform_ps + plan.num_panels * self._product_ps
+        return c.Dispatch(first, end, body, plan.total_blocks, plan.part_blocks, plan.total_blocks * block_ps)
 
-    def _pairs(self) -> list[str | ParallelLoop]:
-        plan, num_tiles = self.plan, c_dim(self.plan.num_tiles)
-        return [
-            f"  {self.ctype} *const tiles = scratch;",
-            f"  for (int64_t t0 = 0; t0 < {num_tiles}; t0 += {plan.round_tiles}) {{",
-            f"    const int64_t t_count = byoc_min({plan.round_tiles}, {num_tiles} - t0);",
+    def _pairs(self) -> c.Block:
+        plan, item = self.plan, c.Variable("item")
+        count = c.Size(plan.num_panels * plan.blocks)
+        one_round = (
+            c.Let(self.t_count, c.index_min(c.Size(plan.round_tiles), c.Size(plan.num_tiles) - self.t0)),
             self._transform_loop(),
-            ParallelLoop(
-                tuple(self._pair_lines(FIRST_ITEM, END_ITEM, str(plan.blocks))),
-                plan.num_panels * plan.blocks,
-                self._product_ps,
-            ),
-            "  }",
-        ]
+            c.For(item, _FIRST, count, self._pair(item), kind=c.LoopKind.PARALLEL, round_ps=self._product_ps),
+        )
+        rounds = c.For(self.t0, _FIRST, c.Size(plan.num_tiles), one_round, step=plan.round_tiles)
+        return (c.Alias(self.tiles, self.scratch, _FIRST), rounds)
 
-    def _panels(self) -> list[str | ParallelLoop]:
-        plan, num_tiles = self.plan, self.plan.num_tiles
+    def _panels(self) -> c.Block:
+        plan, num_tiles, first, end = self.plan, self.plan.num_tiles, c.Variable(FIRST_ITEM), c.Variable(END_ITEM)
         assert isinstance(num_tiles, int)
-        place = f"{plan.tiles_size} + {FIRST_ITEM} / {plan.part_panels} * {plan.panel_products}"
         whole, tail = divmod(num_tiles, plan.rows)
-        lines = (
-            f"  {self.ctype} *const products = scratch + {place};",
-            *self._panel_lines(FIRST_ITEM, END_ITEM, str(num_tiles), str(whole), tail),
-        )
-        return [
-            f"  {self.ctype} *const tiles = scratch;",
-            f"  const int64_t t0 = 0, t_count = {num_tiles};",
+        place = first // plan.part_panels * plan.panel_products + plan.tiles_size
+        loop = self._panel_loop(first, end, c.Size(num_tiles), c.Size(whole), tail)
+        body = (c.Alias(self.products, self.scratch, place), loop)
+        work_ps = plan.num_panels * plan.blocks * self._product_ps
+        return (
+            c.Alias(self.tiles, self.scratch, _FIRST),
+            c.Let(self.t0, _FIRST),
+            c.Let(self.t_count, c.Size(num_tiles)),
             self._transform_loop(),
-            ParallelLoop(lines, plan.num_panels, plan.blocks * self._product_ps, plan.part_panels),
-        ]
+            c.Dispatch(first, end, body, plan.num_panels, plan.part_panels, work_ps),
+        )
 
     @property
     def _transform_ps(self) -> int:
@@ -121,151 +119,136 @@ class WinogradLoops:
         products = self.plan.rows * self.plan.width * self.geometry.channels * self.plan.num_points
         return products * multiply_add_ps(self.plan.unit, self.geometry.dtype)
 
-    def _panel_sizes(self) -> list[str]:
-        """Gives the declarations of a panel's first channel and of how many it has."""
-        width, channels = self.plan.width, self.geometry.out_channels
-        return [f"    const int64_t o0 = panel * {width}, o_count = byoc_min({width}, {channels} - o0);"]
+    def _place(self, tile: c.Expression) -> tuple[c.Expression, c.Variable, c.Variable, c.Block]:
+        """Return the image, the first row and the first column of a tile of a round, and their declarations."""
+        plan, t, n, y0, x0 = self.plan, *(c.Variable(name) for name in ("t", "n", "y0", "x0"))
+        image, down, right = c.unravelled(t, (self.geometry.batch, plan.tiles_down, plan.tiles_right))
+        size = plan.algorithm.num_outputs
+        lets = (c.Let(t, self.t0 + tile), c.Let(n, image), c.Let(y0, down * size), c.Let(x0, right * size))
+        return n, y0, x0, lets
 
-    def _place_lines(self, tile: str) -> list[str]:
-        """Gives the declarations of a tile's first row and column, and of its image where it is not the only one."""
-        plan = self.plan
-        size, down, right = plan.algorithm.num_outputs, plan.tiles_down, plan.tiles_right
-        image = [f"const int64_t n = t / {c_dim(down * right)};"] if self.geometry.batch != 1 else []
-        return [
-            f"const int64_t t = t0 + {tile}, y0 = t / {c_dim(right)} % {c_dim(down)} * {size};",
-            f"const int64_t x0 = t % {c_dim(right)} * {size};",
-            *image,
-        ]
+    def _transform_loop(self) -> c.Dispatch:
+        """Return the loop that transforms the tiles of a round, which threads share."""
+        first, end, count = c.Variable(FIRST_ITEM), c.Variable(END_ITEM), self.plan.round_tiles
+        loop = self._transforms(first, c.index_min(end, self.t_count))
+        return c.Dispatch(first, end, (loop,), count, 1, count * self._transform_ps)
 
-    def _transform_loop(self) -> ParallelLoop:
-        lines = self._transform_lines(FIRST_ITEM, f"byoc_min({END_ITEM}, t_count)")
-        return ParallelLoop(tuple(lines), self.plan.round_tiles, self._transform_ps)
+    def _transforms(self, begin: c.Expression, end: c.Expression) -> c.For:
+        """Return the loop that transforms some tiles of a round."""
+        plan, item, (top, left, _, _) = self.plan, c.Variable("item"), self.geometry.padding
+        at = c.PointerArray("at", self.geometry.dtype, c.MemoryAccess.WRITE, plan.num_points)
+        n, y0, x0, place = self._place(item)
+        to = item // plan.rows * plan.block_step + item % plan.rows * plan.row_step
+        callee = self.kernel.shared_function(input_function(plan))
+        transform = c.Evaluate(c.Call(callee, (c.Address(at, _FIRST), c.Address(self.tiles, to))))
+        pointers = self.image.pointers(at, n, y0 - top, x0 - left, plan.algorithm.num_inputs)
+        return c.For(item, begin, end, (*place, c.LocalArray(at), *pointers, transform))
 
-    def _transform_lines(self, begin: str, end: str) -> list[str]:
-        """Gives the loop that transforms tiles of a round."""
-        kernel, plan, geometry, num = self.kernel, self.plan, self.geometry, self.plan.algorithm.num_inputs
-        top, left = geometry.padding[:2]
-        strides = kernel.strides(kernel.group.steps[0].operands[0])
-        image_step, _, row_step, pixel_step = geometry.image_steps(strides)
-        batch = f"n * {c_dim(image_step)} + " if geometry.batch != 1 else ""
-        transform = kernel.helper(f"winograd_input_{plan.algorithm.num_outputs}", input_function(plan))
-        place = f"item / {plan.rows} * {plan.block_step} + item % {plan.rows} * {plan.row_step}"
-        return [
-            f"    for (int64_t item = {begin}; item < {end}; ++item) {{",
-            *(f"      {line}" for line in self._place_lines("item")),
-            f"      const {self.ctype} *at[{plan.num_points}];",
-            f"      for (int64_t k = 0; k < {plan.num_points}; ++k) {{",
-            f"        const int64_t y = y0 + k / {num} - {top}, col = x0 + k % {num} - {left};",
-            f"        at[k] = y >= 0 && y < {c_dim(geometry.height)} && col >= 0 && col < {c_dim(geometry.width)}",
-            f"                    ? {self.image} + {batch}y * {c_dim(row_step)} + col * {c_dim(pixel_step)}",
-            f"                    : {zeros(kernel, geometry.dtype, geometry.channels)};",
-            "      }",
-            f"      {transform}(at, tiles + {place});",
-            "    }",
-        ]
+    def _multiply(
+        self, rows: int, tile: c.Expression, factors: c.Expression, ahead: c.Expression | None, place: c.Address
+    ) -> c.Evaluate:
+        """Return the product of some rows and a point of a panel.
 
-    def _pair_lines(self, begin: str, end: str, blocks: str) -> list[str]:
-        """Gives the loop over pairs, panel by panel, block by block: multiplies, transforms back, does what follows."""
-        plan, geometry = self.plan, self.geometry
-        width, points = plan.width, plan.num_points
-        multiply = panel_function(self.kernel, geometry.dtype, plan.rows, plan.vectors, fetches=plan.fetches)
-        ahead, ahead_lines = self._ahead(blocks)
-        return [
-            f"    for (int64_t item = {begin}; item < {end}; ++item) {{",
-            f"      const int64_t panel = item / {blocks}, block = item % {blocks} * {plan.rows};",
-            "      if (block >= t_count) continue;",
-            *(f"  {line}" for line in self._panel_sizes()),
-            f"      const {self.ctype} *from = tiles + block * {points * plan.row_step};",
-            f"      const {self.ctype} *factors = {self.weights} + panel * {plan.panel_size};",
-            *(f"      {line}" for line in ahead_lines),
-            f"      {self.ctype} products[{points * plan.rows * width}]",
-            f"          __attribute__((aligned({plan.unit.nbytes})));",
-            f"      for (int64_t k = 0; k < {points}; ++k) {{",
-            f"        {multiply}(from + k * {plan.point_step}, {plan.row_step}, factors + k * {plan.point_size},",
-            f"            {geometry.channels}, {ahead}products + k * {plan.rows * width});",
-            "      }",
-            f"      for (int64_t slot = 0; slot < byoc_min({plan.rows}, t_count - block); ++slot) {{",
-            *self._output_lines("block + slot", plan.rows * width, "        "),
-            "      }",
-            "    }",
-        ]
+        Args:
+            rows: how many tiles.
+            tile: the offset of the first one.
+            factors: the offset of the factors.
+            ahead: the offset of the factors to fetch meanwhile; ``None`` for none.
+            place: where the products go.
+        """
+        plan, channels = self.plan, self.geometry.channels
+        fetched = () if ahead is None else (c.Address(self.weights, ahead), c.Size(self._share))
+        function = tile_function(plan.unit, self.geometry.dtype, rows, plan.vectors, fetches=ahead is not None)
+        callee = self.kernel.shared_function(function)
+        operands = (c.Address(self.tiles, tile), c.Size(plan.row_step), c.Address(self.weights, factors))
+        return c.Evaluate(c.Call(callee, (*operands, c.Size(channels), *fetched, place)))
 
-    def _ahead(self, blocks: str) -> tuple[str, list[str]]:
-        """Gives the arguments that say what to fetch, an item's share of the next panel, and the lines before."""
-        plan = self.plan
-        if not plan.fetches:
-            return "", []
-        size, share = plan.panel_size, -(-plan.width // plan.blocks)
-        lines = [
-            f"const {self.ctype} *ahead = {self.weights} + byoc_min(panel + 1, {plan.num_panels - 1}) * {size};",
-            f"ahead += item % {blocks} * {size // plan.blocks};",
-        ]
-        return f"ahead + k * {self.geometry.channels * share}, {share}, ", lines
+    @property
+    def _share(self) -> int:
+        """Elements of a step of the next factors that are fetched with one block."""
+        return -(-self.plan.width // self.plan.blocks)
 
-    def _panel_lines(self, begin: str, end: str, num_tiles: str, blocks: str, tail: int = 0) -> list[str]:
-        """Gives the loop over panels: multiplies point by point, transforms back, does what follows.
+    def _pair(self, item: c.Variable) -> c.Block:
+        """Return the statements of a pair of a panel and a block: multiply, transform back, do what follows."""
+        plan, points, k = self.plan, self.plan.num_points, c.Variable("k")
+        panel, block, slot = (c.Variable(name) for name in ("panel", "block", "slot"))
+        size = plan.rows * plan.width
+        products = self._array("products", points * size)
+        ahead = None
+        if plan.fetches:
+            # A share of the next panel.
+            beyond = c.index_min(panel + 1, plan.num_panels - 1) * plan.panel_size
+            ahead = beyond + item % plan.blocks * (plan.panel_size // plan.blocks)
+            ahead = ahead + k * (self.geometry.channels * self._share)
+        tile = block * (points * plan.row_step) + k * plan.point_step
+        factors = panel * plan.panel_size + k * plan.point_size
+        multiply = self._multiply(plan.rows, tile, factors, ahead, c.Address(products, k * size))
+        outputs = self._outputs(block + slot, panel, c.Address(products, slot * plan.width), size)
+        body = (
+            c.LocalArray(products, alignment=plan.unit.nbytes),
+            c.For(k, _FIRST, c.Size(points), (multiply,)),
+            c.For(slot, _FIRST, c.index_min(c.Size(plan.rows), self.t_count - block), outputs),
+        )
+        return (
+            c.Let(panel, item // plan.blocks),
+            c.Let(block, item % plan.blocks * plan.rows),
+            c.If(block.compare("<", self.t_count), body),
+        )
+
+    def _panel_loop(
+        self, begin: c.Expression, end: c.Expression, num_tiles: c.Expression, blocks: c.Expression, tail: int = 0
+    ) -> c.For:
+        """Return the loop over panels: multiply point by point, transform back, do what follows.
 
         The factors of the next point, or of the next panel's first, are fetched meanwhile.
 
         Args:
-            begin: C expression of the first panel.
-            end: C expression of the end of the panels.
-            num_tiles: C expression of the tiles that are multiplied.
-            blocks: C expression of the whole blocks that they are in.
+            begin: the first panel.
+            end: the end of the panels.
+            num_tiles: the tiles that are multiplied.
+            blocks: the whole blocks that they are in.
             tail: tiles of one more block, which has fewer.
         """
-        plan, channels = self.plan, self.geometry.channels
-        share, points = -(-plan.width // plan.blocks), plan.num_points
+        plan, points = self.plan, self.plan.num_points
+        panel, k, block, slot, point, ahead = (
+            c.Variable(name) for name in ("panel", "k", "block", "slot", "point", "ahead")
+        )
 
-        def call(rows: int, block: str) -> list[str]:
-            multiply = panel_function(self.kernel, self.geometry.dtype, rows, plan.vectors, fetches=True)
-            return [
-                f"{multiply}(tiles + {block} * {plan.block_step} + k * {plan.point_step}, {plan.row_step},",
-                f"    factors, {channels}, ahead + {block} * {plan.point_size // plan.blocks}, {share},",
-                f"    products + (k * {plan.round_tiles} + {block} * {plan.rows}) * {plan.width});",
-            ]
+        def multiply(rows: int, block: c.Expression) -> c.Evaluate:
+            tile = block * plan.block_step + k * plan.point_step
+            fetched = ahead * plan.point_size + block * (plan.point_size // plan.blocks)
+            place = c.Address(self.products, (k * plan.round_tiles + block * plan.rows) * plan.width)
+            return self._multiply(rows, tile, point * plan.point_size, fetched, place)
 
-        return [
-            f"    for (int64_t panel = {begin}; panel < {end}; ++panel) {{",
-            f"      for (int64_t k = 0; k < {points}; ++k) {{",
-            f"        const int64_t point = panel * {points} + k;",
-            f"        const int64_t next = byoc_min(point + 1, {points * plan.num_panels - 1});",
-            f"        const {self.ctype} *factors = {self.weights} + point * {plan.point_size};",
-            f"        const {self.ctype} *ahead = {self.weights} + next * {plan.point_size};",
-            f"        for (int64_t block = 0; block < {blocks}; ++block) {{",
-            *(f"          {line}" for line in call(plan.rows, "block")),
-            "        }",
-            *(f"        {line}" for line in (call(tail, blocks) if tail else [])),
-            "      }",
-            *(f"  {line}" for line in self._panel_sizes()),
-            f"      for (int64_t slot = 0; slot < {num_tiles}; ++slot) {{",
-            *self._output_lines("slot", plan.round_tiles * plan.width, "        "),
-            "      }",
-            "    }",
-        ]
+        products = (
+            c.Let(point, panel * points + k),
+            c.Let(ahead, c.index_min(point + 1, points * plan.num_panels - 1)),
+            c.For(block, _FIRST, blocks, (multiply(plan.rows, block),)),
+            *((multiply(tail, blocks),) if tail else ()),
+        )
+        place = c.Address(self.products, slot * plan.width)
+        outputs = self._outputs(slot, panel, place, plan.round_tiles * plan.width)
+        body = (c.For(k, _FIRST, c.Size(points), products), c.For(slot, _FIRST, num_tiles, outputs))
+        return c.For(panel, begin, end, body)
 
-    def _output_lines(self, tile: str, point_step: int, indent: str) -> list[str]:
-        """Gives the lines that transform the products of a tile back, and do what follows."""
+    def _outputs(self, tile: c.Expression, panel: c.Variable, products: c.Address, point_step: int) -> c.Block:
+        """Return the statements that transform the products of a tile back, and do what follows."""
         plan, geometry = self.plan, self.geometry
         size, width = plan.algorithm.num_outputs, plan.width
-        transform = self.kernel.helper(f"winograd_output_{size}", output_function(plan, point_step))
-        sums = TextTile(
-            f"(pixels + (y - y0) * {size * width})",
-            str(width),
-            "x0",
-            "x_count",
-            "o0",
-            "o_count",
-            width,
-            ("0" if geometry.batch == 1 else "n", "y"),
+        y, count, x_count = (c.Variable(name) for name in ("y", "o_count", "x_count"))
+        pixels, first = self._array("pixels", size**2 * width), panel * width
+        is_whole = geometry.out_channels % width == 0
+        n, y0, x0, place = self._place(tile)
+        transform = c.Call(
+            self.kernel.shared_function(output_function(plan, point_step)), (products, c.Address(pixels, _FIRST))
         )
-        lines = [
-            *self._place_lines(tile),
-            f"const int64_t x_count = byoc_min({size}, {c_dim(geometry.out_width)} - x0);",
-            f"{self.ctype} pixels[{size**2 * width}] __attribute__((aligned({plan.unit.nbytes})));",
-            f"{transform}(products + slot * {width}, pixels);",
-            f"for (int64_t y = y0; y < byoc_min({c_dim(geometry.out_height)}, y0 + {size}); ++y) {{",
-            *epilogue_lines(self.kernel, sums, "  "),
-            "}",
-        ]
-        return [indent + line for line in lines]
+        offset = (y - y0) * (size * width)
+        sums = SumsTile(pixels, width, x0, x_count, first, count, width, leading=(n, y), offset=offset)
+        return (
+            *place,
+            c.Let(count, c.Size(width) if is_whole else c.index_min(c.Size(width), geometry.out_channels - first)),
+            c.Let(x_count, c.index_min(c.Size(size), c.Size(geometry.out_width) - x0)),
+            c.LocalArray(pixels, alignment=plan.unit.nbytes),
+            c.Evaluate(transform),
+            c.For(y, y0, c.index_min(y0 + size, geometry.out_height), epilogue(self.kernel, sums)),
+        )

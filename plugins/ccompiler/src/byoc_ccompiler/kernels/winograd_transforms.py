@@ -13,14 +13,14 @@ Convolution for Deep Neural Networks, ACM TOMS 46 (2020), on the points.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from byoc_core.authoring.csource import c_literal
+from byoc_core.authoring import c
 
 __all__ = ["MinimalFilter", "map_inputs", "map_products", "minimal_filter"]
 
@@ -29,6 +29,7 @@ _POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.75, -0.75, 1.5, -1.5)}
 """By the number of outputs: the finite points; those that differ in their sign alone stand side by side."""
 
 Matrix = npt.NDArray[np.float64]
+Store = Callable[[int, c.Expression], c.Statement]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -79,74 +80,78 @@ def minimal_filter(num_outputs: int) -> MinimalFilter:
     return MinimalFilter(num_outputs, outputs, taps, inputs)
 
 
-def map_inputs(matrix: Matrix, source: Callable[[int], str], target: Callable[[int], str], dtype: str) -> list[str]:
-    """Gives C statements for ``target = matrix @ source``, on vectors.
+def map_inputs(matrix: Matrix, values: Sequence[c.Expression], store: Store) -> c.Block:
+    """Return the statements that store ``matrix @ values``, on vectors.
 
     Rows of opposite points have the same coefficients but for the signs of the odd ones: they share two sums.
 
     Args:
         matrix: ``B^T``.
-        source: C expression of an input, by its number.
-        target: C of what a result is assigned to, by its number.
-        dtype: of the vectors' elements.
+        values: the inputs.
+        store: returns the statement that stores a result, by its number.
     """
-    lines = []
-    paired: set[int] = set()
-    signs = (-1.0) ** np.arange(matrix.shape[1])
-    for row, coefficients in enumerate(matrix):
-        if row in paired:
-            continue
-        terms = [(float(factor), source(index)) for index, factor in enumerate(coefficients)]
-        if row + 1 < len(matrix) and np.array_equal(matrix[row + 1], coefficients * signs):
-            paired.add(row + 1)
-            even, odd = _combine(terms[0::2], dtype), _combine(terms[1::2], dtype)
-            lines.append(f"even = {even}, odd = {odd};")
-            lines += [f"{target(row)} = even + odd;", f"{target(row + 1)} = even - odd;"]
+    block: list[c.Statement] = []
+    for row, has_opposite in _points(matrix):
+        terms = list(zip(matrix[row], values, strict=True))
+        if has_opposite:
+            even, odd = _let(block, "even", _combined(terms[0::2])), _let(block, "odd", _combined(terms[1::2]))
+            block += [store(row, even + odd), store(row + 1, even - odd)]
         else:
-            lines.append(f"{target(row)} = {_combine(terms, dtype)};")
-    return lines
+            block.append(store(row, _combined(terms)))
+    return tuple(block)
 
 
-def map_products(matrix: Matrix, source: Callable[[int], str], target: Callable[[int], str], dtype: str) -> list[str]:
-    """Gives C statements for ``target = matrix @ source``, on vectors.
+def map_products(matrix: Matrix, values: Sequence[c.Expression], store: Store) -> c.Block:
+    """Return the statements that store ``matrix @ values``, on vectors.
 
     Columns of opposite points have the same coefficients but for the signs of the odd ones: their sum and their
     difference serve all rows.
 
     Args:
         matrix: ``A^T``.
-        source: C expression of a product, by its number.
-        target: C of what a result is assigned to, by its number.
-        dtype: of the vectors' elements.
+        values: the products.
+        store: returns the statement that stores a result, by its number.
     """
-    lines: list[str] = []
-    even: list[tuple[int, str]] = []
-    odd: list[tuple[int, str]] = []
-    signs = (-1.0) ** np.arange(matrix.shape[0])
-    column = 0
-    while column < matrix.shape[1]:
-        has_opposite = column + 1 < matrix.shape[1] and np.array_equal(matrix[:, column + 1], matrix[:, column] * signs)
+    block: list[c.Statement] = []
+    even, odd = dict(enumerate(values)), dict(enumerate(values))
+    for column, has_opposite in _points(matrix.T):
         if has_opposite:
-            left, right, number = source(column), source(column + 1), len(lines) // 2
-            lines += [f"plus[{number}] = {left} + {right};", f"minus[{number}] = {left} - {right};"]
-            even.append((column, f"plus[{number}]"))
-            odd.append((column, f"minus[{number}]"))
-        else:
-            even.append((column, source(column)))
-            odd.append((column, source(column)))
-        column += 2 if has_opposite else 1
+            left, right = even.pop(column), even.pop(column + 1)
+            even[column] = _let(block, "plus", left + right)
+            odd[column] = _let(block, "minus", left - right)
+            del odd[column + 1]
     for row, coefficients in enumerate(matrix):
-        terms = [(float(coefficients[column]), name) for column, name in (odd if row % 2 else even)]
-        lines.append(f"{target(row)} = {_combine(terms, dtype)};")
-    return lines
+        terms = [(coefficients[column], value) for column, value in (even, odd)[row % 2].items()]
+        block.append(store(row, _combined(terms)))
+    return tuple(block)
 
 
-def _combine(terms: Sequence[tuple[float, str]], dtype: str) -> str:
-    """Gives a C expression for a sum of multiples, those of factor 1 first so that the others can be contracted."""
+def _let(block: list[c.Statement], name: str, value: c.Expression) -> c.Variable:
+    """Return a variable, whose declaration is added to a block."""
+    variable = c.Variable(name, value.type)
+    block.append(c.Let(variable, value))
+    return variable
+
+
+def _points(rows: Matrix) -> Iterator[tuple[int, bool]]:
+    """Yield the number of each row, of one of two where they are of opposite points, and whether they are."""
+    signs, number = (-1.0) ** np.arange(rows.shape[1]), 0
+    while number < len(rows):
+        has_opposite = number + 1 < len(rows) and np.array_equal(rows[number + 1], rows[number] * signs)
+        yield number, has_opposite
+        number += 2 if has_opposite else 1
+
+
+def _combined(terms: Iterable[tuple[float, c.Expression]]) -> c.Expression:
+    """Return a sum of multiples, those of factor 1 first so that the others can be contracted."""
     ordered = sorted((term for term in terms if term[0] != 0.0), key=lambda term: (abs(term[0]) != 1.0, term[0] != 1.0))
-    text = ""
-    for factor, name in ordered:
-        sign = ("- " if factor < 0 else "+ ") if text else ("-" if factor < 0 else "")
-        scaled = name if abs(factor) == 1.0 else f"{c_literal(abs(factor), dtype)} * {name}"
-        text += f" {sign}{scaled}" if text else f"{sign}{scaled}"
-    return text
+    total: c.Expression | None = None
+    for factor, value in ordered:
+        size = c.Broadcast(c.Literal(abs(factor), value.type.with_lanes(1)), value.type.lanes)
+        scaled = value if abs(factor) == 1.0 else size * value
+        if total is None:
+            total = scaled if factor > 0 else c.Unary("-", scaled)
+        else:
+            total = total + scaled if factor > 0 else total - scaled
+    assert total is not None
+    return total

@@ -1,0 +1,164 @@
+"""The loops of a function as an indented outline for people: ranges, kinds, and what each reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from byoc_core.authoring.c.expression_printer import ExpressionPrinter
+from byoc_core.authoring.c.expressions import Address, Buffer, Call, Expression, Load, PointerArray, Variable
+from byoc_core.authoring.c.operands import operands_of
+from byoc_core.authoring.c.printer import names_of
+from byoc_core.authoring.c.statements import (
+    Alias,
+    Block,
+    Clear,
+    Copy,
+    Dispatch,
+    For,
+    Function,
+    If,
+    LoopKind,
+    RawStatement,
+    Statement,
+    Store,
+    While,
+)
+from byoc_core.authoring.c.targets import C11_VECTORS, Target
+from byoc_core.authoring.c.traversal import declared_by, expressions_of
+from byoc_core.native.c_text import c_dim
+
+__all__ = ["describe_loops"]
+
+_SUM = 12
+"""The precedence of sums in C: bounds of less have parentheses."""
+
+
+def describe_loops(function: Function, target: Target = C11_VECTORS) -> tuple[str, ...]:
+    """Return the loops of a function, a line each, two blanks deeper inside another, under the names of its C.
+
+    A line has the index, the range, the kind, and what the statements of the loop outside deeper loops read, write and
+    call. A pointer into a buffer, or in an array of pointers, counts as the buffer.
+
+    Args:
+        function: the function; of a parallel loop that is outlined the range of a part stands.
+        target: the dialect in which bounds are printed.
+    """
+    tree = _LoopTree(function, target)
+    here = _Uses()
+    lines = tree.block(function.body, "", here)
+    return (*([f"outside loops: {here}"] if str(here) else []), *lines)
+
+
+@dataclass(slots=True)
+class _Uses:
+    """What statements read, write and call, by names, in order."""
+
+    reads: dict[str, None] = field(default_factory=dict)
+    writes: dict[str, None] = field(default_factory=dict)
+    calls: dict[str, None] = field(default_factory=dict)
+    lanes: dict[str, None] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Return a clause for each that is not empty."""
+        groups = {"reads": self.reads, "writes": self.writes, "calls": self.calls, "lanes": self.lanes}
+        return "; ".join(f"{verb} {', '.join(names)}" for verb, names in groups.items() if names)
+
+
+class _LoopTree:
+    """Walks over statements as the printer does, so that everything has the name that it has in C."""
+
+    def __init__(self, function: Function, target: Target) -> None:
+        self._names = names_of(function, target)
+        self._expressions = ExpressionPrinter(target, self._names, {})
+        self._roots: dict[Buffer, tuple[str, ...]] = {}
+        for parameter in function.parameters:
+            self._names.declare(parameter)
+
+    def block(self, block: Block, indent: str, here: _Uses) -> list[str]:
+        """Return the lines of a block's loops, and add what its other statements use."""
+        self._names.enter()
+        lines = [line for statement in block for line in self._statement(statement, indent, here)]
+        self._names.leave()
+        return lines
+
+    def _statement(self, statement: Statement, indent: str, here: _Uses) -> list[str]:
+        text = self._expressions.text
+        match statement:
+            case For(index, start, stop, body):
+                step = f" step {statement.step}" if statement.step != 1 else ""
+                kind = "" if statement.kind is LoopKind.SERIAL else f" ({statement.kind.value})"
+                bounds = f"in {text(start, _SUM)}..{text(stop, _SUM)}{step}{kind}"
+                return self._loop((index,), bounds, body, indent)
+            case Dispatch(first, end, body):
+                grain = "" if statement.grain == 1 else f" by {c_dim(statement.grain)}"
+                return self._loop((first, end), f"in 0..{c_dim(statement.count)}{grain} (parallel)", body, indent)
+            case While(condition, body):
+                return self._loop((), text(condition), body, indent)
+            case If(condition, then, otherwise):
+                self._use(statement, here)
+                head = f"{indent}if {text(condition)}:"
+                lines = self.block(then, indent + "  ", here)
+                others = self.block(otherwise, indent + "  ", here)
+                first_lines = [head, *lines] if lines or others else []
+                return [*first_lines, *([f"{indent}else:", *others] if others else [])]
+        self._use(statement, here)
+        if isinstance(statement, Alias):
+            roots = [name for source in statement.sources for name in self._root(source)]
+            self._roots[statement.buffer] = tuple(dict.fromkeys(roots))
+        for item in declared_by(statement):
+            self._names.declare(item)
+        return []
+
+    def _loop(self, indices: Sequence[Variable], bounds: str, body: Block, indent: str) -> list[str]:
+        """Return the lines of a loop: ``for`` indices and bounds, without indices ``while`` a condition."""
+        uses = _Uses()
+        self._names.enter()
+        head = f"for {'..'.join(map(self._names.declare, indices))}" if indices else "while"
+        lines = self.block(body, indent + "  ", uses)
+        self._names.leave()
+        return [f"{indent}{head} {bounds}{f': {uses}' if str(uses) else ''}", *lines]
+
+    def _root(self, buffer: Buffer) -> tuple[str, ...]:
+        """Return the names of the buffers that a buffer is, or points into."""
+        return self._roots.get(buffer) or (self._names[buffer],)
+
+    def _use(self, statement: Statement, here: _Uses) -> None:
+        """Add what a statement itself reads, writes and calls."""
+        for expression in (part for whole in expressions_of(statement) for part in _parts(whole)):
+            match expression:
+                case Load(buffer, _, lanes):
+                    here.reads.update(dict.fromkeys(self._root(buffer)))
+                    if lanes > 1:
+                        here.lanes[str(lanes)] = None
+                case Call(callee, arguments):
+                    here.calls[callee.name] = None
+                    for number, argument in enumerate(arguments):
+                        if isinstance(argument, Address):
+                            group = here.writes if number in callee.writes else here.reads
+                            group.update(dict.fromkeys(self._root(argument.buffer)))
+        match statement:
+            case Store(PointerArray() as pointers, _, value):
+                here.writes[self._names[pointers]] = None
+                aims = [part.buffer for part in _parts(value) if isinstance(part, Address)]
+                names = [*self._roots.get(pointers, ()), *(name for aim in aims for name in self._root(aim))]
+                self._roots[pointers] = tuple(dict.fromkeys(names))
+            case Store(buffer, _, value):
+                here.writes.update(dict.fromkeys(self._root(buffer)))
+                if value.type.lanes > 1:
+                    here.lanes[str(value.type.lanes)] = None
+            case Copy(target, _, source):
+                here.writes.update(dict.fromkeys(self._root(target)))
+                here.reads.update(dict.fromkeys(self._root(source)))
+            case Clear(target):
+                here.writes.update(dict.fromkeys(self._root(target)))
+            case RawStatement():
+                buffers = [item for item in statement.writes if isinstance(item, Buffer)]
+                here.writes.update(dict.fromkeys(name for item in buffers for name in self._root(item)))
+
+
+def _parts(expression: Expression) -> Iterator[Expression]:
+    """Yield an expression and those below it."""
+    yield expression
+    for operand in operands_of(expression):
+        yield from _parts(operand)
