@@ -47,7 +47,7 @@ def test_sums(dtype: str, march: str) -> None:
         weight = builder.const(_random(w, dtype, 1))
         image = builder.param("x", tensor(x, dtype))
         made.append(bench.add(builder, builder.emit("nn.conv2d", image, weight, data_layout="NHWC", **attrs)))
-    assert bench.module.get_source().count("c_count = byoc_min(") == len(CASES)
+    assert bench.module.get_source().count("ahead = byoc_min(") == len(CASES)
     for function, (x, w, _) in zip(made, CASES.values(), strict=True):
         inputs = [_random(x, dtype), _random(w, dtype, 1)]
         (actual,) = bench.run(function, inputs[0])
@@ -68,7 +68,7 @@ def test_what_follows_and_views() -> None:
     shifted = builder.emit("nn.bias_add", sums, builder.const(bias), axis=3)
     result = builder.emit("nn.relu", builder.emit("add", shifted, residual))
     function = bench.add(builder, builder.emit("concat", result, residual, axis=3))
-    assert "c_count = byoc_min(" in bench.module.get_source()
+    assert "ahead = byoc_min(" in bench.module.get_source()
     x, y = _random((1, 7, 9, 300)), _random((1, 7, 7, 130), seed=3)
     (actual,) = bench.run(function, x, y)
     wide = _correlate(function.bindings[1], x[:, :, 1:8], weight)
@@ -87,7 +87,7 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.Mon
     executable = byoc_core.build(
         module, backends=["ccompiler"], options={"ccompiler": {"winograd": "off"}}, fallback="error"
     )
-    assert sum(m.get_source("c").count("c_count = byoc_min(") for m in executable.modules) == 1
+    assert sum(m.get_source("c").count("ahead = byoc_min(") for m in executable.modules) == 1
     image = _random((1, 7, 7, 200))
     results = [byoc_core.VirtualMachine(executable, num_threads=n)["main"](image) for n in (1, 2, 3, 7)]
     assert len({np.asarray(result).tobytes() for result in results}) == 1

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from byoc_core.authoring import c
 from byoc_core.dims import Dim, ceildiv, product
+from byoc_core.ir import Constant, Value
 from byoc_core.ops import axes_of
 
 from byoc_ccompiler.attributes import int_of, ints_of
@@ -90,9 +91,16 @@ class _Convolution:
         self.axes = _axes(step, data_axes[2:], weight_axes[2:])
         self.in_channels = shape_of(image)[data_axes[1]] // self.groups
         self.out_channels = shape_of(step.result)[data_axes[1]] // self.groups
-        self.image, self.weight = kernel.source(image), kernel.source(weight, "weight")
+        filter_: Value = weight
+        if self.layout.endswith("C") and isinstance(weight, Constant):
+            # Output channels, the neighbours, side by side.
+            array = kernel.scope.constants.array(weight, kernel.scope.where)
+            filter_ = kernel.scope.constants.derive(array.transpose(*weight_axes[2:], weight_axes[1], weight_axes[0]))
+            rank = len(weight_axes)
+            weight_axes = (rank - 1, rank - 2, *range(rank - 2))
+        self.image, self.weight = kernel.source(image), kernel.source(filter_, "weight")
         self.image_steps = [kernel.strides(image)[axis] for axis in data_axes]
-        self.weight_steps = [kernel.strides(weight)[axis] for axis in weight_axes]
+        self.weight_steps = [kernel.strides(filter_)[axis] for axis in weight_axes]
         # Integers wrap around, in an unsigned type as wide or wider.
         dtype = dtype_of(step.result)
         dtype = dtype if dtype.startswith("float") else "uint64" if dtype.endswith("64") else "uint32"

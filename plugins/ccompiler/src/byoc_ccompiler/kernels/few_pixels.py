@@ -124,9 +124,9 @@ def _products(
 def _pointers(cut: _Cut, rows: WindowRows) -> c.Block:
     """Return the statements that find the runs of all pixels."""
     plan, block, j = cut.plan, c.Variable("block"), c.Variable("j")
-    find: c.Statement = rows.find(block * plan.rows, plan.rows, c.Size(0), block * (plan.runs * plan.rows))
-    loop = c.For(block, c.Size(0), c.Size(cut.blocks), (find,))
     if not plan.has_pointers:
         pixel = c.Address(rows.image, c.index_min(j, cut.pixels - 1) * plan.steps[3])
         loop = c.For(j, c.Size(0), c.Size(cut.blocks * plan.rows), (c.Store(rows.rows, j, pixel),))
-    return (*rows.declarations(), loop)
+        return (c.LocalArray(rows.rows), loop)
+    find = rows.find(block * plan.rows, plan.rows, c.Size(0), block * (plan.runs * plan.rows))
+    return (*rows.declarations(), c.For(block, c.Size(0), c.Size(cut.blocks), (find,)))
