@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -61,6 +62,12 @@ class Bench:
             assert isinstance(result.module, CSourceModule)
             self._module = result.module
         return self._module
+
+    def calls(self, function: Function) -> list[str]:
+        """Return the kernels that the C of a function calls, in order; functions may share a kernel."""
+        definition = re.search(rf"int32_t {function.name}_(?:all)?\(.*?\n}}", self.module.get_source(), re.DOTALL)
+        body = definition[0].partition("{")[2] if definition else ""
+        return re.findall(r"\b(f\d+_\d+\w*)\(", body)
 
     def run(self, function: Function, *inputs: NDArray) -> tuple[NDArray, ...]:
         """Gives what the compiled function computes; outputs are filled with something else beforehand."""

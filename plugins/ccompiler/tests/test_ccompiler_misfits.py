@@ -148,7 +148,7 @@ def test_an_operand_of_an_epilogue_broadcasts_where_its_sizes_turn_out_to_be_1(
         y = rng.integers(-9, 9, [sizes[dim] for dim in y_shape])
         inputs[2:] = [y.astype(np.float32)]
         np.testing.assert_array_equal(bench.run(function, *inputs)[0], inputs[0] @ inputs[1] + inputs[2])
-    assert "sum + y_value" in bench.module.get_source()  # it is an epilogue, in the loop of the sums
+    assert "sum + y_line_value" in bench.module.get_source()  # it is an epilogue, in the loop of the sums
 
 
 _SIZES = ("n", "m", "k", "n+2", 1, 3)

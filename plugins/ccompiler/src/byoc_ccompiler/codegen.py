@@ -25,7 +25,7 @@ from byoc_ccompiler.places import Places, plan_places
 from byoc_ccompiler.registry import FAMILIES
 from byoc_ccompiler.size_checks import require_results
 from byoc_ccompiler.steps import dtype_of, flatten, shape_of
-from byoc_ccompiler.vector_unit import VectorUnit, vector_preamble
+from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_ccompiler.workspace import ALIGNMENT, plan
 
 __all__ = ["FusedCodegen"]
@@ -96,9 +96,8 @@ class FusedCodegen(CSourceCodegen):
             scope.bind(outer, scope.value(inner))
 
     def preamble(self, text: str) -> str:
-        """Gives what the text uses: the header of parallel loops, vector types, functions of tiles."""
-        include = f'#include "{PARALLEL_HEADER}"\n' if "byoc_parallel_for(" in text else ""
-        return include + vector_preamble(self.unit, text)
+        """Return the include of the header of parallel loops, where the text has some."""
+        return f'#include "{PARALLEL_HEADER}"\n' if "byoc_parallel_for(" in text else ""
 
     def _lay_out(self, scope: FunctionScope, kernels: Sequence[Kernel], places: Places) -> list[list[str]]:
         """Declares the workspace and the pointers into it; gives each kernel's scratch pointer, if it has one."""

@@ -1,17 +1,14 @@
-"""One C kernel under construction: its pointers, its scratch memory, its text."""
+"""One C kernel under construction: its buffers, its scratch memory, its statements."""
 
 from __future__ import annotations
 
-import re
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from byoc_core.authoring.c import (
-    C11_VECTORS,
     Alias,
     Block,
-    BlockPrinter,
     Buffer,
     Callee,
     CType,
@@ -19,11 +16,9 @@ from byoc_core.authoring.c import (
     Function,
     Literal,
     MemoryAccess,
-    Names,
     ParallelWork,
     Return,
     Size,
-    Variable,
     anonymous_text,
     called_by,
     outline,
@@ -35,17 +30,9 @@ from byoc_core.authoring.c import (
     vector_typedefs,
 )
 from byoc_core.authoring.csource import (
-    C_LIBRARY_NAMES,
-    END_ITEM,
-    FIRST_ITEM,
     FunctionScope,
     KernelFacts,
-    NameTable,
-    ParallelLoop,
     c_identifier,
-    c_literal,
-    c_type,
-    tensor_type,
 )
 from byoc_core.authoring.layouts import compact_layout
 from byoc_core.dims import Dim
@@ -117,45 +104,8 @@ _STATUS = CType("int32")
 _NAMED_OPS = 4
 """Ops that a kernel's name tells of."""
 
-_RESERVED = (
-    "scratch",
-    "sum",
-    "sums",
-    "image",
-    "taps",
-    "rows",
-    "columns",
-    FIRST_ITEM,
-    END_ITEM,
-    "loop",
-    "data",
-    *C_LIBRARY_NAMES,
-)
-
-
-class _Text(NamedTuple):
-    """What :meth:`Kernel.finish` was given."""
-
-    body: tuple[str | ParallelLoop, ...]
-    helpers: str
-    variables: tuple[str, ...]
-
-
-class _TextNames(Names):
-    """The names of variables in a body that is text: buffers have theirs already, and no name is free again."""
-
-    def __init__(self, table: NameTable) -> None:
-        super().__init__()
-        self._table = table
-
-    def __getitem__(self, item: Buffer | Variable) -> str:
-        return item.name if isinstance(item, Buffer) and item not in self else super().__getitem__(item)
-
-    def new_name(self, hint: str) -> str:
-        return self._table.unique(hint)
-
-    def leave(self) -> None:
-        """Keep the names of the block."""
+_HARMLESS = frozenset(string.ascii_letters + string.digits + "_ .,:;=(){}[]\"'*+-")
+"""What a comment may hold."""
 
 
 class Kernel:
@@ -172,7 +122,6 @@ class Kernel:
         options: the user's options.
         group: its steps.
         stored: the values that it writes.
-        names: the C names in use.
         scratch: elements of scratch memory, 0 for none.
         scratch_dtype: their dtype; where nothing is said that of what the anchor makes, or of the first stored value.
         can_fail: whether it gives a status, as its body's lines that return one say, in place of nothing.
@@ -188,56 +137,38 @@ class Kernel:
         self._strides = context.strides
         self.group = group
         self.stored = tuple(stored)
-        self.names = NameTable()
-        self.names.reserve(_RESERVED)
-        self.names.forbid_prefixes("byoc_", "dim_", "vec_", f"{self.scope.symbol}_")
         self.scratch: Dim = 0
         self.scratch_dtype = dtype_of(group.steps[0].binding.results[0] if group.anchored else self.stored[0])
         self.can_fail = False
         self.checks: dict[Step, Block] = {}
         self.shared: frozenset[Value] = frozenset()
         self.name = ""
-        self._inputs: dict[Value, str] = {}
-        self._outputs: dict[Var, str] = {}
-        self._buffers: dict[tuple[Value, bool], Buffer] = {}
-        self.names.reserve(["out"])
+        self._inputs: dict[Value, Buffer] = {}
+        self._outputs: dict[Value, Buffer] = {}
         self.sizes: list[str] = []
-        self.parallel_loops: list[ParallelLoop | ParallelWork] = []
-        self._text = _Text((), "", ())
+        self.parallel_loops: list[ParallelWork] = []
         self._function: Function | None = None
         self._scratch_buffer: Buffer | None = None
-
-    @property
-    def scratch_ctype(self) -> str:
-        """The C type of the elements of scratch memory."""
-        return c_type(self.scratch_dtype)
 
     @property
     def inputs(self) -> tuple[Value, ...]:
         """The values that it reads, in the order of its parameters."""
         return tuple(self._inputs)
 
-    def input(self, value: Value, role: str = "x") -> str:
-        """Gives the C name of the pointer to a value that the kernel reads; a constant is named after its role."""
-        if value not in self._inputs:
-            self._inputs[value] = self.names.unique(value.name if isinstance(value, Var) else role)
-        return self._inputs[value]
-
-    def output(self, value: Var) -> str:
-        """Gives the C name of the pointer to a value that the kernel writes."""
-        if value not in self._outputs:
-            self._outputs[value] = "out" if len(self.stored) == 1 else self.names.unique(f"out_{value.name}")
-        return self._outputs[value]
-
     def source(self, value: Value, role: str = "x") -> Buffer:
         """Return the buffer of a value that the kernel reads; that of a constant is named after its role."""
-        name = self.input(value, role)
-        return self._buffers.setdefault((value, False), Buffer(name, dtype_of(value), MemoryAccess.READ))
+        if value not in self._inputs:
+            name = value.name if isinstance(value, Var) else role
+            self._inputs[value] = Buffer(name, dtype_of(value), MemoryAccess.READ)
+        return self._inputs[value]
 
     def target(self, value: Var) -> Buffer:
         """Return the buffer of a value that the kernel writes."""
-        access = MemoryAccess.SHARED if value in self.shared else MemoryAccess.WRITE
-        return self._buffers.setdefault((value, True), Buffer(self.output(value), dtype_of(value), access))
+        if value not in self._outputs:
+            name = "out" if len(self.stored) == 1 else f"out_{value.name}"
+            access = MemoryAccess.SHARED if value in self.shared else MemoryAccess.WRITE
+            self._outputs[value] = Buffer(name, dtype_of(value), access)
+        return self._outputs[value]
 
     def scratch_memory(self, count: Dim, dtype: str) -> Buffer:
         """Return the buffer of the kernel's scratch memory; asked for once.
@@ -302,16 +233,9 @@ class Kernel:
         known = self._strides if buffer is None else {**self._strides, result: tuple(strides)}
         context = KernelContext(self.scope, self.unit, self.options, known)
         part = Kernel(context, group, self.stored if buffer is None else [result])
-        part.names, part.shared = self.names, self.shared
-        part._inputs, part._outputs, part._buffers = self._inputs, self._outputs, self._buffers
-        if buffer is not None:
-            part._buffers[result, True] = buffer
+        part.shared, part._inputs = self.shared, self._inputs
+        part._outputs = self._outputs if buffer is None else {result: buffer}
         return part
-
-    def literal(self, value: Value) -> str | None:
-        """Gives a constant of one element as a C literal; ``None`` for anything else."""
-        found = self.constant(value)
-        return None if found is None else c_literal(found.value, found.type.dtype)
 
     def constant(self, value: Value) -> Literal | None:
         """Return a constant of one element; ``None`` for anything else."""
@@ -320,46 +244,6 @@ class Kernel:
         array = self.scope.constants.array(value, self.scope.where)
         return Literal(array.reshape(-1)[0], CType(dtype_of(value)))
 
-    def ctype(self, value: Value) -> str:
-        """Gives the C type of a value's elements."""
-        return c_type(tensor_type(value, self.scope.where)[1])
-
-    def helper(self, hint: str, text: str) -> str:
-        """Gives the name of a C definition that all kernels of the source share; equal text is written once.
-
-        Args:
-            hint: what it is called; the name begins with ``byoc_shared_``.
-            text: the definition; ``{name}`` in it is its name.
-        """
-        return self.scope.definitions.name(hint, text)
-
-    def _is_idle(self, body: Sequence[str | ParallelLoop]) -> bool:
-        """Tells whether a body does nothing but check its inputs: empty axes are known to leave its loops no rounds."""
-        loops = [part for part in body if isinstance(part, ParallelLoop)]
-        if not loops or any(loop.count != 0 or "byoc_shared_" in "".join(loop.lines) for loop in loops):
-            return False
-        return self.can_fail or len(loops) == len(body)
-
-    def finish(self, body: Sequence[str | ParallelLoop], helpers: str = "", *, variables: Sequence[str] = ()) -> None:
-        """Ends the writing of the kernel.
-
-        Args:
-            body: its lines, indented; a loop stands for lines of its own.
-            helpers: C definitions that stand before it; ``{name}`` in them is the kernel's name.
-            variables: C declarations of variables of the body that its loops read.
-        """
-        if self._is_idle(body):
-            body, helpers = [part for part in body if isinstance(part, str)], ""
-        self._text = _Text(tuple(body), helpers, tuple(variables))
-        self.parallel_loops = [
-            part for part in body if isinstance(part, ParallelLoop) and (part.is_worth_waking or part.is_worth_sharing)
-        ]
-
-    def print_block(self, block: Block) -> tuple[list[str], Names]:
-        """Return the lines of statements in a body that is text, and the names of the variables that they declare."""
-        names = _TextNames(self.names)
-        return BlockPrinter(C11_VECTORS, names).lines(block), names
-
     def finish_block(self, block: Block) -> None:
         """End the writing of the kernel.
 
@@ -367,8 +251,7 @@ class Kernel:
             block: its statements, over the buffers of :meth:`source` and :meth:`target`.
         """
         block = (*(check for checks in self.checks.values() for check in checks), *block)
-        buffers = [self._buffers.get((value, False)) or self.source(value) for value in self._inputs]
-        buffers += [self.target(value) for value in self.stored]
+        buffers = [*self._inputs.values(), *(self.target(value) for value in self.stored)]
         buffers += [self._scratch_buffer] if self._scratch_buffer is not None else []
         self.can_fail = any(isinstance(statement, Fail) for statement in statements_in(block))
         result = _STATUS if self.can_fail else None
@@ -388,12 +271,7 @@ class Kernel:
         described = [_describe(origin) for origin in origins]
         comments = [*described, f"/* {', '.join(ops)} */"]
         hint = "_".join(op.rpartition(".")[2] for op in ops[:_NAMED_OPS])
-        if self._function is None:
-            loops = [loop for loop in self._text.body if isinstance(loop, ParallelLoop)]
-            shared = tuple(item for item in loops if item.is_worth_waking or (has_team and item.is_worth_sharing))
-            facts = KernelFacts(tuple(origins), loops=shared)
-            self.name = self.scope.declare_kernel(self._definition(comments, has_team=has_team), hint, facts)
-            return
+        assert self._function is not None
         function = replace(self._function, name=self.scope.kernel_name(hint), comments=tuple(comments))
         function = outline(function, has_team=has_team)
         self.sizes = [f"dim_{c_identifier(symbol)}" for symbol in sorted(symbols_in(function.body))]
@@ -407,37 +285,6 @@ class Kernel:
         facts = KernelFacts(tuple(origins), function)
         self.name = self.scope.declare_kernel(print_function(function), hint, facts, key=key)
 
-    def _definition(self, comments: Sequence[str], *, has_team: bool) -> str:
-        """Return the text of a kernel whose body is text."""
-        body, helpers, variables = self._text
-        pointers = [f"const {self.ctype(value)} *{name}" for value, name in self._inputs.items()]
-        pointers += [
-            f"{self.ctype(value)} *{'' if value in self.shared else 'restrict '}{self.output(value)}"
-            for value in self.stored
-        ]
-        if self.scratch != 0:
-            pointers.append(f"{self.scratch_ctype} *restrict scratch")
-        texts = [text for part in body for text in ([part] if isinstance(part, str) else part.serial_lines())]
-        sizes = [f"int64_t {name}" for name in self.scope.symbols_in("\n".join(texts))]
-        lines: list[str] = []
-        for part in body:
-            if isinstance(part, str):
-                lines.append(part)
-            elif part.is_worth_waking or (has_team and part.is_worth_sharing):
-                definitions, calls = part.functions(f"{{name}}_loop{len(lines)}", [*pointers, *variables, *sizes])
-                helpers += definitions
-                lines += calls
-            else:
-                lines += part.serial_lines()
-        words = set(re.findall(r"\w+", "\n".join(lines)))
-        names = (text.split()[-1].lstrip("*") for text in pointers)
-        lines = [*(f"  (void){name};" for name in names if name not in words), *lines]
-        self.sizes = self.scope.symbols_in("\n".join(lines))
-        parameters = [*pointers, *(f"int64_t {name}" for name in self.sizes)]
-        status, end = ("int32_t", ["  return 0;", "}"]) if self.can_fail else ("void", ["}"])
-        head = f"static {status} {{name}}({', '.join(parameters)}) {{"
-        return "\n".join([f"{helpers}{comments[0]}", *comments[1:], head, *lines, *end])
-
 
 def _describe(binding: Binding) -> str:
     """Gives a comment of one line that says what an op computes, and which node of a model it was."""
@@ -446,4 +293,4 @@ def _describe(binding: Binding) -> str:
     place = f" [{binding.location}]" if binding.location else ""
     text = f"{results} = {binding.op.name}({operands}){place}"
     # Names are the model's: none may end the comment, or carry it on to the next line.
-    return "// " + re.sub(r"[^\w .,:;=(){}\[\]\"'*+-]", "_", text, flags=re.ASCII)
+    return "// " + "".join(letter if letter in _HARMLESS else "_" for letter in text)

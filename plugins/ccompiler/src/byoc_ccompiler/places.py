@@ -142,7 +142,7 @@ class _Planner:
         )
 
     def _read_access(self, group: Group, step: Step, index: int) -> Access:
-        if step.result in group.loads:
+        if any(result in group.loads for result in step.binding.results):
             return min(self._families[step.op].reads(step, index), Access.ROWS)
         if group.anchored and step is not group.steps[0]:
             return self._write_access(group, step, 0)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from byoc_core.authoring.csource import c_suffix, c_type
 from byoc_core.dims import Dim, dim_max
 from byoc_core.dtypes import dtype_info
 
-__all__ = ["VECTOR_SETS", "VectorSet", "VectorUnit", "multiply_add_ps", "product_ps", "vector_preamble"]
+__all__ = ["VECTOR_SETS", "VectorSet", "VectorUnit", "multiply_add_ps", "product_ps"]
 
 _LOAD_PS = 8
 """Estimated picoseconds to bring one byte from a cache that all processors share."""
@@ -111,57 +109,3 @@ def product_ps(unit: VectorUnit, dtype: str, rows: Dim) -> Dim:
     Where few rows meet it, it takes as long as memory takes to bring it from a cache that all processors share.
     """
     return dim_max(rows * multiply_add_ps(unit, dtype), dtype_info(dtype).itemsize * _LOAD_PS)
-
-
-_SHUFFLE = """
-/* The lanes of two vectors, numbered through, in the order given; T is a vector of as many integers of their size. */
-#if defined(__clang__) || __GNUC__ >= 12
-#define VEC_SHUFFLE(T, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define VEC_SHUFFLE(T, a, b, ...) __builtin_shuffle(a, b, (T){__VA_ARGS__})
-#endif
-"""
-
-
-def vector_preamble(unit: VectorUnit, text: str) -> str:
-    """Gives the vector types, and sums over their lanes, that a text uses."""
-    parts = [_SHUFFLE] if "VEC_SHUFFLE(" in text else []
-    for dtype in ("float32", "float64", "int32"):
-        suffix, ctype, lanes = c_suffix(dtype), c_type(dtype), unit.lanes(dtype)
-        itemsize = dtype_info(dtype).itemsize
-        if not re.search(rf"\bvec_{suffix}u?\b", text):
-            continue
-        parts.append(
-            f"""
-/* {lanes} x {dtype}; the second may lie at any address. */
-typedef {ctype} vec_{suffix} __attribute__((vector_size({unit.nbytes})));
-typedef {ctype} vec_{suffix}u __attribute__((vector_size({unit.nbytes}), aligned({itemsize}), may_alias));
-"""
-        )
-        if f"BYOC_SHUFFLE_{suffix}(" in text:
-            parts.append(
-                f"""
-/* The lanes of two vectors, numbered through, in the order given. */
-#if defined(__clang__)
-#define BYOC_SHUFFLE_{suffix}(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-typedef int{8 * itemsize}_t vec_index_{suffix} __attribute__((vector_size({unit.nbytes})));
-#define BYOC_SHUFFLE_{suffix}(a, b, ...) __builtin_shuffle(a, b, (vec_index_{suffix}){{__VA_ARGS__}})
-#endif
-"""
-            )
-        if f"vec_sum_{suffix}(" in text:
-            parts.append(
-                f"""
-/* The sum of the lanes, which it overwrites. */
-static inline {ctype} vec_sum_{suffix}({ctype} *lanes) {{
-  for (int width = {lanes // 2}; width > 0; width /= 2) {{
-    for (int lane = 0; lane < width; ++lane) {{
-      lanes[lane] += lanes[lane + width];
-    }}
-  }}
-  return lanes[0];
-}}
-"""
-            )
-    return "".join(parts)

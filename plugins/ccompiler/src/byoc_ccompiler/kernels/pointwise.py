@@ -20,7 +20,6 @@ from byoc_ccompiler.steps import Step, dtype_of, shape_of
 __all__ = [
     "PER_CHANNEL",
     "POINTWISE",
-    "element_lines",
     "element_of",
     "element_statements",
     "has_element",
@@ -28,7 +27,6 @@ __all__ = [
     "operand_axes",
     "operand_dims",
     "operand_layout",
-    "pointwise_lines",
 ]
 
 PER_CHANNEL = frozenset({"nn.bias_add", "nn.batch_norm"})
@@ -154,27 +152,6 @@ def element_statements(
         known[step.result] = variable = c.Variable(step.result.name, c.CType(dtype_of(step.result)))
         lets.append(c.Let(variable, element_of(step, values)))
     return (*loads, *lets)
-
-
-def element_lines(kernel: Kernel, steps: Iterable[Step], place: Place, known: dict[Value, str]) -> list[str]:
-    """Return what :func:`element_statements` returns as text, for kernels whose bodies are text.
-
-    Args:
-        kernel: declares what the lines read.
-        steps: the elementwise steps, in order.
-        place: returns the C expression of the offset of a step's operand, by its number.
-        known: C expressions of values at hand already; the names of the results are added.
-    """
-    values: dict[Value, c.Expression] = {value: c.Raw(text, c.CType(dtype_of(value))) for value, text in known.items()}
-    statements = element_statements(kernel, steps, lambda step, index: c.Raw(place(step, index), c.INDEX), values)
-    lines, names = kernel.print_block(statements)
-    known |= {value: names[item] for value, item in values.items() if isinstance(item, c.Variable)}
-    return lines
-
-
-def pointwise_lines(kernel: Kernel, steps: Sequence[Step], offset: Offset, known: dict[Value, str]) -> list[str]:
-    """Return what :func:`element_lines` returns, where operands lie compact: their sizes alone say where."""
-    return element_lines(kernel, steps, lambda step, index: offset(operand_dims(step)[index]), known)
 
 
 def operand_layout(kernel: Kernel, step: Step, index: int) -> Layout:

@@ -79,7 +79,7 @@ def _register(name: str, op: str, dtype: str, lanes: int, none: str, limit: str)
     folds, width = [], lanes // 2
     while width:
         order = ", ".join(str((lane + width) % lanes) for lane in range(lanes))
-        folds.append(f"  best = {name}_better(best, VEC_SHUFFLE({name}_mask, best, best, {order}));")
+        folds.append(f"  best = {name}_better(best, BYOC_SHUFFLE(best, best, {order}));")
         width //= 2
     lines = "\n".join(folds)
     return f"""

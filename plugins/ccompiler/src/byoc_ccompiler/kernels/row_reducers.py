@@ -258,7 +258,7 @@ static inline {vector} {self._name}_last({vector} x, int{bits}_t known) {{
         width = self.lanes // 2
         while width:
             order = ", ".join(str((lane + width) % self.lanes) for lane in range(self.lanes))
-            lines.append(f"  x = {self.both('x', f'VEC_SHUFFLE({mask}, x, x, {order})')};")
+            lines.append(f"  x = {self.both('x', f'BYOC_SHUFFLE(x, x, {order})')};")
             width //= 2
         folds = "\n".join(lines)
         return f"""{text}
