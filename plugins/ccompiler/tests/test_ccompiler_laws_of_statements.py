@@ -15,14 +15,6 @@ from byoc_core.runtime.csource import CSourceModule
 
 from plugins.ccompiler.tests.bench import Bench
 
-TEXT_ALONE = frozenset(
-    {
-        *("matmul", "nn.dense", "nn.conv1d", "nn.conv2d", "nn.conv3d"),
-        *("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"),
-    }
-)
-"""Ops whose kernels are text."""
-
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> list[Function]:
@@ -56,4 +48,4 @@ def test_kernels_of_canonical_cases_keep_the_laws(kernels: list[Function], op: s
             compiled += _is_compiled(op, tuple(types), dict(case.attrs))
     assert [(kernel.comments, problems) for kernel in kernels if (problems := problems_of(kernel))] == []
     # An op without operands is computed when the code is generated.
-    assert kernels or not compiled or op in TEXT_ALONE or not default_ops()[op].operands
+    assert kernels or not compiled or not default_ops()[op].operands
