@@ -36,8 +36,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-pool-chunks-share-a-place",
         "kernels/pooling_rows.py",
-        "[batch, *indices]) + c0),",
-        "[batch, *indices])),",
+        "kernel.strides(step.result)[:-1]) + c0),",
+        "kernel.strides(step.result)[:-1])),",
         "A pooling, channels last, of more than 256 channels writes all chunks over the first.",
         "L2-op[nn.max_pool*]",
         "L2-op[nn.adaptive_*]",

@@ -36,8 +36,6 @@ _QUANTISING = frozenset({"quantize", "dequantize"})
 POINTWISE = frozenset(SCALAR_OPS) | PER_CHANNEL | {"broadcast_to"}
 
 Dims = tuple[Dim, ...]
-Offset = Callable[[Dims], str]
-Place = Callable[[Step, int], str]
 
 
 def is_pointwise(step: Step) -> bool:

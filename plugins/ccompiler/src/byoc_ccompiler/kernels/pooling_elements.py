@@ -8,7 +8,8 @@ from byoc_core.authoring import c
 from byoc_core.dims import product
 
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.pooling_windows import Pooling, loops_over, position
+from byoc_ccompiler.kernels.copies import offset_along
+from byoc_ccompiler.kernels.pooling_windows import Pooling, loops_over
 
 __all__ = ["write"]
 
@@ -24,7 +25,7 @@ def write(kernel: Kernel) -> None:
     plane, indices = c.Variable("plane"), [c.Variable(f"o_{name}") for name in pooling.names]
     image, out = c.Buffer("from", pooling.dtype), c.Buffer("to", pooling.dtype, c.MemoryAccess.WRITE)
     window, total = _window(pooling, indices, image)
-    result = c.Store(out, position(compact_strides(out_sizes), indices), total)
+    result = c.Store(out, offset_along(indices, compact_strides(out_sizes)), total)
     body: c.Block = (
         c.Alias(image, kernel.source(step.operands[0]), plane * product(sizes)),
         c.Alias(out, kernel.target(step.result), plane * product(out_sizes)),
@@ -39,7 +40,7 @@ def _window(pooling: Pooling, indices: Sequence[c.Expression], image: c.Buffer) 
     """Return the statements that go through one window, and its result. Sums are added up row by row first."""
     window, line = pooling.window(indices), c.Buffer("line", pooling.dtype)
     total, part = c.Variable("total", pooling.type), c.Variable("part", pooling.type)
-    row = position(compact_strides([axis.size for axis in pooling.axes])[:-1], window.places[:-1])
+    row = offset_along(window.places[:-1], compact_strides([axis.size for axis in pooling.axes])[:-1])
     so_far = part if pooling.is_sum else total
     collect = (c.Assign(so_far, pooling.combine(so_far, line[window.places[-1]])),)
     taps: c.Block = (c.Alias(line, image, row), *loops_over(window.taps[-1:], window.counts[-1:], collect))

@@ -17,7 +17,8 @@ from byoc_core.authoring import c
 from byoc_core.dims import product
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.pooling_windows import Pooling, loops_over, position
+from byoc_ccompiler.kernels.copies import offset_along
+from byoc_ccompiler.kernels.pooling_windows import Pooling, loops_over
 
 __all__ = ["write"]
 
@@ -70,7 +71,7 @@ def _write_unrolled(kernel: Kernel, pooling: Pooling) -> None:
         *declarations,
         *window.statements,
         *pointers,
-        c.Alias(to, target, position(kernel.strides(step.result)[:-1], [batch, *indices])),
+        c.Alias(to, target, offset_along([batch, *indices], kernel.strides(step.result)[:-1])),
         *loops_over([channel], [channels], element),
     )
     count = c.Size(product([pooling.batch, *(axis.out_size for axis in pooling.axes)]))
@@ -101,7 +102,7 @@ def _tap_pointers(
         is_inside = functools.reduce(functools.partial(c.Binary, "&&"), conditions) if conditions else None
         pixel = c.Buffer(f"at{len(pixels)}", pooling.dtype)
         other = None if is_inside is None else zeros
-        statements.append(c.Alias(pixel, source, position(strides, [batch, *places]), is_inside, other))
+        statements.append(c.Alias(pixel, source, offset_along([batch, *places], strides), is_inside, other))
         pixels.append(pixel)
     return pixels, tuple(statements)
 
@@ -121,7 +122,7 @@ def _write_chunks(kernel: Kernel, pooling: Pooling) -> None:
         return loops_over([channel], [c_count], (c.Store(target, channel, value(channel)),))
 
     sums = c.Buffer("part", pooling.dtype, c.MemoryAccess.WRITE, _CHUNK) if pooling.is_sum else total
-    pixel = position(kernel.strides(step.operands[0])[:-1], [batch, *window.places])
+    pixel = offset_along([batch, *window.places], kernel.strides(step.operands[0])[:-1])
     taps: c.Block = (
         c.Alias(line, kernel.source(step.operands[0]), pixel + c0),
         *each(sums, lambda channel: pooling.combine(sums[channel], line[channel])),
@@ -138,7 +139,7 @@ def _write_chunks(kernel: Kernel, pooling: Pooling) -> None:
         c.LocalArray(total),
         *each(total, lambda _: pooling.start),
         *loops_over(window.taps[:-1], window.counts[:-1], row),
-        c.Alias(to, kernel.target(step.result), position(kernel.strides(step.result)[:-1], [batch, *indices]) + c0),
+        c.Alias(to, kernel.target(step.result), offset_along([batch, *indices], kernel.strides(step.result)[:-1]) + c0),
         *each(to, lambda channel: pooling.finish(total[channel], window.divisor)),
     )
     count = product([pooling.batch, *(axis.out_size for axis in pooling.axes)]) * num_chunks

@@ -18,7 +18,7 @@ from byoc_core.ops import axes_of
 from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["PoolAxis", "Pooling", "Window", "loops_over", "position"]
+__all__ = ["PoolAxis", "Pooling", "Window", "loops_over"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,14 +226,6 @@ class Pooling:
     def _call(self, name: str, evaluate: Callable[..., Any], *arguments: c.Expression) -> c.Expression:
         callee = c.Callee(f"{name}f" if self.dtype == "float32" else name, evaluate, flops=1)
         return c.Call(callee, arguments, self.type)
-
-
-def position(strides: Sequence[Dim], indices: Sequence[c.Expression]) -> c.Expression:
-    """Return the offset of an element from its index along each axis."""
-    offset: c.Expression = c.Size(0)
-    for stride, index in zip(strides, indices, strict=True):
-        offset = offset + index * stride
-    return offset
 
 
 def loops_over(indices: Sequence[c.Variable], counts: Sequence[c.Expression], body: c.Block) -> c.Block:
