@@ -1,7 +1,7 @@
 /* Integer arithmetic on sizes, rounded towards negative infinity as in Python. Divided by 0 a size is BYOC_NO_SIZE, which no
  * axis has and which leaves room for sums and small multiples, so that the check of the tensor fails. */
-#ifndef BYOC_SIZES_H_
-#define BYOC_SIZES_H_
+#ifndef BYOC_DIM_SIZES_H_
+#define BYOC_DIM_SIZES_H_
 
 #ifndef BYOC_CUDA_H_
 #include <stdint.h>
@@ -16,4 +16,4 @@ static inline int64_t byoc_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t byoc_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t byoc_broadcast(int64_t a, int64_t b) { return a == 1 ? b : a; }
 
-#endif /* BYOC_SIZES_H_ */
+#endif /* BYOC_DIM_SIZES_H_ */

@@ -1,0 +1,27 @@
+"""The headers that generated C and the extension include."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from byoc_core.native.toolchain import include_directory
+
+EXTENSION = Path(__file__).parents[2] / "csrc"
+
+
+def guards(*folders: Path) -> Counter[str]:
+    """Return how many headers of some folders define each include guard."""
+    texts = (header.read_text("utf-8") for folder in folders for header in sorted(folder.glob("*.h")))
+    return Counter(name for text in texts for name in re.findall(r"^#define (BYOC_\w+_H_)$", text, re.MULTILINE))
+
+
+def test_no_two_headers_have_one_guard() -> None:
+    """The second of them would be empty."""
+    if not EXTENSION.is_dir():
+        pytest.skip("the extension's sources are not beside the tests")
+    found = guards(Path(include_directory()), EXTENSION)
+    assert len(found) > 10
+    assert [name for name, count in found.items() if count > 1] == []
