@@ -134,6 +134,7 @@ class Definitions:
 
     def __init__(self) -> None:
         self.texts: list[str] = []
+        self._added: set[str] = set()
         self.kernels: dict[str, tuple[list[KernelRecord], int]] = {}
         self._by_text: dict[str, str] = {}
         self._names = NameTable()
@@ -157,7 +158,8 @@ class Definitions:
 
     def add(self, text: str) -> None:
         """Add a definition that has its name already, or a directive, where no equal text is there."""
-        if text not in self.texts:
+        if text not in self._added:
+            self._added.add(text)
             self.texts.append(text)
 
 

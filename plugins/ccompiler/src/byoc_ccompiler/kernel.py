@@ -91,12 +91,14 @@ class KernelContext:
         unit: the vector registers of the target.
         options: the user's options.
         strides: the strides of values that do not lie row-major without gaps, in elements.
+        callees: the C functions that kernels share, by the identity of their statements: printing takes a while.
     """
 
     scope: FunctionScope
     unit: VectorUnit
     options: CCompilerOptions
     strides: Mapping[Value, tuple[Dim, ...]]
+    callees: dict[int, Callee] = field(default_factory=dict)
 
 
 _STATUS = CType("int32")
@@ -117,6 +119,7 @@ class Kernel:
         stored: the values that must reach memory, in order.
 
     Attributes:
+        context: what it was made with.
         scope: the function it belongs to.
         unit: the vector registers of the target.
         options: the user's options.
@@ -131,6 +134,7 @@ class Kernel:
     """
 
     def __init__(self, context: KernelContext, group: Group, stored: Sequence[Var]) -> None:
+        self.context = context
         self.scope = context.scope
         self.unit = context.unit
         self.options = context.options
@@ -198,11 +202,16 @@ class Kernel:
         Args:
             function: the function; its name is a hint, behind ``byoc_shared_``.
         """
+        known = self.context.callees.get(id(function))
+        if known is not None and known.function is function:
+            return known
         text = print_function(replace(function, name="{name}"))
         name = self.scope.definitions.reserve(function.name, text)
         buffers = [isinstance(item, Buffer) and item.is_writable for item in function.parameters]
         writes = tuple(number for number, is_written in enumerate(buffers) if is_written)
-        return Callee(name, writes=writes, definition=text, function=function)
+        callee = Callee(name, writes=writes, definition=text, function=function)
+        self.context.callees[id(function)] = callee
+        return callee
 
     def _share(self, function: Function) -> None:
         """Add what a function needs to the source, once: vector types, and the C functions that it calls."""
@@ -231,7 +240,7 @@ class Kernel:
         """
         result = group.steps[-1].result
         known = self._strides if buffer is None else {**self._strides, result: tuple(strides)}
-        context = KernelContext(self.scope, self.unit, self.options, known)
+        context = replace(self.context, strides=known)
         part = Kernel(context, group, self.stored if buffer is None else [result])
         part.shared, part._inputs = self.shared, self._inputs
         part._outputs = self._outputs if buffer is None else {result: buffer}

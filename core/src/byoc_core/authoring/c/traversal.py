@@ -240,9 +240,35 @@ def buffers_written(block: Block) -> set[Buffer]:
 def free_in(block: Block) -> set[Buffer | Variable]:
     """Return the variables and buffers that a block uses and does not declare."""
     declared: set[Buffer | Variable] = set()
+    used: set[Buffer | Variable] = set()
     for statement in statements_in(block):
         declared.update(declared_by(statement))
-    return (buffers_read(block) | buffers_written(block) | variables_read(block)) - declared
+        used.update(_targets_of(statement))
+    for expression in expressions_in(block):
+        match expression:
+            case Variable():
+                used.add(expression)
+            case Load(buffer, _, _) | Address(buffer, _):
+                used.add(buffer)
+    return used - declared
+
+
+def _targets_of(statement: Statement) -> tuple[Buffer | Variable, ...]:
+    """Return what a statement itself reads or changes and no expression of it mentions."""
+    match statement:
+        case Assign(variable, _):
+            return (variable,)
+        case Store(buffer, _, _):
+            return (buffer,)
+        case Alias():
+            return statement.sources
+        case Copy():
+            return (statement.source, statement.target)
+        case Clear():
+            return (statement.target,)
+        case RawStatement():
+            return statement.writes
+    return ()
 
 
 def symbols_in(block: Block) -> set[str]:

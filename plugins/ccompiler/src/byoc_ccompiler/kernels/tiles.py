@@ -7,6 +7,7 @@ than unrolling: no reassociation, no ``-ffast-math``. Products and sums are cont
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
@@ -69,6 +70,7 @@ def multiply(
     return c.Evaluate(c.Call(kernel.shared_function(function), arguments))
 
 
+@cache
 def tile_function(
     unit: VectorUnit,
     dtype: str,
