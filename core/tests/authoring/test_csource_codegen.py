@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from byoc_core.authoring.csource import CSourceCodegen, FunctionScope
-from byoc_core.authoring.csource_scope import WORKSPACE_ALIGNMENT, ConstantPool
+from byoc_core.authoring.csource_shared import WORKSPACE_ALIGNMENT, ConstantPool
 from byoc_core.dims import symbol
 from byoc_core.errors import CodegenError, ExecutionError
 from byoc_core.ir import COMPOSITE, Binding, Function, FunctionBuilder, IRModule, tensor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource_scope import Definitions
+from byoc_core.authoring.csource_shared import Definitions
 
 
 def test_equal_texts_are_written_once() -> None:

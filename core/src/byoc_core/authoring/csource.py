@@ -35,7 +35,8 @@ from byoc_core.authoring.csource_kernels import KernelFacts, report_kernels
 from byoc_core.authoring.csource_loops import LoopNest, align
 from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, PARALLEL_HEADER, ParallelLoop
 from byoc_core.authoring.csource_scalars import SCALAR_OPS, scalar_expression, without_parentheses
-from byoc_core.authoring.csource_scope import ConstantPool, Definitions, FunctionScope, tensor_type
+from byoc_core.authoring.csource_scope import FunctionScope
+from byoc_core.authoring.csource_shared import ConstantPool, Definitions, tensor_type
 from byoc_core.authoring.csource_types import (
     C_LIBRARY_NAMES,
     C_TYPES,

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
+from collections.abc import Sequence
 
 from byoc_core.authoring.csource_kernels import KernelFacts, KernelRecord
 from byoc_core.authoring.csource_parallel import team_function
+from byoc_core.authoring.csource_shared import WORKSPACE_ALIGNMENT, ConstantPool, Definitions, tensor_type
 from byoc_core.authoring.csource_types import (
     C_LIBRARY_NAMES,
-    C_TYPES,
     NameTable,
     c_dim,
     c_identifier,
-    c_literal,
     c_type,
 )
 from byoc_core.dims import Dim, is_nonnegative, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.errors import CodegenError
-from byoc_core.ir import Binding, Constant, ConstantStore, Function, TensorType, Value, Var
-from byoc_core.runtime.module import NDArray
+from byoc_core.ir import Binding, Constant, Function, TensorType, Value, Var
 
-__all__ = ["WORKSPACE_ALIGNMENT", "ConstantPool", "Definitions", "FunctionScope", "tensor_type"]
+__all__ = ["FunctionScope"]
 
-WORKSPACE_ALIGNMENT = 64
-"""Bytes to which scratch memory is aligned, as :class:`~byoc_core.runtime.module.CallTraits` promises."""
-
-_LITERAL_NBYTES = 64
 # What the three layers call themselves and their own; a parameter of that name gets another.
 _RESERVED = (
     "status",
@@ -42,125 +33,6 @@ _RESERVED = (
     *C_LIBRARY_NAMES,
 )
 _RESERVED_PREFIXES = ("byoc_", "constant_", "dim_", "buf_", "workspace", "scratch")
-
-
-def tensor_type(value: Value, where: str) -> tuple[tuple[Dim, ...], str]:
-    """Gives shape and dtype of a value that C can hold.
-
-    Raises:
-        CodegenError: it is no tensor, its rank is unknown, or C has no type for its elements.
-    """
-    type_ = value.type
-    name = value.name if isinstance(value, Var) else "constant"
-    if not isinstance(type_, TensorType) or type_.shape is None or type_.dtype not in C_TYPES:
-        raise CodegenError(
-            where, f"value `{name}` has no C form", got=type_, expected=f"a tensor of {', '.join(C_TYPES)}"
-        )
-    return type_.shape, type_.dtype
-
-
-@dataclass
-class ConstantPool:
-    """The constants of one C source: short ones are literals, the others entries of ``byoc_constants``.
-
-    Attributes:
-        arrays: what the IR's constants stand for, by digest.
-        table: the digests behind ``byoc_constants``, in order.
-        literals: C definitions of the short ones, by name.
-    """
-
-    arrays: Mapping[str, NDArray]
-    table: list[str] = field(default_factory=list)
-    literals: dict[str, str] = field(default_factory=dict)
-    _names: dict[str, str] = field(default_factory=dict)
-
-    def expression(self, constant: Constant, where: str) -> str:
-        """Gives a C expression of type pointer to the constant's first element."""
-        if constant.digest not in self._names:
-            self._names[constant.digest] = self._define(constant, where)
-        return self._names[constant.digest]
-
-    def array(self, constant: Constant, where: str) -> NDArray:
-        """Gives a constant's array.
-
-        Raises:
-            CodegenError: it is not in the store.
-        """
-        array = self.arrays.get(constant.digest)
-        if array is None:
-            raise CodegenError(where, "cites a constant that is not there", got=constant.digest)
-        return array
-
-    def derive(self, array: NDArray) -> Constant:
-        """Adds an array of the backend's own making (rearranged weights, say) and gives the constant for it.
-
-        It is copied to memory aligned to :data:`WORKSPACE_ALIGNMENT` bytes, as constants of a mapped artifact are.
-        """
-        store = ConstantStore()
-        constant = store.add(_aligned(array))
-        self.arrays = {constant.digest: store[constant.digest], **self.arrays}
-        return constant
-
-    def _define(self, constant: Constant, where: str) -> str:
-        array = self.array(constant, where)
-        dtype = tensor_type(constant, where)[1]
-        if 0 < array.nbytes <= _LITERAL_NBYTES:
-            name = f"constant_{len(self.literals)}"
-            values = ", ".join(c_literal(value, dtype) for value in array.reshape(-1))
-            self.literals[name] = f"static const {c_type(dtype)} {name}[{array.size}] = {{{values}}};"
-            return name
-        self.table.append(constant.digest)
-        return f"(const {c_type(dtype)} *)byoc_constants[{len(self.table) - 1}]"
-
-
-def _aligned(array: NDArray) -> NDArray:
-    """Gives a read-only copy of an array that begins at a multiple of :data:`WORKSPACE_ALIGNMENT`."""
-    memory = np.empty(array.nbytes + WORKSPACE_ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % WORKSPACE_ALIGNMENT
-    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    for view in (memory, copy):
-        view.flags.writeable = False
-    return copy
-
-
-class Definitions:
-    """C definitions that the functions of one source share: equal text is written once.
-
-    Attributes:
-        texts: the definitions, each behind those that it uses.
-        kernels: by a key that equal kernels have, the records of a function, and the place of the kernel among them.
-    """
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._added: set[str] = set()
-        self.kernels: dict[str, tuple[list[KernelRecord], int]] = {}
-        self._by_text: dict[str, str] = {}
-        self._names = NameTable()
-
-    def name(self, hint: str, text: str) -> str:
-        """Gives the name of a definition, and adds it where no equal one is there.
-
-        Args:
-            hint: what it is called, behind ``byoc_shared_``, as no function, kernel or parameter is.
-            text: C text; every ``{name}`` in it becomes the name.
-        """
-        name = self.reserve(hint, text)
-        self.add(text.replace("{name}", name))
-        return name
-
-    def reserve(self, hint: str, text: str) -> str:
-        """Return the name that a definition has where it is added, which depends on its text alone."""
-        if text not in self._by_text:
-            self._by_text[text] = self._names.unique(f"byoc_shared_{hint}")
-        return self._by_text[text]
-
-    def add(self, text: str) -> None:
-        """Add a definition that has its name already, or a directive, where no equal text is there."""
-        if text not in self._added:
-            self._added.add(text)
-            self.texts.append(text)
 
 
 class FunctionScope:

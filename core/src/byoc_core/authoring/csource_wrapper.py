@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from byoc_core.authoring.csource_scope import FunctionScope, tensor_type
+from byoc_core.authoring.csource_scope import FunctionScope
+from byoc_core.authoring.csource_shared import tensor_type
 from byoc_core.authoring.csource_types import c_dim, c_identifier
 from byoc_core.dims import Dim, DimExpr, broadcast_pairs, symbols_of
 from byoc_core.dtypes import DLCode, dtype_info

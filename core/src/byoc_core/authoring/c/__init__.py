@@ -10,27 +10,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from byoc_core.authoring.c.callee import Callee
 from byoc_core.authoring.c.collecting import called_by
 from byoc_core.authoring.c.estimate import Estimate, estimate
 from byoc_core.authoring.c.expression_printer import has_c_form
 from byoc_core.authoring.c.expressions import (
     Address,
     Binary,
-    Broadcast,
     Buffer,
     Call,
-    Callee,
     Cast,
     Element,
     Expression,
-    Lane,
     Literal,
     Load,
     MemoryAccess,
     PointerArray,
     Raw,
     Select,
-    Shuffle,
     Size,
     Unary,
     Variable,
@@ -82,6 +79,7 @@ from byoc_core.authoring.c.traversal import statements_in, substitute, symbols_i
 from byoc_core.authoring.c.types import BOOL, INDEX, CType
 from byoc_core.authoring.c.unused import drop_unused
 from byoc_core.authoring.c.vectorise import vectorised
+from byoc_core.authoring.c.vectors import Broadcast, Lane, Shuffle
 from byoc_core.authoring.c.verifier import problems_of, verify
 from byoc_core.lazy_names import lazy_names
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from byoc_core.authoring.c.expressions import Call, Callee, Raw, Variable
+from byoc_core.authoring.c.callee import Callee
+from byoc_core.authoring.c.expressions import Call, Raw, Variable
 from byoc_core.authoring.c.statements import Declare, Function, Let, LocalArray, RawStatement
 from byoc_core.authoring.c.traversal import expressions_in, statements_in
 from byoc_core.authoring.c.types import CType

@@ -12,18 +12,15 @@ from byoc_core.authoring.c.expressions import (
     LOGIC,
     Address,
     Binary,
-    Broadcast,
     Buffer,
     Call,
     Cast,
     Element,
     Expression,
-    Lane,
     Literal,
     Load,
     Raw,
     Select,
-    Shuffle,
     Size,
     Unary,
     Variable,
@@ -31,6 +28,7 @@ from byoc_core.authoring.c.expressions import (
 from byoc_core.authoring.c.naming import Names
 from byoc_core.authoring.c.targets import Target
 from byoc_core.authoring.c.types import CType
+from byoc_core.authoring.c.vectors import Broadcast, Lane, Shuffle
 from byoc_core.authoring.csource_scalars import scalar_expression, without_parentheses
 from byoc_core.authoring.csource_types import c_literal, c_suffix, c_type
 from byoc_core.errors import InternalError

@@ -12,31 +12,25 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from byoc_core.authoring.c.callee import Callee
 from byoc_core.authoring.c.types import BOOL, INDEX, CType
 from byoc_core.dims import Dim
 from byoc_core.errors import InternalError
 
-if TYPE_CHECKING:
-    from byoc_core.authoring.c.statements import Function
-
 __all__ = [
     "Address",
     "Binary",
-    "Broadcast",
     "Buffer",
     "Call",
-    "Callee",
     "Cast",
     "Element",
     "Expression",
-    "Lane",
     "Literal",
     "Load",
     "MemoryAccess",
     "PointerArray",
     "Raw",
     "Select",
-    "Shuffle",
     "Size",
     "Unary",
     "Variable",
@@ -278,58 +272,6 @@ class Cast(Expression):
 
 
 @dataclass(frozen=True, slots=True)
-class Broadcast(Expression):
-    """A scalar in every lane of a vector."""
-
-    operand: Expression
-    lanes: int
-
-    @property
-    def type(self) -> CType:
-        """The operand's type in as many lanes."""
-        return self.operand.type.with_lanes(self.lanes)
-
-
-@dataclass(frozen=True, slots=True)
-class Lane(Expression):
-    """One lane of a vector.
-
-    Attributes:
-        operand: the vector.
-        index: the number of the lane.
-    """
-
-    operand: Expression
-    index: Expression
-
-    @property
-    def type(self) -> CType:
-        """The type of one element."""
-        return self.operand.type.with_lanes(1)
-
-
-@dataclass(frozen=True, slots=True)
-class Shuffle(Expression):
-    """Lanes of two vectors in another order.
-
-    Attributes:
-        left: a vector.
-        right: another one of the same type.
-        order: for each lane of the result, the number of the lane that it takes; those of the right vector follow those
-            of the left one.
-    """
-
-    left: Expression
-    right: Expression
-    order: tuple[int, ...]
-
-    @property
-    def type(self) -> CType:
-        """The type of the operands, with as many lanes as the order has."""
-        return self.left.type.with_lanes(len(self.order))
-
-
-@dataclass(frozen=True, slots=True)
 class Element(Expression):
     """An elementwise op of the op set on one element of each operand, with the meaning of the op's reference kernel.
 
@@ -344,30 +286,6 @@ class Element(Expression):
     operands: tuple[Expression, ...]
     type: CType
     attributes: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), hash=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Callee:
-    """A C function that generated code calls, with what a test and an estimate must know of it.
-
-    Attributes:
-        name: the name in C.
-        evaluate: returns the result for numpy scalars and, in the place of addresses, views of arrays, which it may
-            change where ``writes`` says so; ``None`` where ``function`` says it.
-        writes: numbers of the arguments whose memory the function writes.
-        header: the header that declares the function; empty for one that every source includes.
-        definition: C text that defines the function; ``{name}`` in it is the name. Empty for a function of a header.
-        flops: floating-point operations of a call.
-        function: the function itself, where it is data too.
-    """
-
-    name: str
-    evaluate: Callable[..., Any] | None = None
-    writes: tuple[int, ...] = ()
-    header: str = ""
-    definition: str = ""
-    flops: int = 0
-    function: Function | None = None
 
 
 @dataclass(frozen=True, slots=True)

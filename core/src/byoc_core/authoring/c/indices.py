@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 
-from byoc_core.authoring.c.expressions import Call, Callee, Expression, Size
+from byoc_core.authoring.c.callee import Callee
+from byoc_core.authoring.c.expressions import Call, Expression, Size
 from byoc_core.authoring.c.types import INDEX
 from byoc_core.dims import Dim, dim_max, dim_min, product
 

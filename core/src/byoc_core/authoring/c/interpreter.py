@@ -14,23 +14,20 @@ from typing import Any
 
 import numpy as np
 
+from byoc_core.authoring.c.callee import Callee
 from byoc_core.authoring.c.expressions import (
     Address,
     Binary,
-    Broadcast,
     Buffer,
     Call,
-    Callee,
     Cast,
     Element,
     Expression,
-    Lane,
     Literal,
     Load,
     PointerArray,
     Raw,
     Select,
-    Shuffle,
     Size,
     Unary,
     Variable,
@@ -60,6 +57,7 @@ from byoc_core.authoring.c.statements import (
     While,
 )
 from byoc_core.authoring.c.types import CType
+from byoc_core.authoring.c.vectors import Broadcast, Lane, Shuffle
 from byoc_core.dims import Dim, evaluate
 from byoc_core.dtypes import dtype_info, to_numpy
 from byoc_core.errors import ExecutionError

@@ -8,18 +8,16 @@ from collections.abc import Callable, Mapping
 from byoc_core.authoring.c.expressions import (
     Address,
     Binary,
-    Broadcast,
     Call,
     Cast,
     Element,
     Expression,
-    Lane,
     Load,
     Raw,
     Select,
-    Shuffle,
     Unary,
 )
+from byoc_core.authoring.c.vectors import Broadcast, Lane, Shuffle
 
 __all__ = ["operands_of", "rebuilt"]
 

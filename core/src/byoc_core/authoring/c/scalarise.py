@@ -6,18 +6,15 @@ from dataclasses import replace
 
 from byoc_core.authoring.c.aliasing import Aliases
 from byoc_core.authoring.c.expressions import (
-    Broadcast,
     Buffer,
     Call,
     Cast,
     Expression,
-    Lane,
     Literal,
     Load,
     MemoryAccess,
     Raw,
     Select,
-    Shuffle,
     Size,
     Variable,
 )
@@ -36,6 +33,7 @@ from byoc_core.authoring.c.statements import (
     Store,
 )
 from byoc_core.authoring.c.traversal import expressions_in, map_own, with_blocks
+from byoc_core.authoring.c.vectors import Broadcast, Lane, Shuffle
 from byoc_core.errors import InternalError
 
 __all__ = ["scalarise"]

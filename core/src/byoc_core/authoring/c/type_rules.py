@@ -13,21 +13,19 @@ from byoc_core.authoring.c.expressions import (
     LOGIC,
     Address,
     Binary,
-    Broadcast,
     Cast,
     Element,
     Expression,
-    Lane,
     Literal,
     Raw,
     Select,
-    Shuffle,
     Size,
     Unary,
     Variable,
 )
 from byoc_core.authoring.c.statements import RawStatement
 from byoc_core.authoring.c.types import BOOL, INDEX, CType
+from byoc_core.authoring.c.vectors import Broadcast, Lane, Shuffle
 from byoc_core.authoring.csource_types import C_TYPES, HALF_DTYPES
 
 __all__ = ["address_of", "c_type_problems", "differing_types", "known_number", "placeholder_problems", "type_problems"]

@@ -8,7 +8,6 @@ from byoc_core.authoring.c.expressions import (
     ARITHMETIC,
     BITWISE,
     Binary,
-    Broadcast,
     Cast,
     Element,
     Expression,
@@ -25,6 +24,7 @@ from byoc_core.authoring.c.statements import Assign, Block, Declare, For, Let, L
 from byoc_core.authoring.c.strides import stride_of
 from byoc_core.authoring.c.traversal import variables_in
 from byoc_core.authoring.c.types import INDEX
+from byoc_core.authoring.c.vectors import Broadcast
 from byoc_core.authoring.csource_types import COMPUTED_DTYPES
 from byoc_core.errors import InternalError
 
