@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from byoc_core.authoring.c.estimate import estimate
@@ -32,18 +32,28 @@ class KernelFacts(NamedTuple):
     loops: tuple[ParallelLoop, ...] = ()
 
 
-class KernelRecord(NamedTuple):
-    """A kernel of a function.
+@dataclass(slots=True)
+class KernelRecord:
+    """A kernel of a source.
 
     Attributes:
         name: its name in C.
         text: its definition.
         facts: what a report tells of it.
+        reused_for: the ops that it computes besides, for other calls.
+        comments: lines of C for those ops, which stand before the definition.
     """
 
     name: str
     text: str
     facts: KernelFacts
+    reused_for: list[Binding] = field(default_factory=list)
+    comments: list[str] = field(default_factory=list)
+
+    @property
+    def definition(self) -> str:
+        """The comments and the text."""
+        return "\n".join([*self.comments, self.text])
 
 
 def report_kernels(symbol: str, records: Iterable[KernelRecord]) -> list[KernelReport]:
@@ -52,13 +62,13 @@ def report_kernels(symbol: str, records: Iterable[KernelRecord]) -> list[KernelR
 
 
 def _report(symbol: str, record: KernelRecord) -> KernelReport:
-    facts = record.facts
+    facts, bindings = record.facts, (*record.facts.bindings, *record.reused_for)
     report = KernelReport(
         record.name,
         symbol,
-        record.text,
-        tuple(map(_op_of, facts.bindings)),
-        tuple(result.name for binding in facts.bindings for result in binding.results),
+        record.definition,
+        tuple(map(_op_of, bindings)),
+        tuple(result.name for binding in bindings for result in binding.results),
         shared_loops=tuple(SharedLoop(loop.count, loop.grain, loop.work_ps) for loop in facts.loops),
     )
     if facts.function is None:

@@ -165,7 +165,7 @@ class FunctionScope:
     @property
     def kernels(self) -> list[str]:
         """The C definitions of the kernels."""
-        return [record.text for record in self.records]
+        return [record.definition for record in self.records]
 
     def new_kernel_name(self) -> str:
         """Gives the name of the next kernel: the symbol and a number."""
@@ -188,9 +188,10 @@ class FunctionScope:
         """
         name = self.kernel_name(hint)
         text = definition.replace("{name}", name)
+        record = KernelRecord(name, text, facts or KernelFacts(self.visiting))
         if key:
-            self.definitions.kernels[key] = (self.records, len(self.records))
-        self.records.append(KernelRecord(name, text, facts or KernelFacts(self.visiting)))
+            self.definitions.kernels[key] = record
+        self.records.append(record)
         return name
 
     def reuse_kernel(self, key: str, bindings: Sequence[Binding], comments: Sequence[str]) -> str | None:
@@ -201,13 +202,12 @@ class FunctionScope:
             bindings: the ops that the other kernel would compute.
             comments: lines of C that stand before the kernel for them.
         """
-        if key not in self.definitions.kernels:
+        record = self.definitions.kernels.get(key)
+        if record is None:
             return None
-        records, place = self.definitions.kernels[key]
-        name, text, facts = records[place]
-        facts = facts._replace(bindings=(*facts.bindings, *bindings))
-        records[place] = KernelRecord(name, "\n".join([*comments, text]), facts)
-        return name
+        record.reused_for += bindings
+        record.comments += comments
+        return record.name
 
     def call(self, kernel: str, *arguments: str) -> None:
         """Adds a call, after those added before."""

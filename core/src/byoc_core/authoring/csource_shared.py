@@ -107,13 +107,13 @@ class Definitions:
 
     Attributes:
         texts: the definitions, each behind those that it uses.
-        kernels: by a key that equal kernels have, the records of a function, and the place of the kernel among them.
+        kernels: the kernels that other calls may use, by a key that equal kernels have.
     """
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self._added: set[str] = set()
-        self.kernels: dict[str, tuple[list[KernelRecord], int]] = {}
+        self.kernels: dict[str, KernelRecord] = {}
         self._by_text: dict[str, str] = {}
         self._names = NameTable()
 

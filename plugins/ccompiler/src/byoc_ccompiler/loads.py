@@ -58,19 +58,22 @@ def move_before_norms(steps: Sequence[Step], results: Sequence[Value]) -> list[S
     Args:
         steps: in an order in which every value is made before it is read.
         results: what the function returns.
+
+    Cost: linear in the steps and their operands, but for sorting what follows a norm.
     """
-    found = list(steps)
-    readers = _readers_of(steps)
+    readers, wanted = _readers_of(steps), set(results)
+    order = {step: number for number, step in enumerate(steps)}
+    changed: dict[Step, list[Step]] = {}
     for norm in steps:
         if norm.op not in _NORMS or len(readers[norm.operands[0]]) < 2:
             continue
-        moves = _moves_behind(norm, steps, readers)
+        moves = _moves_behind(norm, order, readers)
         inside = {norm, *moves.values()}
         made = [norm.result, *moves]
-        ends = [value for value in made if value in results or not inside.issuperset(readers.get(value, ()))]
+        ends = [value for value in made if value in wanted or not inside.issuperset(readers.get(value, ()))]
         if len(ends) == 1 and ends[0] in moves and _layout(ends[0], moves) is None:
-            found = _moved_before(found, norm, moves, ends[0])
-    return found
+            changed |= _moved_before(norm, moves, ends[0])
+    return [new for step in steps for new in changed.get(step, (step,))]
 
 
 def _readers_of(steps: Iterable[Step]) -> dict[Value, list[Step]]:
@@ -81,8 +84,8 @@ def _readers_of(steps: Iterable[Step]) -> dict[Value, list[Step]]:
     return readers
 
 
-def _moves_behind(norm: Step, steps: Iterable[Step], readers: Mapping[Value, Sequence[Step]]) -> dict[Value, Step]:
-    """Return the steps, by their results, that move whole rows of what a norm makes."""
+def _moves_behind(norm: Step, order: Mapping[Step, int], readers: Mapping[Value, Sequence[Step]]) -> dict[Value, Step]:
+    """Return the steps, by their results and in order, that move whole rows of what a norm makes."""
     axes = norm.binding.attrs["axes"]
     rank = len(shape_of(norm.result))
     if axes not in ((-1,), (rank - 1,)):
@@ -94,29 +97,29 @@ def _moves_behind(norm: Step, steps: Iterable[Step], readers: Mapping[Value, Seq
             if step not in moves and step.op in LOADS and step.op != "take" and keeps_rows(step) and _is_long(step):
                 moves.add(step)
                 waiting.append(step.result)
-    found: dict[Value, Step] = {step.result: step for step in steps if step in moves}
+    found: dict[Value, Step] = {step.result: step for step in sorted(moves, key=order.__getitem__)}
     joins = [step for step in moves if step.op == "concat"]
     return found if all(parts_of_one(step, found) for step in joins) else {}
 
 
-def _moved_before(steps: Sequence[Step], norm: Step, moves: Mapping[Value, Step], end: Value) -> list[Step]:
-    """Return the steps with a norm behind what moved its rows; ``end`` is the rows as others read them."""
+def _moved_before(norm: Step, moves: Mapping[Value, Step], end: Value) -> dict[Step, list[Step]]:
+    """Return the steps in whose places others stand where a norm is behind what moved its rows.
+
+    Args:
+        norm: the norm.
+        moves: the steps that move its rows, by their results and in order.
+        end: the rows as others read them.
+    """
     x, *parameters = norm.operands
     values: dict[Value, Value] = {norm.result: x}
-    found: list[Step] = []
-    for step in steps:
-        if step is norm:
-            continue
-        if step not in moves.values():
-            found.append(step)
-            continue
+    changed: dict[Step, list[Step]] = {norm: []}
+    for step in moves.values():
         values[step.result] = Var(step.result.name, step.result.type)
-        found.append(_rebound(step, [values[operand] for operand in step.operands], values[step.result]))
-        if step.result is end:
-            attrs = {**norm.binding.attrs, "axes": (-1,)}
-            moved = _rebound(norm, [values[end], *parameters], end)
-            found.append(replace(moved, binding=replace(moved.binding, attrs=attrs)))
-    return found
+        changed[step] = [_rebound(step, [values[operand] for operand in step.operands], values[step.result])]
+    moved = _rebound(norm, [values[end], *parameters], end)
+    attrs = {**norm.binding.attrs, "axes": (-1,)}
+    changed[moves[end]].append(replace(moved, binding=replace(moved.binding, attrs=attrs)))
+    return changed
 
 
 def _rebound(step: Step, operands: Sequence[Value], result: Value) -> Step:
