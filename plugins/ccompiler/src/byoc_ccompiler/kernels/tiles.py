@@ -56,17 +56,20 @@ def multiply(
     """
     rows, vectors = shape
     indirect = isinstance(left[0], c.Address) and isinstance(left[0].buffer, c.PointerArray)
+    is_plain = pitch is None and adds == _FALSE and left[2:] in ((), (c.Size(0),))
     function = tile_function(
         *(kernel.unit, sums.buffer.dtype, rows, vectors),
         indirect=indirect,
         strided=panel_step is not None,
         fetches=bool(ahead),
+        is_plain=is_plain,
         panels=panels,
     )
     if pitch is None:
         pitch = c.Size(panels * vectors * kernel.unit.lanes(sums.buffer.dtype))
     steps = () if panel_step is None else (panel_step,)
-    arguments = (*left, panel, *steps, depth, *ahead, sums, pitch, adds)
+    places = (*left[:2], panel) if is_plain else (*left, panel)
+    arguments = (*places, *steps, depth, *ahead, sums, *(() if is_plain else (pitch, adds)))
     return c.Evaluate(c.Call(kernel.shared_function(function), arguments))
 
 
@@ -80,6 +83,7 @@ def tile_function(
     indirect: bool = False,
     strided: bool = False,
     fetches: bool = False,
+    is_plain: bool = False,
     panels: int = 1,
 ) -> c.Function:
     """Return a function that multiplies rows by a panel: ``sums[j][n] = sum over k of a[j][k] * panel[k][n]``.
@@ -92,7 +96,8 @@ def tile_function(
     are brought into the second-level cache. Rows of sums lie ``pitch`` elements apart. They are added to where ``adds``
     is true, else overwritten. Indirect: ``rows, num_taps, first`` in place of ``a, a_row_step``; row ``j`` is
     ``num_taps`` runs of ``depth`` factors, run ``t`` at ``rows[t * ROWS + j] + first``, and the panel has
-    ``num_taps * depth`` steps.
+    ``num_taps * depth`` steps. A plain tile has no ``first``, ``pitch`` and ``adds``: they are numbers, and a short sum
+    need not wait for them.
 
     Args:
         unit: the vector registers.
@@ -102,28 +107,29 @@ def tile_function(
         indirect: whether rows are found through pointers.
         strided: whether steps of the panel lie ``panel_step`` elements apart, and not side by side.
         fetches: whether it fetches.
+        is_plain: whether runs start at 0, sums lie side by side, and what is there is overwritten.
         panels: how many panels of ``depth`` steps, one behind the other, it reads at a time: rows of sums go over all.
     """
-    lanes, type_, width = unit.lanes(dtype), c.CType(dtype), vectors * unit.lanes(dtype)
+    lanes, type_, width, zero = unit.lanes(dtype), c.CType(dtype), vectors * unit.lanes(dtype), c.Size(0)
     names = ("a_row_step", "num_taps", "first", "panel_step", "depth", "ahead_at", "ahead_step", "pitch")
     a_row_step, num_taps, first, panel_step, depth, ahead_at, ahead_step, pitch = map(c.Variable, names)
     j, t, k, begin, end, room = map(c.Variable, ("j", "t", "k", "begin", "end", "room"))
     adds, is_later = c.Variable("adds", c.BOOL), c.Variable("is_later", c.BOOL)
+    own, begins, was_there = (c.Size(panels * width), zero, _FALSE) if is_plain else (pitch, first, adds)
     left = c.PointerArray("rows", dtype) if indirect else c.Buffer("a", dtype)
     panel, ahead, row = (c.Buffer(name, dtype) for name in ("panel", "ahead", "row"))
     acc = c.Buffer("acc", dtype, c.MemoryAccess.WRITE, rows * panels * width)
     sums = c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
     scale = c.Variable("scale", type_)
     parts = {n: c.Variable("part", type_.with_lanes(lanes)) for n in range(0, panels * width, lanes)}
-    zero = c.Size(0)
-    operands = (left, num_taps, first) if indirect else (left, a_row_step)
+    operands = (left, num_taps, *(() if is_plain else (first,))) if indirect else (left, a_row_step)
     row_at = t * rows + j if indirect else j * a_row_step
-    start, step = (first, t * depth + (k - first)) if indirect else (zero, k)
+    start, step = (begins, t * depth + (k - begins)) if indirect else (zero, k)
 
     def each(statement: Callable[[c.Load, c.Load, c.Variable], c.Statement], *before: c.Statement) -> c.For:
         """Return the loop over rows with a statement for each vector: of its sum, its place and its part of a step."""
         held = {n: c.Load(acc, j * (panels * width) + n, lanes) for n in parts}
-        body = (*before, *(statement(held[n], c.Load(sums, j * pitch + n, lanes), part) for n, part in parts.items()))
+        body = (*before, *(statement(held[n], c.Load(sums, j * own + n, lanes), part) for n, part in parts.items()))
         return c.For(j, zero, c.Size(rows), body, kind=c.LoopKind.UNROLLED)
 
     def store(to: c.Load, value: c.Expression) -> c.Store:
@@ -156,12 +162,13 @@ def tile_function(
     body = (
         c.LocalArray(acc, lanes=lanes),
         c.Declare(room, c.Size(DEPTH_CHUNK)),
-        c.Declare(is_later, adds),
+        c.Declare(is_later, was_there),
         clear,
         *((c.For(t, zero, num_taps, run),) if indirect else run),
         finish,
     )
     steps, fetching = (panel_step,) if strided else (), (ahead, ahead_at, ahead_step) if fetches else ()
+    target = (sums,) if is_plain else (sums, pitch, adds)
     options = "".join(f"_{name}" for name, has in (("strided", strided), ("fetching", fetches)) if has)
     name = f"{'rows' if indirect else 'tile'}{options}_{c_suffix(dtype)}_{rows}x{panels * vectors}"
-    return c.Function(name, (*operands, panel, *steps, depth, *fetching, sums, pitch, adds), body, is_contracted=True)
+    return c.Function(name, (*operands, panel, *steps, depth, *fetching, *target), body, is_contracted=True)
