@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import shutil
 import struct
+import sys
 import tarfile
 import urllib.request
 from pathlib import Path
@@ -113,6 +115,16 @@ def write_sdist(path: Path, names: list[str]) -> None:
     with tarfile.open(path, "w:gz") as archive:
         for name in names:
             archive.addfile(tarfile.TarInfo(f"{path.name.removesuffix('.tar.gz')}/{name}"), io.BytesIO())
+
+
+@pytest.mark.parametrize("folder", PACKAGES)
+def test_each_sdist_holds_all_sources(tmp_path: Path, folder: str) -> None:
+    copy = tmp_path / "source"
+    shutil.copytree(ROOT / folder, copy, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "*.so"))
+    build = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
+    run([sys.executable, "-W", "ignore", "-c", build], copy)
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    assert check_sdist(sdist).endswith("files, no tests")
 
 
 def test_an_sdist_with_all_or_not_all_files(tmp_path: Path) -> None:
