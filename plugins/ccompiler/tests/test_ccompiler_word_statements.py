@@ -48,7 +48,7 @@ def _interpreted(bench: Bench, kernels: list[c.Function], inputs: Sequence[NDArr
     assert bench.module.get_source()
     kernel = kernels.pop()
     assert not kernels
-    called = [callee.function for callee in c.called_by(kernel) if callee.function is not None]
+    called = [callee.function for callee in c.uses_of(kernel).callees if callee.function is not None]
     assert [problem for function in (kernel, *called) for problem in c.problems_of(function)] == []
     out = np.zeros(expected.size, expected.dtype)
     arrays = {"out": out, "scratch": np.full(1 << 14, 77, np.uint32)}

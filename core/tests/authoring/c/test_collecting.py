@@ -13,7 +13,7 @@ def test_functions_are_called_in_the_order_of_their_first_calls() -> None:
     one, other = c.Callee("one", lambda: 0), c.Callee("other", lambda value: value)
     inner = c.Call(one, (), FLOAT)
     body = (c.Store(OUT, c.Size(0), c.Call(other, (inner,), FLOAT)), c.Store(OUT, c.Size(1), inner))
-    assert c.called_by(c.Function("f", (OUT,), body)) == [other, one]
+    assert c.uses_of(c.Function("f", (OUT,), body)).callees == (other, one)
 
 
 def test_words_of_raw_text_are_no_placeholders() -> None:
@@ -31,4 +31,4 @@ def test_vector_types_are_those_of_values_and_arrays() -> None:
         c.Store(OUT, c.Size(0), c.Load(X, c.Size(8), 2)),
     )
     types = vector_types_of([c.Function("f", (X, OUT), body)])
-    assert types == [c.CType("float32", 2), c.CType("float32", 8), c.CType("float64", 4)]
+    assert types == {c.CType("float32", 2), c.CType("float32", 8), c.CType("float64", 4)}

@@ -19,14 +19,14 @@ from byoc_core.authoring.c import (
     ParallelWork,
     Return,
     Size,
+    Uses,
     anonymous_text,
-    called_by,
     outline,
     parallel_works,
     print_function,
     simplify,
     statements_in,
-    symbols_in,
+    uses_of,
     vector_typedefs,
 )
 from byoc_core.authoring.csource import (
@@ -92,6 +92,7 @@ class KernelContext:
         options: the user's options.
         strides: the strides of values that do not lie row-major without gaps, in elements.
         callees: the C functions that kernels share, by the identity of their statements: printing takes a while.
+        uses: what these functions use, beside them, so that they live as long.
     """
 
     scope: FunctionScope
@@ -99,6 +100,13 @@ class KernelContext:
     options: CCompilerOptions
     strides: Mapping[Value, tuple[Dim, ...]]
     callees: dict[int, Callee] = field(default_factory=dict)
+    uses: dict[int, tuple[Function, Uses]] = field(default_factory=dict)
+
+    def uses_of(self, function: Function) -> Uses:
+        """Return what a C function uses that kernels share, found once."""
+        if id(function) not in self.uses:
+            self.uses[id(function)] = function, uses_of(function)
+        return self.uses[id(function)][1]
 
 
 _STATUS = CType("int32")
@@ -205,7 +213,8 @@ class Kernel:
         known = self.context.callees.get(id(function))
         if known is not None and known.function is function:
             return known
-        text = print_function(replace(function, name="{name}"))
+        uses = self.context.uses_of(function)
+        text = print_function(replace(function, name="{name}"), uses=uses)
         name = self.scope.definitions.reserve(function.name, text)
         buffers = [isinstance(item, Buffer) and item.is_writable for item in function.parameters]
         writes = tuple(number for number, is_written in enumerate(buffers) if is_written)
@@ -213,13 +222,13 @@ class Kernel:
         self.context.callees[id(function)] = callee
         return callee
 
-    def _share(self, function: Function) -> None:
-        """Add what a function needs to the source, once: vector types, and the C functions that it calls."""
-        for line in vector_typedefs([function]):
+    def _share(self, uses: Uses) -> None:
+        """Add what a function uses to the source, once: vector types, and the C functions that it calls."""
+        for line in vector_typedefs(uses.vector_types):
             self.scope.definitions.add(line)
-        for callee in called_by(function):
+        for callee in uses.callees:
             if callee.function is not None:
-                self._share(callee.function)
+                self._share(self.context.uses_of(callee.function))
             if callee.header:
                 self.scope.definitions.add(f'#include "{callee.header}"')
             if callee.definition:
@@ -283,16 +292,17 @@ class Kernel:
         assert self._function is not None
         function = replace(self._function, name=self.scope.kernel_name(hint), comments=tuple(comments))
         function = outline(function, has_team=has_team)
-        self.sizes = [f"dim_{c_identifier(symbol)}" for symbol in sorted(symbols_in(function.body))]
+        uses = uses_of(function)
+        self.sizes = [f"dim_{c_identifier(symbol)}" for symbol in sorted(uses.symbols)]
         # The layers of a network repeat: C compilers take longest of all, and get a kernel once.
-        key = anonymous_text(function)
+        key = anonymous_text(function, uses=uses)
         known = self.scope.reuse_kernel(key, tuple(origins), described)
         if known is not None:
             self.name = known
             return
-        self._share(function)
+        self._share(uses)
         facts = KernelFacts(tuple(origins), function)
-        self.name = self.scope.declare_kernel(print_function(function), hint, facts, key=key)
+        self.name = self.scope.declare_kernel(print_function(function, uses=uses), hint, facts, key=key)
 
 
 def _describe(binding: Binding) -> str:

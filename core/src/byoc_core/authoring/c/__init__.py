@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from byoc_core.authoring.c.callee import Callee
-from byoc_core.authoring.c.collecting import called_by
+from byoc_core.authoring.c.collecting import Uses, uses_of
 from byoc_core.authoring.c.estimate import Estimate, estimate
 from byoc_core.authoring.c.expression_printer import has_c_form
 from byoc_core.authoring.c.expressions import (
@@ -144,11 +144,11 @@ __all__ = [
     "Store",
     "Target",
     "Unary",
+    "Uses",
     "Variable",
     "While",
     "anonymous_text",
     "as_copy",
-    "called_by",
     "change_loop",
     "describe_loops",
     "drop_unused",
@@ -181,6 +181,7 @@ __all__ = [
     "symbols_in",
     "unravelled",
     "unrolled",
+    "uses_of",
     "variables_in",
     "vector_typedefs",
     "vectorised",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,4 +33,4 @@ class Callee:
     header: str = ""
     definition: str = ""
     flops: int = 0
-    function: Function | None = None
+    function: Function | None = field(default=None, hash=False)

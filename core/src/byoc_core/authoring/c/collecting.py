@@ -1,46 +1,125 @@
-"""What functions use of their surroundings: C functions that they call, and vector types."""
+"""What functions use of their surroundings: C functions that they call, vector types, sizes, words of raw text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from byoc_core.authoring.c.callee import Callee
-from byoc_core.authoring.c.expressions import Call, Raw, Variable
-from byoc_core.authoring.c.statements import Declare, Function, Let, LocalArray, RawStatement
-from byoc_core.authoring.c.traversal import expressions_in, statements_in
+from byoc_core.authoring.c.expressions import (
+    Address,
+    Binary,
+    Buffer,
+    Call,
+    Expression,
+    Load,
+    Raw,
+    Select,
+    Size,
+    Unary,
+    Variable,
+)
+from byoc_core.authoring.c.statements import Declare, Dispatch, Function, Let, LocalArray, RawStatement, Statement
+from byoc_core.authoring.c.traversal import expressions_in, statements_in, targets_of
 from byoc_core.authoring.c.types import CType
+from byoc_core.authoring.c.vectors import Lane
+from byoc_core.dims import Dim, symbols_of
 
-__all__ = ["called_by", "vector_types_of", "words_of"]
+__all__ = ["Uses", "uses_of", "vector_types_of", "words_of"]
 
 
-def called_by(function: Function) -> list[Callee]:
-    """Return the C functions that a function calls, each once, in the order of the calls."""
-    found = [item.callee for item in expressions_in(function.body) if isinstance(item, Call)]
-    return list(dict.fromkeys(found))
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What a function uses, found in one walk over its body.
+
+    Attributes:
+        callees: the C functions that the function calls, each once, in the order of the calls.
+        raw_texts: the raw C texts.
+        vector_types: the types of its values that have several lanes.
+        symbols: the symbolic sizes that its body mentions.
+        items: the variables and buffers that its body reads or writes.
+    """
+
+    callees: tuple[Callee, ...]
+    raw_texts: tuple[str, ...]
+    vector_types: frozenset[CType]
+    symbols: frozenset[str]
+    items: frozenset[Buffer | Variable]
+
+    @property
+    def words(self) -> set[str]:
+        """The identifiers in raw texts, whose meaning no variable may take."""
+        texts = (re.sub(r"\{\w*\}", " ", text) for text in self.raw_texts)
+        return {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text, re.ASCII)}
+
+
+class _Collector:
+    """Collects what expressions and statements use."""
+
+    def __init__(self) -> None:
+        self.callees: dict[Callee, None] = {}
+        self.raw_texts: list[str] = []
+        self.types: set[CType] = set()
+        self.dims: set[Dim] = set()
+        self.items: set[Buffer | Variable] = set()
+
+    def expression(self, item: Expression) -> None:
+        match item:
+            case Variable():
+                self.items.add(item)
+            case Size(dim):
+                if not isinstance(dim, int):
+                    self.dims.add(dim)
+            case Binary() | Unary() | Select() | Lane():
+                pass  # Their lanes are those of their operands, or one.
+            case Load(buffer, _, lanes):
+                self.items.add(buffer)
+                if lanes > 1:
+                    self.types.add(item.type)
+            case Address(buffer, _):
+                self.items.add(buffer)
+            case Call(callee, _, result):
+                self.callees[callee] = None
+                if result is not None:
+                    self.types.add(result)
+            case Raw(text):
+                self.raw_texts.append(text)
+                self.types.add(item.type)
+            case _:
+                self.types.add(item.type)
+
+    def statement(self, item: Statement) -> None:
+        self.items.update(targets_of(item))
+        match item:
+            case Let(variable, _) | Declare(variable, _):
+                self.types.add(variable.type)
+            case LocalArray():
+                self.types.add(CType(item.buffer.dtype, item.lanes))
+            case Dispatch():
+                self.dims.update((item.count, item.grain, item.work_ps))
+            case RawStatement():
+                self.raw_texts += item.lines
+
+
+def uses_of(function: Function) -> Uses:
+    """Return what a function uses."""
+    found = _Collector()
+    found.types.update(item.type for item in function.parameters if isinstance(item, Variable))
+    for statement in statements_in(function.body):
+        found.statement(statement)
+    for expression in expressions_in(function.body):
+        found.expression(expression)
+    vectors = frozenset(item for item in found.types if item.lanes > 1 and item.dtype != "bool")
+    symbols = frozenset(name for dim in found.dims for name in symbols_of(dim))
+    return Uses(tuple(found.callees), tuple(found.raw_texts), vectors, symbols, frozenset(found.items))
 
 
 def words_of(function: Function) -> set[str]:
     """Return the identifiers in the raw texts of a function, whose meaning no variable may take."""
-    raw = [item.text for item in expressions_in(function.body) if isinstance(item, Raw)]
-    raw += [line for item in statements_in(function.body) if isinstance(item, RawStatement) for line in item.lines]
-    return {word for text in raw for word in re.findall(r"[A-Za-z_]\w*", re.sub(r"\{\w*\}", " ", text), re.ASCII)}
+    return uses_of(function).words
 
 
-def vector_types_of(functions: Iterable[Function]) -> list[CType]:
-    """Return the vector types of the values of functions, sorted."""
-    found = {type_ for function in functions for type_ in _types_of(function) if type_.lanes > 1}
-    return sorted((item for item in found if item.dtype != "bool"), key=lambda item: (item.dtype, item.lanes))
-
-
-def _types_of(function: Function) -> Iterator[CType]:
-    yield from (item.type for item in function.parameters if isinstance(item, Variable))
-    for expression in expressions_in(function.body):
-        if not isinstance(expression, Call) or expression.result is not None:
-            yield expression.type
-    for statement in statements_in(function.body):
-        match statement:
-            case LocalArray():
-                yield CType(statement.buffer.dtype, statement.lanes)
-            case Let(variable, _) | Declare(variable, _):
-                yield variable.type
+def vector_types_of(functions: Iterable[Function]) -> set[CType]:
+    """Return the vector types of the values of functions."""
+    return {type_ for function in functions for type_ in uses_of(function).vector_types}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from byoc_core.authoring.c.expressions import (
     Address,
@@ -30,26 +31,23 @@ _FOLDED: Mapping[str, Callable[[Expression, Expression], Expression]] = {
 }
 
 
+# A table by type: walks over all expressions of a source ask this more often than anything else.
+_OPERANDS: Mapping[type[Expression], Callable[[Any], tuple[Expression, ...]]] = {
+    **dict.fromkeys((Load, Address), lambda item: (item.index,)),
+    **dict.fromkeys((Unary, Cast, Broadcast), lambda item: (item.operand,)),
+    **dict.fromkeys((Binary, Shuffle), operator.attrgetter("left", "right")),
+    Select: operator.attrgetter("condition", "then", "otherwise"),
+    Lane: operator.attrgetter("operand", "index"),
+    Element: operator.attrgetter("operands"),
+    Call: operator.attrgetter("arguments"),
+    Raw: operator.attrgetter("reads"),
+}
+
+
 def operands_of(expression: Expression) -> tuple[Expression, ...]:
     """Return the expressions that an expression computes with, in the order in which the text has them."""
-    match expression:
-        case Load() | Address():
-            return (expression.index,)
-        case Unary() | Cast() | Broadcast():
-            return (expression.operand,)
-        case Binary() | Shuffle():
-            return (expression.left, expression.right)
-        case Select():
-            return (expression.condition, expression.then, expression.otherwise)
-        case Lane():
-            return (expression.operand, expression.index)
-        case Element():
-            return expression.operands
-        case Call():
-            return expression.arguments
-        case Raw():
-            return expression.reads
-    return ()
+    found = _OPERANDS.get(type(expression))
+    return () if found is None else found(expression)
 
 
 def rebuilt(expression: Expression, operands: tuple[Expression, ...]) -> Expression:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from byoc_core.authoring.c.collecting import called_by, vector_types_of, words_of
+from byoc_core.authoring.c.collecting import Uses, uses_of, vector_types_of
 from byoc_core.authoring.c.expression_printer import ExpressionPrinter, type_name
 from byoc_core.authoring.c.expressions import Binary, Buffer, Load, MemoryAccess, PointerArray, Size, Variable
 from byoc_core.authoring.c.naming import Names, NumberedNames
@@ -47,19 +47,34 @@ _WIDTH = 110
 _SIMPLE = (Store, Assign, Evaluate, Copy, Clear)
 
 
-def print_function(function: Function, target: Target = C11_VECTORS) -> str:
-    """Return the C definition of a function, behind those of its outlined loops."""
-    return "\n".join(_definition(function, target, names_of(function, target)))
+def print_function(function: Function, target: Target = C11_VECTORS, uses: Uses | None = None) -> str:
+    """Return the C definition of a function, behind those of its outlined loops.
+
+    Args:
+        function: the function.
+        target: the dialect.
+        uses: what the function uses, where that is known already.
+    """
+    uses = uses or uses_of(function)
+    return "\n".join(_definition(function, target, names_of(function, target, uses), uses))
 
 
-def anonymous_text(function: Function, target: Target = C11_VECTORS) -> str:
-    """Return a text that two functions share if they differ in names and comments alone."""
-    return "\n".join(_definition(replace(function, name="", comments=()), target, NumberedNames()))
+def anonymous_text(function: Function, target: Target = C11_VECTORS, uses: Uses | None = None) -> str:
+    """Return a text that two functions share if they differ in names and comments alone.
+
+    Args:
+        function: the function.
+        target: the dialect.
+        uses: what the function uses, where that is known already.
+    """
+    nameless = replace(function, name="", comments=())
+    return "\n".join(_definition(nameless, target, NumberedNames(), uses or uses_of(function)))
 
 
-def names_of(function: Function, target: Target) -> Names:
+def names_of(function: Function, target: Target, uses: Uses | None = None) -> Names:
     """Return the names of a function's variables and buffers before any is declared."""
-    reserved = {function.name, *(callee.name for callee in called_by(function)), *words_of(function), *target.keywords}
+    uses = uses or uses_of(function)
+    reserved = {function.name, *(callee.name for callee in uses.callees), *uses.words, *target.keywords}
     return Names(reserved, (f"{function.name}_",))
 
 
@@ -71,7 +86,7 @@ def print_definitions(functions: Iterable[Function], target: Target = C11_VECTOR
     called: list[Function] = []
 
     def collect(function: Function) -> None:
-        for callee in called_by(function):
+        for callee in uses_of(function).callees:
             if callee.header:
                 headers[f'#include "{callee.header}"'] = None
             if callee.function is not None:
@@ -83,16 +98,16 @@ def print_definitions(functions: Iterable[Function], target: Target = C11_VECTOR
 
     for function in functions:
         collect(function)
-    vectors = vector_typedefs((*called, *functions))
+    vectors = vector_typedefs(vector_types_of((*called, *functions)))
     if vectors and not target.has_vectors:
         raise InternalError("printer", "the target has no vectors", got=target.name, hint="Call scalarise.")
     return "\n".join([*headers, *vectors, *helpers, *(print_function(item, target) for item in functions)]) + "\n"
 
 
-def vector_typedefs(functions: Iterable[Function]) -> list[str]:
-    """Return the definitions of the vector types that functions use; the types that end with ``u`` may lie anywhere."""
+def vector_typedefs(types: Iterable[CType]) -> list[str]:
+    """Return the definitions of vector types, sorted; values of the types that end with ``u`` may lie anywhere."""
     lines = []
-    for found in vector_types_of(functions):
+    for found in sorted(types, key=lambda item: (item.dtype, item.lanes)):
         name, element = type_name(found), c_type(found.dtype)
         itemsize = found.nbytes // found.lanes
         size = f"vector_size({found.nbytes})"
@@ -101,14 +116,14 @@ def vector_typedefs(functions: Iterable[Function]) -> list[str]:
     return lines
 
 
-def _definition(function: Function, target: Target, names: Names) -> list[str]:
+def _definition(function: Function, target: Target, names: Names, uses: Uses) -> list[str]:
     """Return the lines of a function, behind those of its outlined loops."""
     printer = BlockPrinter(target, names, function.name)
     declared = [names.declare(item) for item in function.parameters]
     parameters = [printer.declaration(item) for item in function.parameters]
-    parameters += [f"int64_t dim_{c_identifier(name)}" for name in sorted(symbols_in(function.body))]
-    used = free_in(function.body)
-    unused = [f"  (void){name};" for item, name in zip(function.parameters, declared, strict=True) if item not in used]
+    parameters += [f"int64_t dim_{c_identifier(name)}" for name in sorted(uses.symbols)]
+    named = zip(function.parameters, declared, strict=True)
+    unused = [f"  (void){name};" for item, name in named if item not in uses.items]
     body = printer.lines(function.body, "  ")
     is_contracted = function.is_contracted and bool(target.contracted)
     result = "void" if function.result is None else type_name(function.result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -41,13 +42,18 @@ def simplify_block(block: Block, ranges: Ranges | None = None) -> Block:
         ranges: the ranges of variables that are declared outside.
     """
     known, parts = dict(ranges or {}), []
+    is_inlined = False
     for statement in block:
         part = tuple(_simplified(statement, known))
         parts.append(part)
+        is_inlined |= len(part) != 1 or type(part[0]) is not type(statement)
         for item in part:
             if isinstance(item, Let) and (found := range_of(item.value, known)) is not None:
                 known[item.variable] = found
-    return without_clashes(parts)
+    if is_inlined:
+        return without_clashes(parts)
+    statements = tuple(item for part in parts for item in part)
+    return block if all(map(operator.is_, statements, block)) else statements
 
 
 def _simplified(statement: Statement, ranges: Ranges) -> Iterator[Statement]:

@@ -36,6 +36,7 @@ __all__ = [
     "declared_by",
     "expressions_in",
     "expressions_of",
+    "expressions_within",
     "free_in",
     "map_block",
     "map_expression",
@@ -43,6 +44,8 @@ __all__ = [
     "statements_in",
     "substitute",
     "symbols_in",
+    "targets_of",
+    "used_by",
     "variables_in",
     "variables_read",
     "with_blocks",
@@ -81,43 +84,48 @@ def expressions_of(statement: Statement) -> tuple[Expression, ...]:
 
 def blocks_of(statement: Statement) -> tuple[Block, ...]:
     """Return the blocks inside a statement."""
-    match statement:
-        case For() | While():
-            return (statement.body,)
-        case If():
-            return (statement.then, statement.otherwise)
-        case Dispatch():
-            return (statement.body,)
-    return ()
+    if isinstance(statement, (For, While, Dispatch)):
+        return (statement.body,)
+    return (statement.then, statement.otherwise) if isinstance(statement, If) else ()
 
 
 def with_blocks(statement: Statement, change: Callable[[Block], Block]) -> Statement:
-    """Return a statement whose blocks are changed."""
+    """Return a statement whose blocks are changed: the statement itself where the change returns the same blocks."""
     match statement:
         case For() | While() | Dispatch():
-            return replace(statement, body=change(statement.body))
+            body = change(statement.body)
+            return statement if body is statement.body else replace(statement, body=body)
         case If():
-            return replace(statement, then=change(statement.then), otherwise=change(statement.otherwise))
+            then, otherwise = change(statement.then), change(statement.otherwise)
+            is_same = then is statement.then and otherwise is statement.otherwise
+            return statement if is_same else replace(statement, then=then, otherwise=otherwise)
     return statement
 
 
 def statements_in(block: Block) -> Iterator[Statement]:
     """Yield the statements of a block and of the blocks inside, each before those that it holds."""
-    for statement in block:
+    pending = list(reversed(block))
+    while pending:
+        statement = pending.pop()
         yield statement
-        for inner in blocks_of(statement):
-            yield from statements_in(inner)
+        for inner in reversed(blocks_of(statement)):
+            pending += reversed(inner)
 
 
 def expressions_in(block: Block) -> Iterator[Expression]:
     """Yield every expression of a block and of the blocks inside, each before its operands."""
-    pending: list[Expression] = []
     for statement in statements_in(block):
-        pending += reversed(expressions_of(statement))
-        while pending:
-            expression = pending.pop()
-            yield expression
-            pending += reversed(operands_of(expression))
+        yield from expressions_within(statement)
+
+
+def expressions_within(statement: Statement) -> Iterator[Expression]:
+    """Yield every expression of a statement itself, each before its operands; not those of the blocks inside."""
+    pending = [*reversed(expressions_of(statement))]
+    while pending:
+        expression = pending.pop()
+        yield expression
+        if operands := operands_of(expression):
+            pending += reversed(operands)
 
 
 def variables_in(expression: Expression) -> Iterator[Variable]:
@@ -140,10 +148,13 @@ def map_own(statement: Statement, change: Replacement) -> Statement:
     """Return a statement whose own expressions are changed as a whole, not those of its blocks."""
     match statement:
         case Let(variable, value) | Declare(variable, value) | Assign(variable, value):
-            return type(statement)(variable, change(value))
+            changed = change(value)
+            return statement if changed is value else type(statement)(variable, changed)
         case Alias():
-            condition = None if statement.condition is None else change(statement.condition)
-            return replace(statement, offset=change(statement.offset), condition=condition)
+            condition, offset = None if statement.condition is None else change(statement.condition), statement.offset
+            changed = change(offset)
+            is_same = changed is offset and condition is statement.condition
+            return statement if is_same else replace(statement, offset=changed, condition=condition)
         case Store(buffer, index, value):
             return Store(buffer, change(index), change(value))
         case Copy():
@@ -154,9 +165,12 @@ def map_own(statement: Statement, change: Replacement) -> Statement:
         case Fail():
             return replace(statement, values=tuple(map(change, statement.values)))
         case For():
-            return replace(statement, start=change(statement.start), stop=change(statement.stop))
+            start, stop = change(statement.start), change(statement.stop)
+            is_same = start is statement.start and stop is statement.stop
+            return statement if is_same else replace(statement, start=start, stop=stop)
         case While() | If():
-            return replace(statement, condition=change(statement.condition))
+            condition = change(statement.condition)
+            return statement if condition is statement.condition else replace(statement, condition=condition)
         case Evaluate(call):
             return Evaluate(change(call))
         case Return(value):
@@ -243,18 +257,23 @@ def free_in(block: Block) -> set[Buffer | Variable]:
     used: set[Buffer | Variable] = set()
     for statement in statements_in(block):
         declared.update(declared_by(statement))
-        used.update(_targets_of(statement))
-    for expression in expressions_in(block):
-        match expression:
-            case Variable():
-                used.add(expression)
-            case Load(buffer, _, _) | Address(buffer, _):
-                used.add(buffer)
+        used.update(used_by(statement))
     return used - declared
 
 
-def _targets_of(statement: Statement) -> tuple[Buffer | Variable, ...]:
-    """Return what a statement itself reads or changes and no expression of it mentions."""
+def used_by(statement: Statement) -> set[Buffer | Variable]:
+    """Return the variables and buffers that a statement itself uses, not those that the blocks inside use."""
+    used = set(targets_of(statement))
+    for expression in expressions_within(statement):
+        if isinstance(expression, Variable):
+            used.add(expression)
+        elif isinstance(expression, (Load, Address)):
+            used.add(expression.buffer)
+    return used
+
+
+def targets_of(statement: Statement) -> tuple[Buffer | Variable, ...]:
+    """Return the variables and buffers that a statement itself uses and none of its expressions mentions."""
     match statement:
         case Assign(variable, _):
             return (variable,)

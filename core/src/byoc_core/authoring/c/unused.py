@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
+
 from byoc_core.authoring.c.expressions import Buffer, Call, Variable
 from byoc_core.authoring.c.statements import Alias, Block, Declare, For, If, Let, LocalArray, Statement
-from byoc_core.authoring.c.traversal import blocks_of, declared_by, expressions_in, free_in, with_blocks
+from byoc_core.authoring.c.traversal import blocks_of, declared_by, expressions_in, used_by, with_blocks
 
 __all__ = ["drop_unused"]
 
@@ -24,7 +26,7 @@ def _kept(block: Block) -> tuple[Block, set[Buffer | Variable]]:
     """Return what stays of a block, and what it uses that is declared outside."""
     used: set[Buffer | Variable] = set()
     kept: list[Statement] = []
-    for statement in reversed(block):
+    for given in reversed(block):
         inside: set[Buffer | Variable] = set()
 
         def of(inner: Block, inside: set[Buffer | Variable] = inside) -> Block:
@@ -32,12 +34,15 @@ def _kept(block: Block) -> tuple[Block, set[Buffer | Variable]]:
             inside |= found
             return part
 
-        statement = with_blocks(statement, of)
+        statement = with_blocks(given, of)
         if _is_needed(statement, used):
             kept.append(statement)
-            own = free_in((with_blocks(statement, lambda _: ()),))
-            used = (used | inside).difference(declared_by(statement)) | own
-    return tuple(reversed(kept)), used
+            used |= inside
+            used.difference_update(declared_by(statement))
+            used |= used_by(statement)
+    kept.reverse()
+    is_same = len(kept) == len(block) and all(map(operator.is_, kept, block))
+    return block if is_same else tuple(kept), used
 
 
 def _is_needed(statement: Statement, used: set[Buffer | Variable]) -> bool:
