@@ -196,7 +196,7 @@ def test_what_two_read_ends_a_chain(bench: Bench, monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(actual, bench.run(functions[1], x)[-1])
     source = bench.module.get_source()
     assert source.count("/* nn.conv2d, nn.bias_add, clip, nn.conv2d, nn.bias_add, nn.relu */") == 1
-    assert "static void f0_1_" in source
+    assert "BYOC_KERNEL void f0_1_" in source
 
 
 def test_what_is_small_or_of_unknown_size_is_not_joined(bench: Bench) -> None:
@@ -206,7 +206,7 @@ def test_what_is_small_or_of_unknown_size_is_not_joined(bench: Bench) -> None:
         bench.add(builder, _emit(builder, builder.param("x", tensor(shape)), case, "float32")[-1])
     source = bench.module.get_source()
     for function in bench.functions:
-        assert f"static void {function.name}_2" in source
+        assert f"BYOC_KERNEL void {function.name}_2" in source
 
 
 @pytest.mark.parametrize("name", ["padded", "strided", "5 by 5", "many rows"])

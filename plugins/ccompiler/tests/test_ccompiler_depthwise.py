@@ -107,7 +107,7 @@ def test_what_follows_is_computed_on_the_sums(bench: Bench) -> None:
     image, residual = _random((2, 9, 10, 40)), _random((2, 9, 10, 40), seed=3)
     plain, actual = bench.run(function, image, residual)
     np.testing.assert_array_equal(actual, np.clip(plain + _random(40, seed=2) + residual, 0, 6))
-    assert "static void f0_0_" in bench.module.get_source()
+    assert "BYOC_KERNEL void f0_0_" in bench.module.get_source()
     assert "f0_1" not in bench.module.get_source()
 
 

@@ -22,7 +22,7 @@ def _layer(builder: Builder, x: Var, size: int, seed: int) -> Var:
 
 
 def _num_kernels(source: str, op: str) -> int:
-    return sum(line.startswith("static void") and f"_{op}(" in line for line in source.splitlines())
+    return sum(line.startswith("BYOC_KERNEL void") and line.endswith("{") and f"_{op}(" in line for line in source.splitlines())
 
 
 def _check(bench: Bench, function: Function, *inputs: Any) -> None:

@@ -48,6 +48,7 @@ from byoc_core.authoring.csource_types import (
     c_suffix,
     c_type,
 )
+from byoc_core.authoring.csource_units import FunctionText, in_units
 from byoc_core.authoring.csource_wrapper import packed_export, wrapper_function
 from byoc_core.backend.hooks import KernelReport
 from byoc_core.errors import CodegenError, UndefinedSymbolError
@@ -178,22 +179,22 @@ class CSourceCodegen:
         pool, definitions = ConstantPool(constants), Definitions()
         signatures: dict[str, Signature] = {}
         traits: dict[str, CallTraits] = {}
-        texts: list[str] = []
-        by_function: dict[str, str] = {}
+        texts: list[FunctionText] = []
         # A kernel of one function may serve the others: all are visited before a text is taken.
         for scope in list(self._visited(functions, pool, definitions)):
-            own = [*scope.kernels, scope.raw_function(), wrapper_function(scope), packed_export(scope)]
-            by_function[scope.function.name] = "\n".join(own)
-            texts += own
+            callers = (scope.raw_function(), wrapper_function(scope), packed_export(scope))
+            texts.append(FunctionText(scope.function.name, scope.records, callers))
             signatures[scope.symbol] = _signature(scope)
             traits[scope.symbol] = CallTraits(in_place=scope.in_place, workspace_nbytes=scope.workspace_nbytes)
-        table = [f"BYOC_EXPORT const void *byoc_constants[{len(pool.table)}];"] if pool.table else []
-        parts = [*table, *pool.literals.values(), *definitions.texts, *texts]
-        source = "\n\n".join([_HEADERS + self.preamble("\n".join(parts)), *parts]) + "\n"
+        tables = [f"BYOC_EXPORT const void *byoc_constants[{len(pool.table)}];"] if pool.table else []
+        tables += pool.literals.values()
+        written = [*tables, *definitions.texts, *(text for function in texts for text in function.texts)]
+        head = _HEADERS + self.preamble("\n".join(written))
+        source = "\n\n".join(in_units(head, tables, definitions.texts, texts)) + "\n"
         cited = {digest: pool.arrays[digest] for digest in pool.table}
         module = CSourceModule(source, signatures, constants=cited, options=self.options, traits=traits)
         if self.options.libraries or self.options.extra_objects:
-            _check_links(module, by_function)
+            _check_links(module, {function.name: "\n".join(function.texts) for function in texts})
         return module
 
     def generated_kernels(

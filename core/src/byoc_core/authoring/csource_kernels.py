@@ -40,6 +40,8 @@ class KernelRecord:
         name: its name in C.
         text: its definition.
         facts: what a report tells of it.
+        prototype: its declaration, where other translation units may call it; then its definition begins with
+            ``BYOC_KERNEL`` in the place of ``static``.
         reused_for: the ops that it computes besides, for other calls.
         comments: lines of C for those ops, which stand before the definition.
     """
@@ -47,6 +49,7 @@ class KernelRecord:
     name: str
     text: str
     facts: KernelFacts
+    prototype: str = ""
     reused_for: list[Binding] = field(default_factory=list)
     comments: list[str] = field(default_factory=list)
 

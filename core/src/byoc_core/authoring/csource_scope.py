@@ -162,11 +162,6 @@ class FunctionScope:
         self.workspace_nbytes = nbytes
         return "workspace"
 
-    @property
-    def kernels(self) -> list[str]:
-        """The C definitions of the kernels."""
-        return [record.definition for record in self.records]
-
     def new_kernel_name(self) -> str:
         """Gives the name of the next kernel: the symbol and a number."""
         return f"{self.symbol}_{len(self.records)}"
@@ -176,7 +171,7 @@ class FunctionScope:
         return self.new_kernel_name() + (f"_{c_identifier(hint)}" if hint else "")
 
     def declare_kernel(
-        self, definition: str, hint: str = "", facts: KernelFacts | None = None, *, key: str = ""
+        self, definition: str, hint: str = "", facts: KernelFacts | None = None, *, key: str = "", prototype: str = ""
     ) -> str:
         """Adds a C definition in front of the function and gives its name.
 
@@ -185,10 +180,11 @@ class FunctionScope:
             hint: what stands behind symbol and number in that name, for readers.
             facts: what reports tell of the kernel; by default that it computes the op that is visited.
             key: a text that kernels have which do the same, for :meth:`reuse_kernel`; empty for a kernel of one call.
+            prototype: as the attribute of :class:`KernelRecord`.
         """
         name = self.kernel_name(hint)
         text = definition.replace("{name}", name)
-        record = KernelRecord(name, text, facts or KernelFacts(self.visiting))
+        record = KernelRecord(name, text, facts or KernelFacts(self.visiting), prototype)
         if key:
             self.definitions.kernels[key] = record
         self.records.append(record)

@@ -21,6 +21,17 @@
 #define BYOC_CONTRACT
 #endif
 
+/* A long source is compiled as several translation units at once: BYOC_UNIT is the number of the one at hand. Kernels
+ * stand in one unit each, and others call them. Without BYOC_UNIT the source is one translation unit.
+ */
+#ifdef BYOC_UNIT
+#define BYOC_KERNEL
+#define BYOC_IN_UNIT(number) (BYOC_UNIT == (number))
+#else
+#define BYOC_KERNEL static
+#define BYOC_IN_UNIT(number) 1
+#endif
+
 #if defined(__clang__)
 #define BYOC_UNROLL _Pragma("unroll")
 #else

@@ -6,8 +6,19 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-__all__ = ["has_parallel_loops", "include_directory", "support_files"]
+__all__ = [
+    "MAX_UNITS",
+    "has_parallel_loops",
+    "include_directory",
+    "support_files",
+    "translation_units",
+    "unit_count_line",
+]
 
+MAX_UNITS = 8
+"""The most translation units that one text is compiled as."""
+
+_UNIT_COUNT = "#define BYOC_NUM_UNITS "
 _PARALLEL_HEADER = "byoc_parallel.h"
 _SCALARS = (
     "byoc_scalar.h",
@@ -35,6 +46,21 @@ def include_directory() -> Path:
 def has_parallel_loops(source: str) -> bool:
     """Tells whether a C text may run loops on several threads: it includes ``byoc_parallel.h``."""
     return _includes(source, _PARALLEL_HEADER)
+
+
+def unit_count_line(count: int) -> str:
+    """Return the first line of a C text that is compiled as so many translation units at once."""
+    return f"{_UNIT_COUNT}{count}"
+
+
+def translation_units(source: str) -> dict[str, str]:
+    """Return the files that a C text is compiled as, by name: itself, or units that include it, by ``BYOC_UNIT``."""
+    first = source.partition("\n")[0]
+    count = first.removeprefix(_UNIT_COUNT)
+    if count == first or not count.isdecimal() or not 0 < int(count) <= MAX_UNITS:
+        return {"module.c": source}
+    units = {f"module_{k}.c": f'#define BYOC_UNIT {k}\n#include "module.h"\n' for k in range(int(count))}
+    return {**units, "module.h": source}
 
 
 def support_files(texts: Mapping[str, str]) -> dict[str, str]:

@@ -28,6 +28,7 @@ from byoc_core.native.compile_units import (
     has_parallel_loops,
     include_directory,
     support_files,
+    translation_units,
 )
 from byoc_core.native.compiler_process import REMEDY, run_compiler, write_files
 from byoc_core.native.cpu import Target, features_of_macros, target_of_macros
@@ -305,7 +306,7 @@ class Toolchain:
         from byoc_core.native.library_build import LibraryBuild
 
         options = options or BuildOptions()
-        texts = {"module.c": sources} if isinstance(sources, str) else dict(sources)
+        texts = translation_units(sources) if isinstance(sources, str) else dict(sources)
         files = {**support_files(texts), **texts}
         units = {name: text for name, text in files.items() if name.endswith(".c")}
         target = self.target(options.march, options.target)

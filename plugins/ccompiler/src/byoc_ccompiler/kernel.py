@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from byoc_core.authoring.c import (
+    C11_KERNELS,
     Alias,
     Block,
     Buffer,
@@ -24,6 +25,7 @@ from byoc_core.authoring.c import (
     outline,
     parallel_works,
     print_function,
+    print_prototype,
     simplify,
     statements_in,
     uses_of,
@@ -302,7 +304,9 @@ class Kernel:
             return
         self._share(uses)
         facts = KernelFacts(tuple(origins), function)
-        self.name = self.scope.declare_kernel(print_function(function, uses=uses), hint, facts, key=key)
+        text = print_function(function, C11_KERNELS, uses)
+        prototype = print_prototype(function, C11_KERNELS, uses)
+        self.name = self.scope.declare_kernel(text, hint, facts, key=key, prototype=prototype)
 
 
 def _describe(binding: Binding) -> str:

@@ -45,6 +45,7 @@ from byoc_core.authoring.c.printer import (
     anonymous_text,
     print_definitions,
     print_function,
+    print_prototype,
     vector_typedefs,
 )
 from byoc_core.authoring.c.scalarise import scalarise
@@ -74,7 +75,7 @@ from byoc_core.authoring.c.statements import (
     While,
 )
 from byoc_core.authoring.c.strides import stride_of
-from byoc_core.authoring.c.targets import C11, C11_VECTORS, CUDA, TARGETS, Target
+from byoc_core.authoring.c.targets import C11, C11_KERNELS, C11_VECTORS, CUDA, TARGETS, Target
 from byoc_core.authoring.c.traversal import statements_in, substitute, symbols_in, variables_in
 from byoc_core.authoring.c.types import BOOL, INDEX, CType
 from byoc_core.authoring.c.unused import drop_unused
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BOOL",
     "C11",
+    "C11_KERNELS",
     "C11_VECTORS",
     "CUDA",
     "INDEX",
@@ -169,6 +171,7 @@ __all__ = [
     "peeled",
     "print_definitions",
     "print_function",
+    "print_prototype",
     "problems_of",
     "scalarise",
     "serialise",

@@ -40,7 +40,15 @@ from byoc_core.authoring.csource_types import c_type
 from byoc_core.errors import InternalError
 from byoc_core.native.c_text import c_identifier, c_string
 
-__all__ = ["BlockPrinter", "anonymous_text", "names_of", "print_definitions", "print_function", "vector_typedefs"]
+__all__ = [
+    "BlockPrinter",
+    "anonymous_text",
+    "names_of",
+    "print_definitions",
+    "print_function",
+    "print_prototype",
+    "vector_typedefs",
+]
 
 _AUGMENTED = ("+", "-", "*", "|", "&", "^")
 _WIDTH = 110
@@ -57,6 +65,19 @@ def print_function(function: Function, target: Target = C11_VECTORS, uses: Uses 
     """
     uses = uses or uses_of(function)
     return "\n".join(_definition(function, target, names_of(function, target, uses), uses))
+
+
+def print_prototype(function: Function, target: Target = C11_VECTORS, uses: Uses | None = None) -> str:
+    """Return the C declaration of a function, as :func:`print_function` defines it.
+
+    Args:
+        function: the function.
+        target: the dialect.
+        uses: what the function uses, where that is known already.
+    """
+    uses = uses or uses_of(function)
+    names = names_of(function, target, uses)
+    return f"{_head(function, target, names, uses)};"
 
 
 def anonymous_text(function: Function, target: Target = C11_VECTORS, uses: Uses | None = None) -> str:
@@ -118,20 +139,33 @@ def vector_typedefs(types: Iterable[CType]) -> list[str]:
 
 def _definition(function: Function, target: Target, names: Names, uses: Uses) -> list[str]:
     """Return the lines of a function, behind those of its outlined loops."""
+    head = _head(function, target, names, uses)
+    unused = [f"  (void){names[item]};" for item in function.parameters if item not in uses.items]
     printer = BlockPrinter(target, names, function.name)
-    declared = [names.declare(item) for item in function.parameters]
-    parameters = [printer.declaration(item) for item in function.parameters]
-    parameters += [f"int64_t dim_{c_identifier(name)}" for name in sorted(uses.symbols)]
-    named = zip(function.parameters, declared, strict=True)
-    unused = [f"  (void){name};" for item, name in named if item not in uses.items]
     body = printer.lines(function.body, "  ")
-    is_contracted = function.is_contracted and bool(target.contracted)
+    first = [f"  {target.contract}"] if function.is_contracted and target.contracted and target.contract else []
+    return [*printer.before, *function.comments, f"{head} {{", *first, *unused, *body, "}"]
+
+
+def _head(function: Function, target: Target, names: Names, uses: Uses) -> str:
+    """Return the words before the body of a function, whose parameters are declared by them."""
+    parameters = []
+    for item in function.parameters:
+        names.declare(item)
+        parameters.append(_declaration(item, target, names))
+    parameters += [f"int64_t dim_{c_identifier(name)}" for name in sorted(uses.symbols)]
     result = "void" if function.result is None else type_name(function.result)
     definition = target.kernel if _is_kernel(function, target) else target.definition
-    words = [definition, *([target.contracted] if is_contracted else []), result]
-    head = f"{' '.join(words)} {function.name}({', '.join(parameters) or 'void'}) {{"
-    first = [f"  {target.contract}"] if is_contracted and target.contract else []
-    return [*printer.before, *function.comments, head, *first, *unused, *body, "}"]
+    words = [definition, *([target.contracted] if function.is_contracted and target.contracted else []), result]
+    return f"{' '.join(words)} {function.name}({', '.join(parameters) or 'void'})"
+
+
+def _declaration(item: Buffer | Variable, target: Target, names: Names) -> str:
+    """Return the C declaration of a parameter whose name is known."""
+    if isinstance(item, Variable):
+        return f"{type_name(item.type)} {names[item]}"
+    restrict = f"{target.restrict} " if item.access is MemoryAccess.WRITE else ""
+    return f"{_element_type(item)}*{restrict}{names[item]}"
 
 
 def _is_kernel(function: Function, target: Target) -> bool:
@@ -172,13 +206,6 @@ class BlockPrinter:
         lines = [line for statement in block for line in self._statement(statement, indent)]
         self._names.leave()
         return lines
-
-    def declaration(self, item: Buffer | Variable) -> str:
-        """Return the C declaration of a parameter whose name is known."""
-        if isinstance(item, Variable):
-            return f"{type_name(item.type)} {self._names[item]}"
-        restrict = f"{self._target.restrict} " if item.access is MemoryAccess.WRITE else ""
-        return f"{_element_type(item)}*{restrict}{self._names[item]}"
 
     def _statement(self, statement: Statement, indent: str) -> list[str]:
         match statement:
@@ -327,7 +354,7 @@ class BlockPrinter:
         outside = free_in(statement.body)
         captured = [item for item in self._names if item in outside]
         symbols = [f"dim_{c_identifier(symbol)}" for symbol in sorted(symbols_in(statement.body))]
-        fields = [(self._names[item], self.declaration(item)) for item in captured]
+        fields = [(self._names[item], _declaration(item, self._target, self._names)) for item in captured]
         fields += [(symbol, f"int64_t {symbol}") for symbol in symbols]
         self._names.enter()
         first, end = self._names.declare(statement.first), self._names.declare(statement.end)

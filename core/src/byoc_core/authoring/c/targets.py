@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-__all__ = ["C11", "C11_VECTORS", "CUDA", "TARGETS", "Target"]
+__all__ = ["C11", "C11_KERNELS", "C11_VECTORS", "CUDA", "TARGETS", "Target"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,9 @@ C11_VECTORS = Target(
     contract="BYOC_CONTRACT",
 )
 """C for gcc and clang: vector types, threads, pragmas."""
+
+C11_KERNELS = replace(C11_VECTORS, definition="BYOC_KERNEL")
+"""C for gcc and clang, for kernels that other translation units of their source may call."""
 
 C11 = Target("c11", "C11 without any extension, for a compiler that has none")
 """Plain C11: accepted with ``-std=c11 -pedantic-errors``."""

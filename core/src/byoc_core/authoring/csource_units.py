@@ -1,0 +1,78 @@
+"""Translation units of a long C source: kernels are compiled in several at once.
+
+The text stays one file, which is a translation unit as it stands. Compiled with ``BYOC_UNIT`` (``byoc_scalar.h``), the
+text is one of several units. A kernel stands in one unit, the definitions that kernels share stand in all units, the
+functions that call the kernels stand in the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from byoc_core.authoring.csource_kernels import KernelRecord
+from byoc_core.native.compile_units import MAX_UNITS, unit_count_line
+
+__all__ = ["FunctionText", "in_units"]
+
+_LINES = 800
+"""Lines of kernels that are worth a unit of their own: about half a second of a C compiler."""
+
+
+class FunctionText(NamedTuple):
+    """The C of one function: the name, the kernels, and the functions that call them."""
+
+    name: str
+    kernels: Sequence[KernelRecord]
+    callers: Sequence[str]
+
+    @property
+    def texts(self) -> list[str]:
+        """The definitions, in order."""
+        return [*(kernel.definition for kernel in self.kernels), *self.callers]
+
+
+def in_units(
+    head: str, constants: Sequence[str], shared: Sequence[str], functions: Sequence[FunctionText]
+) -> Iterator[str]:
+    """Yield the parts of a source in order.
+
+    Args:
+        head: includes.
+        constants: definitions of constants, which no kernel mentions.
+        shared: definitions that kernels share.
+        functions: the functions.
+    """
+    kernels = [kernel for function in functions for kernel in function.kernels]
+    count = min(sum(map(_length, kernels)) // _LINES, MAX_UNITS)
+    if count < 2 or not all(kernel.prototype for kernel in kernels):
+        yield from (head, *constants, *shared, *(text for function in functions for text in function.texts))
+        return
+    yield f"{unit_count_line(count)}\n{head}"
+    yield from shared
+    yield "\n".join(kernel.prototype for kernel in kernels)
+    yield "#if BYOC_IN_UNIT(0)"
+    yield from (*constants, *(text for function in functions for text in function.callers))
+    yield "#endif"
+    for number, part in enumerate(_balanced(kernels, count)):
+        yield f"#if BYOC_IN_UNIT({number})"
+        yield from (kernel.definition for kernel in part)
+        yield "#endif"
+
+
+def _balanced(kernels: Sequence[KernelRecord], count: int) -> list[list[KernelRecord]]:
+    """Return kernels in so many parts of about one length; kernels of one op stand together, since they share most."""
+    parts: list[list[KernelRecord]] = [[] for _ in range(count)]
+    whole, done = sum(map(_length, kernels)), 0
+    for kernel in sorted(kernels, key=_op_of):
+        parts[done * count // whole].append(kernel)
+        done += _length(kernel)
+    return parts
+
+
+def _length(kernel: KernelRecord) -> int:
+    return kernel.text.count("\n") + 1
+
+
+def _op_of(kernel: KernelRecord) -> str:
+    return kernel.facts.bindings[0].op.name if kernel.facts.bindings else ""
