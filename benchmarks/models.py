@@ -35,6 +35,7 @@ from benchmarks.zoo.segformer import build_segformer
 from benchmarks.zoo.small_networks import build_lenet, build_mlp, build_recurrent
 from benchmarks.zoo.swin import SIZES as SWIN_SIZES
 from benchmarks.zoo.swin import build_swin
+from benchmarks.zoo.vit import build_vit
 
 __all__ = [
     "BFLOAT16_MODELS",
@@ -74,6 +75,7 @@ _BUILDERS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     "mobilenet_v3": build_mobilenet_v3,
     "swin": lambda: build_swin(SWIN_SIZES["real"]),
     "segformer": build_segformer,
+    "vit": build_vit,
     "lstm": lambda: build_recurrent("LSTM", 1, 64, 256, 256),
     "lstm_stack": lambda: build_recurrent("LSTM", 2, 32, 128, 256),
     "gru": lambda: build_recurrent("GRU", 1, 64, 256, 256),
