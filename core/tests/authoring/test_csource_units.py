@@ -23,11 +23,12 @@ OPS = ("add", "multiply", "add", "subtract", "multiply", "add")
 
 
 class Codegen(CSourceCodegen):
-    """A backend whose kernels are of statements, which other units may call; the first calls a shared function."""
+    """A backend whose kernels are of statements, which other units may call; those of an op call a shared function."""
 
     def visit_call(self, scope: FunctionScope, binding: Binding, inputs: Any) -> None:
         definition = "static float {name}(float value) { return value; }"
-        same = c.Callee(scope.definitions.name("same", definition), lambda value: value)
+        hint = f"same_{binding.op.name}"
+        same = c.Callee(scope.definitions.name(hint, f"/* {hint} */ {definition}"), lambda value: value)
         one, other = c.Buffer("one", "float32"), c.Buffer("other", "float32")
         out, index = c.Buffer("out", "float32", c.MemoryAccess.WRITE), c.Variable("i")
         symbol = {"add": "+", "multiply": "*", "subtract": "-"}[binding.op.name]
@@ -70,7 +71,8 @@ def compute() -> np.ndarray[Any, np.dtype[np.float32]]:
 
 def generate(monkeypatch: pytest.MonkeyPatch, lines: int, codegen: type[Codegen] = Codegen) -> CSourceModule:
     monkeypatch.setattr(csource_units, "_LINES", lines)
-    return codegen().generate(module_of_ops())
+    # A unit has shared functions that only kernels of other units call.
+    return codegen(BuildOptions(extra_flags=("-Wall", "-Wextra", "-Werror"))).generate(module_of_ops())
 
 
 def test_units_compute_what_one_unit_does(monkeypatch: pytest.MonkeyPatch) -> None:

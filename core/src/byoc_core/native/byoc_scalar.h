@@ -27,6 +27,11 @@
 #ifdef BYOC_UNIT
 #define BYOC_KERNEL
 #define BYOC_IN_UNIT(number) (BYOC_UNIT == (number))
+/* A unit has all definitions that kernels share, not its own kernels' alone. */
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wunused-function"
+#pragma GCC diagnostic ignored "-Wunused-const-variable"
+#endif
 #else
 #define BYOC_KERNEL static
 #define BYOC_IN_UNIT(number) 1
