@@ -8,6 +8,7 @@ from byoc_core.dims import Dim, ceildiv
 from byoc_core.dtypes import to_numpy
 from byoc_core.runtime.module import NDArray
 
+from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.words import RowWriter, WordFormat
 
 __all__ = ["PAIRS", "STEP_DEPTH", "STEP_PITCH", "STEP_ROWS", "STEP_WORDS", "numbers_of", "rounded", "rounded_rows"]
@@ -97,19 +98,18 @@ def rounded_rows(target: c.Buffer, first: c.Expression, depth: Dim, run: Dim) ->
 
     def write(row: c.Expression, at: c.Expression, source: c.Load | None, count: Dim) -> c.Block:
         k, place = c.Variable("k"), first + at // STEP_DEPTH * STEP_PITCH + row * STEP_WORDS
-        if source is None:
-            clear = c.Clear(target, place + k * STEP_PITCH, c.Size(STEP_WORDS))
-            return (c.For(k, c.Size(0), c.Size(ceildiv(count, STEP_DEPTH)), (clear,)),)
-        buffer, index, whole = source.buffer, source.index, count // STEP_DEPTH
+        whole = count // STEP_DEPTH
+        rest = count - whole * STEP_DEPTH
 
         def step(number: c.Expression, there: Dim) -> c.Block:
-            words = c.Address(target, place + number * STEP_PITCH)
-            arguments = (c.Address(buffer, index + number * STEP_DEPTH), c.Size(there), words)
-            return (c.Evaluate(c.Call(_ROUND_STEP, arguments)),)
+            words = place + number * STEP_PITCH
+            if source is None:
+                return (c.Clear(target, words, c.Size(STEP_WORDS)),)
+            numbers = c.Address(source.buffer, source.index + number * STEP_DEPTH)
+            return (c.Evaluate(c.Call(_ROUND_STEP, (numbers, c.Size(there), c.Address(target, words)))),)
 
-        rest = count - whole * STEP_DEPTH
         last = c.If(c.Size(rest).compare(">", 0), step(c.Size(whole), rest))
-        return (c.For(k, c.Size(0), c.Size(whole), step(k, STEP_DEPTH)), last)
+        return (*loops_around(step(k, STEP_DEPTH), (k,), (whole,)), last)
 
     def collect(_: c.Expression, at: c.Expression, source: c.Load | None, count: Dim) -> c.Block:
         if source is None:

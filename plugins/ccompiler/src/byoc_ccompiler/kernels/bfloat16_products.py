@@ -33,15 +33,13 @@ from byoc_ccompiler.steps import Step
 
 __all__ = ["suits_convolution", "suits_product", "write_convolution", "write_product"]
 
-_FEW_ROWS, _MAX_DEPTH = 16, 1 << 14
-"""Rows up to which no matrix is rounded that is no constant, and numbers of a window that is gathered on the stack."""
+_FEW_ROWS, _PASS_ROWS, _MAX_DEPTH = 16, 128, 1 << 14
+"""Rows up to which no matrix is rounded that is no constant; rows of a pass where the length of the sums is not known;
+and numbers of a window that is gathered on the stack."""
 
 _ROWS_NBYTES, _NEAR_NBYTES, _STACK_NBYTES = 1 << 19, 1 << 19, 5 << 14
 """Bytes of the rounded rows of a pass; of panels that stay in the second-level cache together; and of a rounded block
 on the stack, where its sums lie as well."""
-
-_PASS_ROWS = 128
-"""Rows of one pass where the length of the sums is not known."""
 
 _ROUND_PS, _PACK_PS, _STEP_PS = 150, 800, 60_000
 """Estimated picoseconds to round a number, to round and move a pair of them, and of one step of a whole block."""
@@ -54,8 +52,6 @@ static inline uint32_t {name}(float low, float high) {
 """
 
 _ROUND_PAIR = c.Callee("vec_round_pair", lambda *pair: rounded(np.asarray(pair)).view(np.uint32)[0], definition=_PAIR)
-
-_Indices = tuple[c.Expression, ...]
 
 
 def suits_product(kernel: Kernel, p: Product) -> bool:
@@ -79,19 +75,17 @@ def write_product(kernel: Kernel, p: Product) -> None:
     x, b, weights = kernel.source(p.left.value, "x"), c.Variable("b"), None
     if p.weights is not None:
         array = kernel.scope.constants.array(p.weights, kernel.scope.where)
-        depth, columns = int(str(p.depth)), int(str(p.num_columns))
-        weights = array.reshape(columns, depth).T if p.is_transposed else array.reshape(depth, columns)
+        matrix = array.reshape(array.shape[-2:])
+        weights = matrix.T if p.is_transposed else matrix
     lets, indices = p.position(b)
-    whole = _Rounded(kernel, (p.num_rows, p.num_columns, p.depth), weights, p.depth, indices)
+    whole = _Rounded(kernel, (p.num_rows, p.num_columns, p.depth), weights, p.depth, *indices)
     loops = whole.loops(lambda writer: whole.blocks.gather_rows(left, p.left.row_step, p.depth, writer))
     body: c.Block = (c.Alias(left, x, p.left.place(p.batch, indices)), loops)
     if weights is None:
         y = kernel.source(p.right.value, "y")
         packing = whole.packing(right, p.right.row_step, p.right.column_step)
         body = (c.Alias(right, y, p.right.place(p.batch, indices)), *packing, *body)
-    if p.batch:
-        body = (c.For(b, c.Size(0), c.Size(product(p.batch)), (*lets, *body)),)
-    kernel.finish_block((*whole.set_up, *body))
+    kernel.finish_block((*whole.set_up, *loops_around((*lets, *body), (b,), (product(p.batch),))))
 
 
 def write_convolution(kernel: Kernel) -> None:
@@ -112,18 +106,14 @@ def write_convolution(kernel: Kernel) -> None:
 
 
 class _Rounded:
-    """Rows of factors times panels of columns, which come from known weights or are packed first.
+    """Rows of factors times panels of columns, which are known weights (depth x columns), or are packed first.
 
-    Args:
-        kernel: where it goes.
-        sizes: rows, columns, and the length of the sums.
-        weights: the columns, depth x columns, where they are known.
-        run: numbers of a row that lie side by side, as of :func:`~byoc_ccompiler.kernels.bfloat16.rounded_rows`.
-        leading: the indices along the leading axes of the result.
+    ``sizes`` are rows, columns, and the length of the sums; ``run`` is how many numbers of a row lie side by side at
+    least, ``leading`` are the indices along the leading axes of the result.
     """
 
     def __init__(
-        self, kernel: Kernel, sizes: tuple[Dim, Dim, Dim], weights: NDArray | None, run: Dim, leading: _Indices = ()
+        self, kernel: Kernel, sizes: tuple[Dim, Dim, Dim], weights: NDArray | None, run: Dim, *leading: c.Expression
     ) -> None:
         num_rows, num_columns, self.depth = sizes
         width = 16 if isinstance(num_columns, int) and num_columns <= 16 else 32
