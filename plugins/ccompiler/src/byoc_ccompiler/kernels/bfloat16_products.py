@@ -1,9 +1,9 @@
 """Products and convolutions, channels last, of operands rounded to bfloat16, and what follows them elementwise.
 
-A convolution is a product of windows and filters. Constant operands on the right are rounded and packed when code is
-generated. Where all panels of them stay in the second-level cache, each block of rows is rounded on the stack and meets
-them all. Else more rows are rounded at a time, as many as that cache holds beside a panel, and the panels pass, one
-after another, before the next rows come: so each panel comes from memory once for many rows.
+Constant operands on the right are rounded and packed when code is generated. Where all panels of them stay in the
+second-level cache, each block of rows is rounded on the stack and meets them all. Else more rows are rounded at a time,
+as many as that cache holds beside a panel, and all panels pass before the next rows come: so each panel comes from
+memory once for many rows.
 
 There are three forms of a product with the same meaning: matrix tiles (:mod:`~byoc_ccompiler.kernels.matrix_tiles`);
 ``vdpbf16ps``, the instruction of AVX-512 for pairs of products; and float32, where each number of a pair is widened,
@@ -214,9 +214,8 @@ class _Rounded:
     def _ahead(self, panel: c.Expression, block: c.Expression, blocks: Dim) -> tuple[c.Expression, int]:
         """Return what a block fetches: its share of the next panel, where not all panels stay in the cache."""
         size, panels, width = self.panel_size, self.blocks.panels, self.blocks.width
-        if not (isinstance(size, int) and isinstance(blocks, int) and isinstance(panels, int)):
-            return c.Size(0), 0
-        if size * panels * 4 <= _NEAR_NBYTES:
+        whole = size * panels
+        if not isinstance(whole, int) or whole * 4 <= _NEAR_NBYTES or not isinstance(blocks, int):
             return c.Size(0), 0
         # A step of a panel has as many lines of the cache as columns.
         num_lines = -(-width // blocks)
@@ -233,9 +232,9 @@ def _block_function(kernel: Kernel, width: int) -> c.Callee:
     rows, panel, ahead = (c.Buffer(name, PAIRS.dtype) for name in ("rows", "panel", "ahead"))
     sums = c.Buffer("sums", PAIRS.sum_dtype, c.MemoryAccess.SHARED)
     num_steps, num_rows, num_lines, pitch = map(c.Variable, ("num_steps", "num_rows", "num_lines", "pitch"))
-    unit = kernel.unit
-    lanes, zero, row, column = unit.lanes(PAIRS.sum_dtype), c.Size(0), c.Variable("row"), c.Variable("column")
-    vectors, loops, done = min(2, width // lanes), list[c.Statement](), c.Size(0) + zero
+    unit, zero, row, column = kernel.unit, c.Size(0), c.Variable("row"), c.Variable("column")
+    lanes = unit.lanes(PAIRS.sum_dtype)
+    vectors, loops, done = min(2, width // lanes), list[c.Statement](), zero + 0
     parameters = (rows, panel, num_steps, num_rows, ahead, num_lines, sums, pitch, TILES)
     arguments = tuple(c.Address(item, zero) if isinstance(item, c.Buffer) else item for item in parameters[:-1])
     tiled = c.Evaluate(c.Call(tile_product(width), arguments))

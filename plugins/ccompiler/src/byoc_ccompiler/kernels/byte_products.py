@@ -31,11 +31,9 @@ __all__ = ["FAMILY", "MAX_DEPTH"]
 MAX_DEPTH = 1 << 16
 """Bytes of a row: so many at least fit into the stack, and into one sum of 32 bits where both operands are largest."""
 
-_GATHERED_NBYTES, _GATHERED_ROWS = 1 << 15, 48
-"""Bytes of rows, and rows, that are gathered at a time, if one tile's do not have more."""
-
-_NEAR_NBYTES = 3 << 13
-"""Bytes of a panel that stay in the nearest cache while the rows of a block pass."""
+_GATHERED_NBYTES, _GATHERED_ROWS, _NEAR_NBYTES = 1 << 15, 48, 3 << 13
+"""Bytes of rows, and rows, that are gathered at a time, if one tile's do not have more; and bytes of a panel that stay
+in the nearest cache while the rows of a block pass."""
 
 _BYTE, _WIDE = c.CType("uint8"), c.CType("int32")
 
@@ -95,8 +93,8 @@ def _write(kernel: Kernel) -> None:
     # Bytes with a sign are moved up by half of what there are, and so is their zero point.
     zero = int_of(step.binding, "zero_point") + (128 if dtype_of(x) == "int8" else 0)
     rows = c.Buffer("rows", "int32", c.MemoryAccess.WRITE, block_rows * words)
-    line, source = c.Buffer("bytes", "uint8", c.MemoryAccess.WRITE), kernel.source(x, "x")
-    beyond = c.Variable("beyond", _BYTE)
+    line, beyond = c.Buffer("bytes", "uint8", c.MemoryAccess.WRITE), c.Variable("beyond", _BYTE)
+    source = kernel.source(x, "x")
     # Of a zero point that the data tell the sums hold the share, which is subtracted behind them.
     shift = c.Cast(kernel.source(border[0], "border")[0], _WIDE) if border else None
     outside = c.Cast(shift + zero, _BYTE) if shift is not None else c.Literal(zero, _BYTE)
@@ -128,10 +126,9 @@ def _write(kernel: Kernel) -> None:
     multiply = (c.LocalArray(sums), products, *epilogue(kernel, blocks.tile(sums)))
     # A tile may read bytes that are not gathered.
     has_gaps = 4 * words != depth or not isinstance(num_rows, int) or num_rows % tile_rows != 0
-    array_of_rows = c.LocalArray(rows, is_zeroed=has_gaps, alignment=64)
-    before = (array_of_rows, c.Alias(line, rows, c.Size(0)), c.Let(beyond, outside))
+    arrays = (c.LocalArray(rows, is_zeroed=has_gaps, alignment=64), c.Alias(line, rows, c.Size(0)))
     round_ps = block_rows * width * words * multiply_add_ps(kernel.unit, "int32")
-    kernel.finish_block((blocks.loop(gather, multiply, round_ps, before),))
+    kernel.finish_block((blocks.loop(gather, multiply, round_ps, (*arrays, c.Let(beyond, outside))),))
 
 
 def _byte_rows(target: c.Buffer, pitch: int, beyond: c.Expression) -> RowWriter:
@@ -164,11 +161,9 @@ def _reads(step: Step, index: int) -> Access:
     return Access.ROWS if step.op == BYTE_CONVOLUTION.name and index == 0 else Access.COMPACT
 
 
-def _writes(step: Step, index: int) -> Access:
-    return Access.ROWS
-
-
 _OPS = frozenset({BYTE_PRODUCT.name, BYTE_CONVOLUTION.name})
 
-FAMILY = KernelFamily(_OPS, reject_nothing, _write, takes_epilogue=True, require=_require, reads=_reads, writes=_writes)
+FAMILY = KernelFamily(
+    _OPS, reject_nothing, _write, takes_epilogue=True, require=_require, reads=_reads, writes=lambda *_: Access.ROWS
+)
 """Products of 8-bit integers, which regions are rewritten to."""
