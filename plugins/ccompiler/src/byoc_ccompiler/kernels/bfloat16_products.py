@@ -234,7 +234,8 @@ def _block_function(kernel: Kernel, width: int) -> c.Callee:
     num_steps, num_rows, num_lines, pitch = map(c.Variable, ("num_steps", "num_rows", "num_lines", "pitch"))
     unit, zero, row, column = kernel.unit, c.Size(0), c.Variable("row"), c.Variable("column")
     lanes = unit.lanes(PAIRS.sum_dtype)
-    vectors, loops, done = min(2, width // lanes), list[c.Statement](), zero + 0
+    vectors, loops = min(2, width // lanes), list[c.Statement]()
+    done: c.Expression = zero
     parameters = (rows, panel, num_steps, num_rows, ahead, num_lines, sums, pitch, TILES)
     arguments = tuple(c.Address(item, zero) if isinstance(item, c.Buffer) else item for item in parameters[:-1])
     tiled = c.Evaluate(c.Call(tile_product(width), arguments))
