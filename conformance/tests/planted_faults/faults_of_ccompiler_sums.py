@@ -250,8 +250,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-byte-conv-has-zeros-around",
         "kernels/byte_products.py",
-        "else c.Literal(zero, byte)",
-        "else c.Literal(zero & 128, byte)",
+        "else c.Literal(zero, _BYTE)",
+        "else c.Literal(zero & 128, _BYTE)",
         "Beyond the borders of an image of bytes stands 0 in place of the zero point.",
         "L2-blocks[convolution of bytes*]",
         "L2-onnx[qlinearconv]",

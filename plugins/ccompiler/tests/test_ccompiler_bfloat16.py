@@ -11,8 +11,8 @@ from typing import Any
 import byoc_core
 import numpy as np
 import pytest
-from byoc_ccompiler.kernels.word_tiles import STEP_DEPTH as DEPTH
-from byoc_ccompiler.kernels.word_tiles import STEP_ROWS as ROWS
+from byoc_ccompiler.kernels.bfloat16 import STEP_DEPTH as DEPTH
+from byoc_ccompiler.kernels.bfloat16 import STEP_ROWS as ROWS
 from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core import FunctionBuilder
 from byoc_core.artifact import Executable

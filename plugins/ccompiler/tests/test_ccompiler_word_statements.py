@@ -10,7 +10,7 @@ from typing import Any
 import byoc_ccompiler.kernel as kernel_module
 import numpy as np
 import pytest
-from byoc_ccompiler.kernels import bfloat16_loops, byte_products, matrix_tiles
+from byoc_ccompiler.kernels import bfloat16_products, byte_products, matrix_tiles
 from byoc_core.authoring import c
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import TensorType
@@ -77,8 +77,8 @@ def test_rounded_products(
     kernels: list[c.Function], monkeypatch: pytest.MonkeyPatch, right: str, near_nbytes: int, tiles: int
 ) -> None:
     """Small integers are exact in bfloat16, and so are their sums."""
-    monkeypatch.setattr(bfloat16_loops, "_NEAR_NBYTES", near_nbytes)
-    monkeypatch.setattr(bfloat16_loops, "PERMIT", replace(matrix_tiles.PERMIT, evaluate=lambda: tiles))
+    monkeypatch.setattr(bfloat16_products, "_NEAR_NBYTES", near_nbytes)
+    monkeypatch.setattr(bfloat16_products, "PERMIT", replace(matrix_tiles.PERMIT, evaluate=lambda: tiles))
     for rows, depth, columns in SIZES if right == "constant" else SIZES[:1]:
         bench = Bench(precision="bfloat16")
         builder = bench.builder()

@@ -1,25 +1,48 @@
-"""Matrix products of operands rounded to bfloat16; constant ones are rounded and packed when code is generated."""
+"""Products and convolutions, channels last, of operands rounded to bfloat16, and what follows them elementwise.
+
+Constant operands on the right are rounded and packed when code is generated. Where all panels of them stay in the
+second-level cache, each block of rows is rounded on the stack and meets them all. Else more rows are rounded at a time,
+as many as that cache holds beside a panel, and all panels pass before the next rows come: so each panel comes from
+memory once for many rows.
+
+There are three forms of a product with the same meaning: matrix tiles (:mod:`~byoc_ccompiler.kernels.matrix_tiles`);
+``vdpbf16ps``, the instruction of AVX-512 for pairs of products; and float32, where each number of a pair is widened,
+exactly. Sums differ in their order alone, but the instructions take subnormal numbers for zero and give zero for
+subnormal sums, which the last form keeps.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from byoc_core.authoring import c
-from byoc_core.dims import product
+from byoc_core.dims import Dim, ceildiv, dim_min, product
+from byoc_core.ir import Constant
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.bfloat16_loops import RoundedProduct
+from byoc_ccompiler.kernels.bfloat16 import PAIRS, STEP_DEPTH, STEP_PITCH, STEP_ROWS, STEP_WORDS, rounded, rounded_rows
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
+from byoc_ccompiler.kernels.copies import loops_around
+from byoc_ccompiler.kernels.epilogue import epilogue, result_place
+from byoc_ccompiler.kernels.matrix_tiles import BEGIN, END, PERMIT, TILES, tile_product
 from byoc_ccompiler.kernels.product_geometry import Product
-from byoc_ccompiler.kernels.word_rows import gather_rows, rounded
-from byoc_ccompiler.kernels.word_tiles import PAIRS, STEP_DEPTH, STEP_WORDS
+from byoc_ccompiler.kernels.words import Blocks, RowWriter, pack_panels, word_tile
+from byoc_ccompiler.steps import Step
 
-__all__ = ["is_suited", "write"]
+__all__ = ["suits_convolution", "suits_product", "write_convolution", "write_product"]
 
-_FEW_ROWS = 16
-"""Up to so many rows it does not pay to round and to rearrange a matrix that is no constant."""
+_FEW_ROWS, _PASS_ROWS, _MAX_DEPTH = 16, 128, 1 << 14
+"""Rows up to which no matrix is rounded that is no constant; rows of a pass where the length of the sums is not known;
+and numbers of a window that is gathered on the stack."""
 
-_PACK_PS = 800
-"""Estimated picoseconds to round and to move a pair of numbers."""
+_ROWS_NBYTES, _NEAR_NBYTES, _STACK_NBYTES = 1 << 19, 1 << 19, 5 << 14
+"""Bytes of the rounded rows of a pass; of panels that stay in the second-level cache together; and of a rounded block
+on the stack, where its sums lie as well."""
+
+_ROUND_PS, _PACK_PS, _STEP_PS = 150, 800, 60_000
+"""Estimated picoseconds to round a number, to round and move a pair of them, and of one step of a whole block."""
 
 _PAIR = """\
 /* Rounds two numbers to bfloat16, as one word. */
@@ -28,67 +51,201 @@ static inline uint32_t {name}(float low, float high) {
 }
 """
 
-
-def _pair(low: np.float32, high: np.float32) -> NDArray:
-    return rounded(np.asarray([low, high])).view(np.uint32)[0]  # type: ignore[no-any-return]
+_ROUND_PAIR = c.Callee("vec_round_pair", lambda *pair: rounded(np.asarray(pair)).view(np.uint32)[0], definition=_PAIR)
 
 
-_ROUND_PAIR = c.Callee("vec_round_pair", _pair, definition=_PAIR)
-
-
-def is_suited(kernel: Kernel, p: Product) -> bool:
+def suits_product(kernel: Kernel, p: Product) -> bool:
     """Return whether the option permits it and it pays: operands that are read once are not rounded first."""
     if kernel.options.precision != "bfloat16" or p.dtype != "float32" or p.depth == 0:
         return False
     return p.weights is not None or p.known_rows is None or p.known_rows > _FEW_ROWS
 
 
-def write(kernel: Kernel, p: Product) -> None:
-    """Writes the kernel of a product of float32 operands and of what follows it elementwise."""
-    left, x = c.Buffer("left", "float32"), kernel.source(p.left.value, "x")
-    weights = None
+def suits_convolution(step: Step, kernel: Kernel) -> bool:
+    """Return whether the option permits it, for a convolution of floats, channels last, whose filter is constant."""
+    shape = ConvolutionGeometry.of_step(step)
+    is_whole = shape.groups == 1 and isinstance(step.operands[1], Constant)
+    is_small = shape.channels % STEP_DEPTH == 0 or shape.num_taps * shape.channels <= _MAX_DEPTH
+    return kernel.options.precision == "bfloat16" and shape.dtype == "float32" and is_whole and is_small
+
+
+def write_product(kernel: Kernel, p: Product) -> None:
+    """Write the kernel of a product that is suited, and of what follows it elementwise."""
+    left, right = c.Buffer("left", "float32"), c.Buffer("right", "float32")
+    x, b, weights = kernel.source(p.left.value, "x"), c.Variable("b"), None
     if p.weights is not None:
         array = kernel.scope.constants.array(p.weights, kernel.scope.where)
-        depth, columns = int(str(p.depth)), int(str(p.num_columns))
-        weights = array.reshape(columns, depth).T if p.is_transposed else array.reshape(depth, columns)
-    b = c.Variable("b")
+        matrix = array.reshape(array.shape[-2:])
+        weights = matrix.T if p.is_transposed else matrix
     lets, indices = p.position(b)
-    sizes = (p.num_columns, p.depth, p.depth)
-    whole = RoundedProduct(kernel, p.num_rows, weights, *sizes, leading=indices, has_columns=p.has_columns)
-    first, count = left[whole.blocks.m0 * p.left.row_step], whole.blocks.m_count
-    loops = whole.loops(lambda writer: gather_rows(first, p.left.row_step, p.depth, count, writer))
-    body: c.Block = (c.Alias(left, x, p.left.place(p.batch, indices)), *loops)
+    whole = _Rounded(kernel, (p.num_rows, p.num_columns, p.depth), weights, p.depth, *indices)
+    loops = whole.loops(lambda writer: whole.blocks.gather_rows(left, p.left.row_step, p.depth, writer))
+    body: c.Block = (c.Alias(left, x, p.left.place(p.batch, indices)), loops)
     if weights is None:
-        right, y = c.Buffer("right", "float32"), kernel.source(p.right.value, "y")
-        body = (c.Alias(right, y, p.right.place(p.batch, indices)), _packing(whole, p, right), *body)
-    if p.batch:
-        body = (c.For(b, c.Size(0), c.Size(product(p.batch)), (*lets, *body)),)
-    kernel.finish_block((*whole.set_up, *body))
+        y = kernel.source(p.right.value, "y")
+        packing = whole.packing(right, p.right.row_step, p.right.column_step)
+        body = (c.Alias(right, y, p.right.place(p.batch, indices)), *packing, *body)
+    kernel.finish_block((*whole.set_up, *loops_around((*lets, *body), (b,), (product(p.batch),))))
 
 
-def _packing(whole: RoundedProduct, p: Product, right: c.Buffer) -> c.For:
-    """Return the loop that rounds and rearranges the matrix on the right, step by step of each panel."""
-    width, depth, zero = whole.blocks.width, c.Size(p.depth), c.Literal(0, c.CType("float32"))
-    item, k, w, n, n0 = map(c.Variable, ("item", "k", "w", "n", "n0"))
-    row, column = k * STEP_DEPTH + w * 2, n0 + n
+def write_convolution(kernel: Kernel) -> None:
+    """Write the kernel of a convolution that is suited, and of what follows it elementwise."""
+    step = kernel.group.steps[0]
+    image, weight = step.operands
+    assert isinstance(weight, Constant)
+    shape = ConvolutionGeometry.of_step(step)
+    depth, columns = shape.num_taps * shape.channels, shape.out_channels
+    filters = shape.ordered_filter(kernel.scope.constants.array(weight, kernel.scope.where))
+    x, strides = kernel.source(image, "x"), kernel.strides(image)
+    # A row of weights is a window of the image, as it is gathered.
+    has_pixels = shape.image_steps(strides)[1] == 1
+    matrix = filters.transpose((2, 3, 1, 0) if has_pixels else (2, 1, 3, 0)).reshape(depth, columns)
+    whole = _Rounded(kernel, (shape.num_pixels, columns, depth), matrix, shape.channels)
+    loops = whole.loops(lambda writer: whole.blocks.gather_windows(x, shape, strides, writer))
+    kernel.finish_block((*whole.set_up, loops))
 
-    def number(which: int, *, checked: bool) -> c.Expression:
-        value = right[(row + which) * p.right.row_step + column * p.right.column_step]
-        is_there = ((row + which).compare("<", depth), column.compare("<", p.num_columns))
-        return c.Select(c.Binary("&&", *is_there), value, zero) if checked else value
 
-    def step(*, checked: bool) -> c.Block:
-        pair = c.Call(_ROUND_PAIR, tuple(number(which, checked=checked) for which in (0, 1)), c.CType(PAIRS.dtype))
-        at = item * whole.panel_size + (k * STEP_WORDS + w) * width + n
-        body: c.Block = (c.Store(whole.panels, at, pair),)
+class _Rounded:
+    """Rows of factors times panels of columns, which are known weights (depth x columns), or are packed first.
+
+    ``sizes`` are rows, columns, and the length of the sums; ``run`` is how many numbers of a row lie side by side at
+    least, ``leading`` are the indices along the leading axes of the result.
+    """
+
+    def __init__(
+        self, kernel: Kernel, sizes: tuple[Dim, Dim, Dim], weights: NDArray | None, run: Dim, *leading: c.Expression
+    ) -> None:
+        num_rows, num_columns, self.depth = sizes
+        width = 16 if isinstance(num_columns, int) and num_columns <= 16 else 32
+        self.kernel, self.run, self.leading = kernel, run, leading
+        self.blocks, self.num_steps = Blocks(num_rows, num_columns, STEP_ROWS, width), ceildiv(self.depth, STEP_DEPTH)
+        self.panel_size, self.block_size = self.num_steps * (STEP_WORDS * width), self.num_steps * STEP_PITCH
+        panels, block = self.blocks.panels * self.panel_size, self.block_size
+        limits = ((panels, _NEAR_NBYTES), (block, _STACK_NBYTES))
+        self.is_near = all(isinstance(size, int) and size * 4 <= nbytes for size, nbytes in limits)
+        most = max(1, _ROWS_NBYTES // (block * 4)) * STEP_ROWS if isinstance(block, int) else _PASS_ROWS
+        even = ceildiv(num_rows, ceildiv(num_rows, most) * STEP_ROWS) * STEP_ROWS
+        self.pass_rows = even if isinstance(even, int) else most
+        size = block * (self.pass_rows // STEP_ROWS)
+        self.rounded = c.Buffer("rounded", PAIRS.dtype, c.MemoryAccess.WRITE, size)
+        self.panels = c.Buffer("panels", PAIRS.dtype, c.MemoryAccess.WRITE, panels)
+        in_scratch = [] if self.is_near else [self.rounded]
+        if weights is None:
+            in_scratch.append(self.panels)
+        else:
+            numbers, words = rounded(np.ascontiguousarray(weights)), int(str(self.num_steps)) * STEP_WORDS
+            packed = kernel.scope.constants.derive(pack_panels(numbers, width, words, PAIRS.dtype))
+            self.panels = kernel.source(packed, "weights")
+        self.set_up = (c.Let(TILES, c.Call(PERMIT, (), TILES.type)), *map(kernel.in_scratch, in_scratch))
+
+    def packing(self, right: c.Buffer, row_step: Dim, column_step: Dim) -> c.Block:
+        """Return the loop that rounds and rearranges the matrix on the right, step by step of each panel."""
+        width, depth, zero = self.blocks.width, c.Size(self.depth), c.Literal(0, c.CType("float32"))
+        item, k, w, n, n0 = map(c.Variable, ("item", "k", "w", "n", "n0"))
+        row, column = k * STEP_DEPTH + w * 2, n0 + n
+        at = item * self.panel_size + (k * STEP_WORDS + w) * width + n
         # Inside goes what lies side by side in the matrix.
-        for index, count in ((w, STEP_WORDS), (n, width))[:: 1 if p.right.row_step == 1 else -1]:
-            body = (c.For(index, c.Size(0), c.Size(count), body),)
-        return body
+        outwards = -1 if row_step == 1 else 1
 
-    ends = (((k + 1) * STEP_DEPTH).compare("<=", depth), (n0 + width).compare("<=", p.num_columns))
-    steps = c.If(c.Binary("&&", *ends), step(checked=False), step(checked=True))
-    panel = (c.Let(n0, item * width), c.For(k, c.Size(0), c.Size(whole.num_steps), (steps,)))
-    round_ps = whole.panel_size * _PACK_PS
-    kind = c.LoopKind.PARALLEL
-    return c.For(item, c.Size(0), c.Size(whole.blocks.panels), panel, kind=kind, round_ps=round_ps)
+        def number(row: c.Expression, is_checked: bool) -> c.Expression:
+            value = right[row * row_step + column * column_step]
+            is_there = c.Binary("&&", row.compare("<", depth), column.compare("<", self.blocks.num_columns))
+            return c.Select(is_there, value, zero) if is_checked else value
+
+        def step(is_checked: bool) -> c.Block:
+            pair = c.Call(_ROUND_PAIR, (number(row, is_checked), number(row + 1, is_checked)), c.CType(PAIRS.dtype))
+            return loops_around((c.Store(self.panels, at, pair),), (w, n)[::outwards], (STEP_WORDS, width)[::outwards])
+
+        ends = (((k + 1) * STEP_DEPTH).compare("<=", depth), (n0 + width).compare("<=", self.blocks.num_columns))
+        steps = c.If(c.Binary("&&", *ends), step(False), step(True))
+        panel = (c.Let(n0, item * width), c.For(k, c.Size(0), c.Size(self.num_steps), (steps,)))
+        return loops_around(panel, (item,), (self.blocks.panels,), part=0, round_ps=self.panel_size * _PACK_PS)
+
+    def loops(self, gather: Callable[[RowWriter], c.Statement]) -> c.Statement:
+        """Return the loops: rows are rounded, as the loop that writes the rows of a block says, and multiplied."""
+        step_ps, blocks, zero = STEP_ROWS * STEP_DEPTH * _ROUND_PS, self.blocks, c.Size(0)
+        if self.is_near:
+            rows = c.Buffer("rows", PAIRS.dtype, c.MemoryAccess.WRITE, self.block_size)
+            writer = rounded_rows(rows, zero, self.depth, self.run)
+            before = (c.LocalArray(rows, alignment=64), *writer.arrays, BEGIN)
+            round_ps = self.num_steps * (_STEP_PS + step_ps // blocks.panels)
+            products = self._products(rows, zero, blocks.panel, (zero, 0))
+            return blocks.loop(gather(writer), products, round_ps, before, END)
+        m_begin, block, item = map(c.Variable, ("m_begin", "block", "item"))
+        # The last pass may have fewer blocks.
+        count = ceildiv(dim_min(self.pass_rows, blocks.num_rows), STEP_ROWS)
+        panel, at, first = item // count, block * self.block_size, m_begin + block * STEP_ROWS
+        writer = rounded_rows(self.rounded, at, self.depth, self.run)
+        products = self._products(self.rounded, at, panel, self._ahead(panel, block, count))
+        is_there = c.If(blocks.m_count.compare(">", 0), products)
+        product = (c.Let(block, item % count), *blocks.lets(first, panel), is_there)
+        rounding = (*blocks.lets(first, zero), gather(writer))
+        loops = (
+            blocks.shared_loop(block, count, rounding, self.num_steps * step_ps, writer.arrays),
+            blocks.shared_loop(item, count * blocks.panels, product, self.num_steps * _STEP_PS, (BEGIN,), END),
+        )
+        return c.For(m_begin, zero, c.Size(blocks.num_rows), loops, step=self.pass_rows)
+
+    def _products(
+        self, left: c.Buffer, at: c.Expression, panel: c.Expression, ahead: tuple[c.Expression, int]
+    ) -> c.Block:
+        """Return the statements that sum up a block by a panel, and what follows; whole blocks go where they belong.
+
+        The block begins with a word of ``left``. Meanwhile so many lines of the cache are fetched in each step from an
+        offset of the panels on: ``ahead`` has both.
+        """
+        kernel, blocks, block = self.kernel, self.blocks, _block_function(self.kernel, self.blocks.width)
+        sums = c.Buffer("sums", PAIRS.sum_dtype, c.MemoryAccess.WRITE, blocks.rows * blocks.width)
+        tile = blocks.tile(sums, self.leading)
+        rows, columns = c.Address(left, at), c.Address(self.panels, panel * self.panel_size)
+        fetched = (c.Address(self.panels, ahead[0]), c.Size(ahead[1]))
+
+        def multiply(target: c.Buffer, offset: c.Expression, pitch: Dim) -> c.Evaluate:
+            place = (c.Address(target, offset), c.Size(pitch), TILES)
+            return c.Evaluate(c.Call(block, (rows, columns, c.Size(self.num_steps), blocks.m_count, *fetched, *place)))
+
+        buffered = (c.LocalArray(sums), multiply(sums, c.Size(0), blocks.width), *epilogue(kernel, tile))
+        place = result_place(kernel, tile)
+        if place is None:
+            return buffered
+        is_whole = (blocks.m_count.compare("==", blocks.rows), blocks.n_count.compare("==", blocks.width))
+        return (c.If(c.Binary("&&", *is_whole), (multiply(*place),), buffered),)
+
+    def _ahead(self, panel: c.Expression, block: c.Expression, blocks: Dim) -> tuple[c.Expression, int]:
+        """Return what a block fetches: its share of the next panel, where not all panels stay in the cache."""
+        size, panels, width = self.panel_size, self.blocks.panels, self.blocks.width
+        whole = size * panels
+        if not isinstance(whole, int) or whole * 4 <= _NEAR_NBYTES or not isinstance(blocks, int):
+            return c.Size(0), 0
+        # A step of a panel has as many lines of the cache as columns.
+        num_lines = -(-width // blocks)
+        share = (size - size // width * num_lines) // max(1, blocks - 1)
+        return c.index_min(panel + 1, panels - 1) * size + block * share, num_lines
+
+
+def _block_function(kernel: Kernel, width: int) -> c.Callee:
+    """Return the C function that multiplies up to 32 rows by a panel.
+
+    C signature: ``(rows, panel, num_steps, num_rows, ahead, num_lines, sums, pitch, tiles)``, as of
+    :func:`~byoc_ccompiler.kernels.matrix_tiles.tile_product`. Without tiles, nothing is fetched.
+    """
+    rows, panel, ahead = (c.Buffer(name, PAIRS.dtype) for name in ("rows", "panel", "ahead"))
+    sums = c.Buffer("sums", PAIRS.sum_dtype, c.MemoryAccess.SHARED)
+    num_steps, num_rows, num_lines, pitch = map(c.Variable, ("num_steps", "num_rows", "num_lines", "pitch"))
+    unit, zero, row, column = kernel.unit, c.Size(0), c.Variable("row"), c.Variable("column")
+    lanes = unit.lanes(PAIRS.sum_dtype)
+    vectors, loops = min(2, width // lanes), list[c.Statement]()
+    done: c.Expression = zero
+    parameters = (rows, panel, num_steps, num_rows, ahead, num_lines, sums, pitch, TILES)
+    arguments = tuple(c.Address(item, zero) if isinstance(item, c.Buffer) else item for item in parameters[:-1])
+    tiled = c.Evaluate(c.Call(tile_product(width), arguments))
+    for count in (8, 1) if unit.registers >= 32 else (4, 1):
+        tile = kernel.shared_function(word_tile(unit, PAIRS, count, vectors, width))
+        left, place = c.Address(rows, row * STEP_WORDS), c.Address(sums, row * pitch + column)
+        call = c.Evaluate(c.Call(tile, (left, c.Address(panel, column), num_steps, place, pitch)))
+        columns = c.For(column, zero, c.Size(width), (call,), step=vectors * lanes)
+        stop = num_rows // count * count
+        loops.append(c.For(row, done, stop, (columns,), step=count))
+        done = stop
+    body = (c.If(TILES.compare("!=", c.Literal(0, TILES.type)), (tiled,), tuple(loops)),)
+    return kernel.shared_function(c.simplify(c.Function(f"vec_bfloat16_block_{width}", parameters, body)))

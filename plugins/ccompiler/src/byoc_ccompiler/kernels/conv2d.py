@@ -13,13 +13,13 @@ from byoc_ccompiler.attributes import ints_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels import (
-    bfloat16_convolutions,
     convolution_loops,
     depthwise,
     few_pixels,
     implicit_gemm,
     winograd,
 )
+from byoc_ccompiler.kernels.bfloat16_products import suits_convolution, write_convolution
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.implicit_gemm_plan import is_suited, joins_lines
 from byoc_ccompiler.rejections import FLOATS, operand_shape, operand_type
@@ -41,8 +41,8 @@ def choose_writer(step: Step, kernel: Kernel) -> Callable[[Kernel], None]:
         return convolution_loops.write
     if step.op == "nn.conv2d" and depthwise.is_suited(step, kernel):
         return depthwise.write
-    if bfloat16_convolutions.is_suited(step, kernel):
-        return bfloat16_convolutions.write
+    if suits_convolution(step, kernel):
+        return write_convolution
     if step.op == "nn.conv2d":
         if winograd.is_suited(step, kernel):
             return winograd.write

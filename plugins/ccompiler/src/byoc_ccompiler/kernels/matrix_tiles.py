@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from byoc_core.authoring import c
 
-from byoc_ccompiler.kernels.word_tiles import STEP_PITCH, STEP_WORDS, numbers_of
+from byoc_ccompiler.kernels.bfloat16 import STEP_PITCH, STEP_WORDS, numbers_of
 
-__all__ = ["BEGIN", "END", "PERMIT", "tile_product"]
+__all__ = ["BEGIN", "END", "PERMIT", "TILES", "tile_product"]
 
 _HAS_TILES = "defined(__AMX_BF16__) && defined(__linux__) && defined(__LP64__)"
 
@@ -33,54 +33,41 @@ static inline int32_t {{name}}(void) {{
 }}
 """
 
-_BEGIN = f"""\
-/* Makes the tile registers of this thread ready: each 16 rows of 64 bytes. */
-static inline void {{name}}(int32_t tiles) {{
-#if {_HAS_TILES}
-  if (tiles) {{
-    static const uint8_t shape[64] = {{
-        1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0,
-        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 16, 16, 16, 16, 16, 16, 16}};
-    __asm__ volatile("ldtilecfg %0" : : "m"(shape));
-  }}
-#else
-  (void)tiles;
-#endif
-}}
-"""
 
-_END = f"""\
-/* Gives the tile registers of this thread back, so that nobody has to save them. */
-static inline void {{name}}(int32_t tiles) {{
-#if {_HAS_TILES}
-  if (tiles) __asm__ volatile("tilerelease" : : : "memory");
-#else
-  (void)tiles;
-#endif
-}}
-"""
-
-
-def _ignore(tiles: int) -> None:
-    """Do nothing: the registers are no memory."""
+def _of_thread(name: str, comment: str, *lines: str) -> c.Evaluate:
+    """Return the call of a C function that changes no memory, which each thread makes where tiles may be used."""
+    head = f"/* {comment} */\nstatic inline void {{name}}(int32_t tiles) {{\n#if {_HAS_TILES}"
+    text = "\n".join((head, *lines, "#else", "  (void)tiles;", "#endif", "}", ""))
+    return c.Evaluate(c.Call(c.Callee(name, lambda _: None, definition=text), (TILES,)))
 
 
 PERMIT = c.Callee("vec_permit_tiles", lambda: 0, definition=_PERMIT)
-"""``int32_t (void)``: whether tiles may be used; what the other functions get."""
+TILES = c.Variable("tiles", c.CType("int32"))
+"""What tells whether tiles may be used, ``int32_t (void)``, and the variable that it is kept in."""
 
-BEGIN = c.Callee("vec_begin_tiles", _ignore, definition=_BEGIN)
-END = c.Callee("vec_end_tiles", _ignore, definition=_END)
-"""``(tiles)``: called by each thread before it multiplies, and after it has multiplied."""
+BEGIN = _of_thread(
+    "vec_begin_tiles",
+    "Makes the tile registers of this thread ready: each 16 rows of 64 bytes.",
+    "  if (tiles) {",
+    "    static const uint8_t shape[64] = {",
+    "        1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0,",
+    "        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 16, 16, 16, 16, 16, 16, 16};",
+    '    __asm__ volatile("ldtilecfg %0" : : "m"(shape));',
+    "  }",
+)
+END = _of_thread(
+    "vec_end_tiles",
+    "Gives the tile registers of this thread back, so that nobody has to save them.",
+    '  if (tiles) __asm__ volatile("tilerelease" : : : "memory");',
+)
+"""What each thread does before it multiplies, and after it has multiplied."""
 
 
 def tile_product(width: int) -> c.Callee:
-    """Return the C function that multiplies up to 32 rows of pairs, cut into steps, by a panel.
+    """Return the C function that multiplies up to 32 rows of pairs, cut into steps, by a panel of 16 or 32 columns.
 
     C signature: ``(rows, panel, num_steps, num_rows, ahead, num_lines, sums, pitch)``. Each step fetches so many lines
     of the cache behind ``ahead``. Where there are fewer than 16 rows, or 32, the sums behind them are set as well.
-
-    Args:
-        width: columns of the panel, 16 or 32.
     """
     whole, half = (_case(width, halves) for halves in (2, 1))
     definition = f"""\
@@ -117,15 +104,12 @@ def _case(width: int, halves: int) -> str:
     loads += [f"tileloadd {across * 64}(%1,%3,1), %%tmm{6 + across}" for across in range(width // 16)]
     products = [f"tdpbf16ps %%tmm{6 + across}, %%tmm{4 + half}, %%tmm{2 * half + across}" for half, across in tiles]
     stores = [f"tilestored %%tmm{2 * half + across}, {across * 64}(%{half},%2,1)" for half, across in tiles]
+    loop, end = ('"' + "\\n\\t".join(part) + '"' for part in (loads + products, stores))
     row_nbytes, column_nbytes = (f'"r"((int64_t){nbytes})' for nbytes in (STEP_WORDS * 4, width * 4))
     return f"""\
     for (int64_t k = 0; k < num_steps; ++k, rows += {STEP_PITCH}, panel += {STEP_WORDS * width}) {{
       for (int64_t line = 0; line < num_lines; ++line, ahead += 16) __builtin_prefetch(ahead, 0, 2);
-      __asm__ volatile({_joined(loads + products)}
+      __asm__ volatile({loop}
                        : : "r"(rows), "r"(panel), {row_nbytes}, {column_nbytes} : "memory");
     }}
-    __asm__ volatile({_joined(stores)} : : "r"(sums), "r"(sums + 16 * pitch), "r"(pitch * 4) : "memory");"""
-
-
-def _joined(instructions: list[str]) -> str:
-    return '"' + "\\n\\t".join(instructions) + '"'
+    __asm__ volatile({end} : : "r"(sums), "r"(sums + 16 * pitch), "r"(pitch * 4) : "memory");"""

@@ -8,7 +8,7 @@ from byoc_core.ir import Binding
 
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels import bfloat16_products
+from byoc_ccompiler.kernels.bfloat16_products import suits_product, write_product
 from byoc_ccompiler.kernels.dot_products import prefers_dots, write_dot_product
 from byoc_ccompiler.kernels.integer_products import write_integer_product
 from byoc_ccompiler.kernels.panel_products import write_panel_product
@@ -27,8 +27,8 @@ def _write(kernel: Kernel) -> None:
         write_integer_product(kernel, geometry)
     elif prefers_dots(geometry):
         write_dot_product(kernel, geometry)
-    elif bfloat16_products.is_suited(kernel, geometry):
-        bfloat16_products.write(kernel, geometry)
+    elif suits_product(kernel, geometry):
+        write_product(kernel, geometry)
     else:
         write_panel_product(kernel, geometry)
 

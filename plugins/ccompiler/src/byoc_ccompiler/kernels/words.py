@@ -1,0 +1,236 @@
+"""Products of short numbers, of which a word of 32 bits holds several: four bytes, or two bfloat16.
+
+Rows of factors are those of a matrix, or the windows of an image, channels last; they are gathered in words. A row
+comes in runs, each of which lies side by side. A panel holds some columns: the words of one step of the sums lie side
+by side, and the steps follow one another. The products of a word and of a word of a column are added up at a time, as
+processors have instructions for it; where there is none, C says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from byoc_core.authoring import c
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, c_suffix
+from byoc_core.dims import Dim, ceildiv
+from byoc_core.runtime.module import NDArray
+
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
+from byoc_ccompiler.kernels.copies import loops_around
+from byoc_ccompiler.kernels.epilogue import SumsTile, collapsed_step
+from byoc_ccompiler.vector_unit import VectorUnit
+
+__all__ = ["Blocks", "RowWriter", "WordFormat", "pack_panels", "word_tile"]
+
+_REGISTERS = {
+    64: ("_mm512", "__m512i", "__AVX512BW__"),
+    32: ("_mm256", "__m256i", "__AVX2__"),
+    16: ("_mm", "__m128i", "__SSE2__"),
+}
+"""By the bytes of a register: how its intrinsics begin, its type, and what tells of products of 16-bit integers."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordFormat:
+    """Words of short numbers of some name, sums of their products, and what adds products to sums: in C, and in numpy.
+
+    Rows may be cut into steps: then ``step`` has the words of one, and those from it to the next step of the row.
+    """
+
+    name: str
+    dtype: str
+    sum_dtype: str
+    definition: str
+    evaluate: Callable[..., NDArray]
+    step: tuple[int, int] | None = None
+
+    def add(self, lanes: int) -> c.Callee:
+        """Return the function for vectors of so many words."""
+        names = ("MM", "REGISTER", "HAS_PAIRS", "NBYTES", "WORDS", "SUMS")
+        types = (f"vec_{c_suffix(dtype)}x{lanes}" for dtype in (self.dtype, self.sum_dtype))
+        text = self.definition
+        for name, meaning in zip(names, (*_REGISTERS[4 * lanes], str(4 * lanes), *types), strict=True):
+            text = text.replace(name, meaning)
+        return c.Callee(f"vec_add_{self.name}_{lanes}", self.evaluate, definition=text)
+
+
+def pack_panels(matrix: NDArray, width: int, num_words: int, dtype: str) -> NDArray:
+    """Return a matrix (depth x columns) of short numbers as panels: panels x words of a column x columns of a panel.
+
+    Zeros fill the words and the panels up.
+    """
+    depth, columns = matrix.shape
+    count, panels = 4 // matrix.itemsize, -(-columns // width)
+    padded = np.zeros((num_words * count, panels * width), matrix.dtype)
+    padded[:depth, :columns] = matrix
+    apart = padded.reshape(num_words, count, panels, width).transpose(2, 0, 3, 1)
+    return np.ascontiguousarray(apart).view(dtype)[..., 0]
+
+
+@cache
+def word_tile(unit: VectorUnit, words: WordFormat, rows: int, vectors: int, width: int) -> c.Function:
+    """Return a C function that multiplies rows of words by some vectors of columns of a panel, which has a width.
+
+    ``sums[j * pitch + n] = start[j * start_step + n] + sum over k of left[j][k] * panel[k][n]``. The sums may start
+    with themselves. Rows that are cut into steps start with 0, and have no arguments that say where.
+
+    C signature: ``(left, panel, num_words, row_step, start, start_step, sums, pitch)``, or ``(left, panel, num_steps,
+    sums, pitch)`` where rows are cut into steps.
+    """
+    lanes = unit.lanes(words.sum_dtype)
+    type_, word, own, zero = c.CType(words.sum_dtype, lanes), c.CType(words.dtype, lanes), vectors * lanes, c.Size(0)
+    left, panel, line, part = (c.Buffer(name, words.dtype) for name in ("left", "panel", "line", "part"))
+    start, sums = c.Buffer("start", type_.dtype), c.Buffer("sums", type_.dtype, c.MemoryAccess.SHARED)
+    acc = c.Buffer("acc", type_.dtype, c.MemoryAccess.WRITE, rows * own)
+    count, row_step, start_step, pitch = map(c.Variable, ("count", "row_step", "start_step", "pitch"))
+    j, k, w, factor = c.Variable("j"), c.Variable("k"), c.Variable("w"), c.Variable("factor", word)
+    columns = {n: c.Variable("column", word) for n in range(0, own, lanes)}
+    held, add = {n: c.Load(acc, j * own + n, lanes) for n in columns}, words.add(lanes)
+
+    def each(statement: Callable[[int], c.Statement], *before: c.Statement) -> c.For:
+        """Return the loop over rows with a statement for each vector of sums."""
+        return c.For(j, zero, c.Size(rows), (*before, *map(statement, columns)), kind=c.LoopKind.UNROLLED)
+
+    def products(row: c.Buffer, steps: c.Buffer, number: c.Expression, step: c.Expression) -> c.For:
+        """Return the loop over words."""
+        lets = (c.Let(column, c.Load(steps, w * width + n, lanes)) for n, column in columns.items())
+        scale = c.Let(factor, c.Broadcast(row[j * step + w], lanes))
+        body = each(lambda n: hold(n, c.Call(add, (held[n], factor, columns[n]), type_)), scale)
+        return c.For(w, zero, number, (*lets, body))
+
+    def hold(n: int, value: c.Expression) -> c.Store:
+        return c.Store(acc, j * own + n, value)
+
+    begin = each(lambda n: hold(n, c.Load(start, j * start_step + n, lanes)))
+    loop = products(left, panel, count, row_step)
+    parameters: tuple[c.Buffer | c.Variable, ...] = (left, panel, count, row_step, start, start_step, sums, pitch)
+    if words.step is not None:
+        size, apart = words.step
+        begin = each(lambda n: hold(n, c.Broadcast(c.Literal(0, c.CType(type_.dtype)), lanes)))
+        places = (c.Alias(line, left, k * apart), c.Alias(part, panel, k * (size * width)))
+        loop = c.For(k, zero, count, (*places, products(line, part, c.Size(size), c.Size(size))))
+        parameters = (left, panel, count, sums, pitch)
+    end = each(lambda n: c.Store(sums, j * pitch + n, held[n]))
+    name = f"vec_tile_{words.name}_{rows}x{own}_of_{width}"
+    body = (c.LocalArray(acc, lanes=lanes), begin, loop, end)
+    return c.Function(name, parameters, body, is_contracted=type_.is_float)
+
+
+@dataclass(frozen=True, slots=True)
+class RowWriter:
+    """Writes rows run by run, each by the statements that ``move`` returns: so many numbers from a place in a row on.
+
+    A run comes from a source, or lies beyond the borders of an image where there is none. ``end`` returns what follows
+    the last run of a row, ``arrays`` are declared before the rows.
+    """
+
+    move: Callable[[c.Expression, c.Expression, c.Load | None, Dim], c.Block]
+    end: Callable[[c.Expression], c.Block] = lambda _: ()
+    arrays: c.Block = ()
+
+
+class Blocks:
+    """Blocks of rows times panels of columns.
+
+    A block has so many ``rows`` of the product, the last one fewer: ``m_count``, from ``m0`` on. Panel number ``panel``
+    has ``width`` columns, the last one fewer: ``n_count``, from ``n0`` on.
+    """
+
+    def __init__(self, num_rows: Dim, num_columns: Dim, rows: int, width: int) -> None:
+        self.num_rows, self.num_columns, self.rows, self.width = num_rows, num_columns, rows, width
+        self.count, self.panels = ceildiv(num_rows, rows), ceildiv(num_columns, width)
+        names = ("m0", "m_count", "n0", "n_count", "panel")
+        self.m0, self.m_count, self.n0, self.n_count, self.panel = map(c.Variable, names)
+
+    def lets(self, first: c.Expression, panel: c.Expression) -> c.Block:
+        """Return the statements that say where a block that begins with a row, and a panel with a number, lie."""
+        return (
+            c.Let(self.m0, first),
+            c.Let(self.m_count, c.index_min(c.Size(self.num_rows) - self.m0, self.rows)),
+            c.Let(self.n0, panel * self.width),
+            c.Let(self.n_count, c.index_min(c.Size(self.num_columns) - self.n0, self.width)),
+        )
+
+    def tile(self, sums: c.Buffer, leading: tuple[c.Expression, ...] = ()) -> SumsTile:
+        """Return the sums of a block and a panel."""
+        num_columns = c.Size(self.width) if self.num_columns % self.width == 0 else self.n_count
+        place = (self.m0, self.m_count, self.n0, num_columns, self.width)
+        return SumsTile(sums, self.width, *place, leading)
+
+    def loop(
+        self, gather: c.Statement, product: c.Block, round_ps: Dim, before: c.Block, *after: c.Statement
+    ) -> c.Dispatch:
+        """Return the loop over blocks times panels, the panels of a block one after the other.
+
+        ``gather`` makes a block ready, which then stays. ``before`` and ``after`` stand around the loop of each thread.
+        """
+        item, block, at_hand = map(c.Variable, ("item", "block", "at_hand"))
+        body = (
+            c.Let(block, item // self.panels),
+            c.Let(self.panel, item % self.panels),
+            *self.lets(block * self.rows, self.panel),
+            c.If(at_hand.compare("!=", block), (c.Assign(at_hand, block), gather)),
+            *product,
+        )
+        start = c.Declare(at_hand, c.Size(-1))
+        return self.shared_loop(item, self.count * self.panels, body, round_ps, (*before, start), *after)
+
+    def gather_rows(self, source: c.Buffer, step: Dim, depth: Dim, writer: RowWriter) -> c.For:
+        """Return the loop over the rows of a block, each of so many numbers, which lie a step apart."""
+        row = c.Variable("row")
+        move = writer.move(row, c.Size(0), source[self.m0 * step + row * step], depth)
+        return c.For(row, c.Size(0), self.m_count, (*move, *writer.end(row)))
+
+    def gather_windows(
+        self, image: c.Buffer, shape: ConvolutionGeometry, strides: Sequence[Dim], writer: RowWriter
+    ) -> c.For:
+        """Return the loop over the windows of the pixels of a block; a line of a window is one run where it can be.
+
+        Windows are written line by line, pixel by pixel; of images whose channels do not lie side by side, each line
+        channel by channel.
+        """
+        batch, channel, down, right = shape.image_steps(strides)
+        sizes, channels, across = (shape.batch, shape.height, shape.width), shape.channels, shape.filter_width
+        apart = collapsed_step(sizes, sizes, (batch, down, right))
+        if shape.is_pointwise and shape.strides == (1, 1) and apart is not None:
+            return self.gather_rows(image, apart, channels, writer)
+        row, m, y, x, plane = map(c.Variable, ("row", "m", "y", "x", "plane"))
+        tap_down, tap_right, top, col = map(c.Variable, ("tap_down", "tap_right", "top", "col"))
+        picture, line = c.Buffer("picture", image.dtype), c.Buffer("line", image.dtype)
+        move, (planes, pixel) = writer.move, (1, channels) if channel == 1 else (channels, 1)
+        at = (tap_down * planes + plane) * (across * pixel)
+
+        def inside(place: c.Expression, reach: int, size: Dim) -> c.Expression:
+            is_inside = c.Binary("&&", place.compare(">=", 0), place.compare("<=", c.Size(size) - reach))
+            return is_inside if shape.is_padded else c.Literal(True, c.BOOL)
+
+        tap = at + tap_right * pixel
+        found = c.If(inside(col, 1, shape.width), move(row, tap, line[col * right], pixel), move(row, tap, None, pixel))
+        pixels = (c.Let(col, x + tap_right * shape.dilation[1]), found)
+        taps = loops_around(pixels, (tap_right,), (across,))
+        if right == pixel and shape.dilation[1] == 1 and across > 1:
+            taps = (c.If(inside(x, across, shape.width), move(row, at, line[x * right], across * pixel), taps),)
+        taps = (c.Alias(line, picture, plane * channel + top * down), *taps)
+        lines = c.If(inside(top, 1, shape.height), taps, move(row, at, None, across * pixel))
+        of_planes = (c.Let(top, y + tap_down * shape.dilation[0]), lines)
+        height, width = shape.out_height, shape.out_width
+        body = (
+            c.Let(m, self.m0 + row),
+            c.Let(y, m // width % height * shape.strides[0] - shape.padding[0]),
+            c.Let(x, m % width * shape.strides[1] - shape.padding[1]),
+            c.Alias(picture, image, m // (height * width) * batch),
+            *loops_around(of_planes, (tap_down, plane), (shape.filter_height, planes)),
+            *writer.end(row),
+        )
+        return c.For(row, c.Size(0), self.m_count, body)
+
+    @staticmethod
+    def shared_loop(
+        index: c.Variable, count: Dim, body: c.Block, round_ps: Dim, before: c.Block, *after: c.Statement
+    ) -> c.Dispatch:
+        """Return a loop that threads share, with what each does before and after its part of the rounds."""
+        first, end = c.Variable(FIRST_ITEM), c.Variable(END_ITEM)
+        return c.Dispatch(first, end, (*before, c.For(index, first, end, body), *after), count, 1, count * round_ps)
