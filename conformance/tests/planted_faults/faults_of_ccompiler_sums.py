@@ -55,8 +55,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-gru-scratch-is-short",
         "kernels/recurrence.py",
-        'self._region("inner", lines * self.parts[-1].padded)',
-        'self._region("inner", lines * self.hidden)',
+        'self.region("inner", lines * self.parts[-1].padded)',
+        'self.region("inner", lines * self.hidden)',
         "A GRU has too little scratch memory for what goes through the matrix of the last gate.",
         "L2-op[nn.gru]",
         "L2-onnx[gru]",
@@ -65,15 +65,15 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-gru-reset-spares-the-bias",
         "kernels/recurrent_cells.py",
-        "entered + reset * unit.load(cell.inner)",
-        "entered + reset * (unit.load(cell.inner) - unit.load(cell.biases[2][1])) + unit.load(cell.biases[2][1])",
+        "entered + reset * cell.inner",
+        "entered + reset * (cell.inner - cell.biases[2][1]) + cell.biases[2][1]",
         "With `linear_before_reset` the reset gate does not multiply the bias.",
         "L2-op[nn.gru]",
         "L2-onnx[gru]",
     ),
     _fault(
         "cc-attention-scales-queries-in-place",
-        "kernels/attention_block.py",
+        "kernels/attention.py",
         "        if self._plan.has_mask:\n",
         """\
         if self._plan.stage:
@@ -89,7 +89,7 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-attention-mask-of-the-first-head",
-        "kernels/attention_block.py",
+        "kernels/attention.py",
         "for index, stride in zip(self._place, found, strict=False):",
         "place = [*self._place[:1] * 2, self._place[2]] if name == 'mask' else self._place\n"
         "        for index, stride in zip(place, found, strict=False):",
@@ -227,9 +227,9 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-attention-total-of-another-top",
-        "kernels/attention_block.py",
-        'totals[row] * scale + reduced("sum", line)',
-        'totals[row] + reduced("sum", line)',
+        "kernels/attention.py",
+        'totals[row] * scale + reduced("sum")',
+        'totals[row] + reduced("sum")',
         "The weights of earlier blocks of keys are added up unscaled, where a later block holds a larger score.",
         "L2-op[nn.attention]",
         "L2-onnx[attention]",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from byoc_core.authoring import c
-from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import product
-from byoc_core.ir import Binding
 
 from byoc_ccompiler.attributes import float_of, int_of
 from byoc_ccompiler.family import KernelFamily
@@ -21,42 +19,34 @@ _POWER_PS = 10_000
 
 
 def _write(kernel: Kernel) -> None:
-    """Writes the kernel: channel by channel, the squares of its neighbours added up in the result itself."""
+    """Write the kernel: channel by channel, the squares of its neighbours added up in the result itself."""
     (step,) = kernel.group.steps
     (x,) = step.operands
     shape, source, out = shape_of(x), kernel.source(x), kernel.target(step.result)
     channels, inner, type_ = shape[1], product(shape[2:]), c.CType(source.dtype)
     size = int_of(step.binding, "size")
-    alpha, beta, bias = (float_of(step.binding, name) for name in ("alpha", "beta", "bias"))
+    beta, bias = (c.Literal(float_of(step.binding, name), type_) for name in ("beta", "bias"))
+    alpha = c.Literal(float_of(step.binding, "alpha") / size, type_)
     power = c.Callee("powf" if type_.dtype == "float32" else "pow", np.power, flops=1)
-    row, first, end, near, k = (c.Variable(name) for name in ("row", "first", "end", "near", "k"))
+    row, first, end, near, k = map(c.Variable, ("row", "first", "end", "near", "k"))
     come, to = c.Buffer("from", type_.dtype), c.Buffer("to", type_.dtype, c.MemoryAccess.WRITE)
-    base = c.Variable("base", type_)
+    base, neighbour, number = c.Variable("base", type_), come[near * inner + k], row % channels
 
     def every(*body: c.Statement) -> c.For:
         return c.For(k, c.Size(0), c.Size(inner), body)
 
-    neighbour = come[near * inner + k]
     rows: c.Block = (
         c.Alias(come, source, row * inner),
         c.Alias(to, out, row * inner),
-        c.Let(first, c.index_max(c.Size(-((size - 1) // 2)), c.Size(0) - row % channels)),
-        c.Let(end, c.index_min(c.Size(size // 2), channels - 1 - row % channels) + 1),
+        c.Let(first, c.index_max(c.Size(-((size - 1) // 2)), c.Size(0) - number)),
+        c.Let(end, c.index_min(c.Size(size // 2), channels - 1 - number) + 1),
         every(c.Store(to, k, c.Literal(0, type_))),
         c.For(near, first, end, (every(c.Store(to, k, to[k] + neighbour * neighbour)),)),
-        every(
-            c.Let(base, c.Literal(bias, type_) + c.Literal(alpha / size, type_) * to[k]),
-            c.Store(to, k, come[k] / c.Call(power, (base, c.Literal(beta, type_)), type_)),
-        ),
+        every(c.Let(base, bias + alpha * to[k]), c.Store(to, k, come[k] / c.Call(power, (base, beta), type_))),
     )
-    kernel.finish_block(
-        (c.For(row, c.Size(0), c.Size(product(shape[:2])), rows, kind=c.LoopKind.PARALLEL, round_ps=inner * _POWER_PS),)
-    )
+    count, round_ps = c.Size(product(shape[:2])), inner * _POWER_PS
+    kernel.finish_block((c.For(row, c.Size(0), count, rows, kind=c.LoopKind.PARALLEL, round_ps=round_ps),))
 
 
-def _reject(binding: Binding) -> Rejection | None:
-    return reject_non_floats(binding)
-
-
-FAMILY = KernelFamily(frozenset({"nn.lrn"}), _reject, _write)
+FAMILY = KernelFamily(frozenset({"nn.lrn"}), reject_non_floats, _write)
 """Local response normalisation."""

@@ -20,16 +20,15 @@ _PAIR_PS = 400
 
 
 def _write(kernel: Kernel) -> None:
-    """Writes the kernel of ``nn.rotary_embedding``: one row of each head and step after another."""
+    """Write the kernel: one row of each head and step after another."""
     (step,) = kernel.group.steps
     x, cos, sin = step.operands
-    batch, heads, steps, size = shape_of(x)
-    half = shape_of(cos)[2]
+    (batch, heads, steps, size), half = shape_of(x), shape_of(cos)[2]
     source, out, dtype = kernel.source(x), kernel.target(step.result), kernel.source(x).dtype
-    row, angle, k = c.Variable("row"), c.Variable("angle"), c.Variable("k")
-    left, right = c.Variable("left", c.CType(dtype)), c.Variable("right", c.CType(dtype))
-    come, to = c.Buffer("from", dtype), c.Buffer("to", dtype, c.MemoryAccess.WRITE)
-    across, along = c.Buffer("across", dtype), c.Buffer("along", dtype)
+    row, angle, k = map(c.Variable, ("row", "angle", "k"))
+    left, right = (c.Variable(name, c.CType(dtype)) for name in ("left", "right"))
+    come, across, along = (c.Buffer(name, dtype) for name in ("from", "across", "along"))
+    to, rest = c.Buffer("to", dtype, c.MemoryAccess.WRITE), c.Size(2 * half)
     near, far = (k * 2, k * 2 + 1) if flag_of(step.binding, "interleaved") else (k, k + half)
     turned = (
         c.Let(left, come[near]),
@@ -37,7 +36,6 @@ def _write(kernel: Kernel) -> None:
         c.Store(to, near, across[k] * left - along[k] * right),
         c.Store(to, far, along[k] * left + across[k] * right),
     )
-    rest = c.Size(2 * half)
     rows = (
         c.Alias(come, source, row * size),
         c.Alias(to, out, row * size),
@@ -52,10 +50,10 @@ def _write(kernel: Kernel) -> None:
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    """Has sizes checked that symbols hide from the type rules."""
-    x, cos, sin = (shape_of(operand) for operand in step.operands)
-    for index, angle in ((1, cos), (2, sin)):
-        require_equal_sizes(scope, step, index, angle, (x[0], x[2], cos[2]))
+    """Have sizes checked that symbols hide from the type rules."""
+    x, cos, _ = map(shape_of, step.operands)
+    for index in (1, 2):
+        require_equal_sizes(scope, step, index, shape_of(step.operands[index]), (x[0], x[2], cos[2]))
     scope.require_at_least(step.op, "operand `x`", x, [0, 0, 0, 2 * cos[2]])
 
 
