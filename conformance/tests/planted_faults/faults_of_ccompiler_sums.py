@@ -64,9 +64,9 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-gru-reset-spares-the-bias",
-        "kernels/recurrent_cells.py",
-        "entered + reset * cell.inner",
-        "entered + reset * (cell.inner - cell.biases[2][1]) + cell.biases[2][1]",
+        "kernels/recurrence.py",
+        "self.entered[2] + reset * self.inner)",
+        "self.entered[2] + reset * (self.inner + self.entered[2] - self.sums[2]) + self.sums[2] - self.entered[2])",
         "With `linear_before_reset` the reset gate does not multiply the bias.",
         "L2-op[nn.gru]",
         "L2-onnx[gru]",
@@ -74,12 +74,13 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-attention-scales-queries-in-place",
         "kernels/attention.py",
-        "        if self._plan.has_mask:\n",
+        "        if self.has_mask:\n            start",
         """\
-        if self._plan.stage:
+        if self.stage:
             lines = ("*(__typeof__({0} + 0) *)(uintptr_t)&{0} = {0} / 3 * 3;",)
-            start.append(c.For(d, c.Size(0), self._depth, (c.RawStatement(lines, (query[row * step + d * stride],)),)))
-        if self._plan.has_mask:
+            start.append(c.For(d, c.Size(0), pitch, (c.RawStatement(lines, (query[row * step + d * stride],)),)))
+        if self.has_mask:
+            start\
 """,
         "An attention that gives its scores scales the queries in place and back, which leaves a bit wrong.",
         "L2-op[nn.attention]",
@@ -90,9 +91,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-attention-mask-of-the-first-head",
         "kernels/attention.py",
-        "for index, stride in zip(self._place, found, strict=False):",
-        "place = [*self._place[:1] * 2, self._place[2]] if name == 'mask' else self._place\n"
-        "        for index, stride in zip(place, found, strict=False):",
+        "self.h * found[1]",
+        "(self.b if name == 'mask' else self.h) * found[1]",
         "A mask for each head is read at the number of the image.",
         "L2-op[nn.attention]",
         "L2-onnx[attention]",
@@ -173,7 +173,7 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-even-window-leans-back",
-        "kernels/lrn.py",
+        "kernels/normalisation.py",
         "c.index_max(c.Size(-((size - 1) // 2)), ",
         "c.index_max(c.Size(-(size // 2)), ",
         "A window of an even number of channels has one more in front.",

@@ -12,6 +12,7 @@ attention: Dao et al. 2022, "FlashAttention".
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from byoc_core.authoring import c
@@ -55,17 +56,10 @@ _MAX_SIZE = 512
 class _Attention:
     """One kernel under construction, as of ``(B, H, S, D), (B, G, T, D), (B, G, T, E)``.
 
-    Attributes:
-        stage: the stage whose scores are a result; empty for none.
-        rows: queries of a block.
-        columns: columns of a panel.
-        keys: keys whose scores are at hand at once.
-        has_mask: whether a mask of one number for each key is one more element of the keys, and 1 of the queries.
-        depth: elements of a query and of a key in a product.
-        key_panels: elements of the packed keys of one head.
-        panels: elements of the packed keys and values of one head.
-        widths: the elements that a block's arrays have for each of its queries.
-        arguments: the parameters of the function so far, and their arguments.
+    A block is some queries of one head, whose scores of ``keys`` keys are at hand at once; or of all, where scores of a
+    ``stage`` are a result. A mask of one number for each key is one more element of the keys, and 1 of the queries.
+    ``widths`` are the elements that a block's arrays have for each of its queries. ``arguments`` are the parameters of
+    the function of a block so far, and what they are given.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -84,22 +78,20 @@ class _Attention:
         self.panels = self.key_panels + width * self.length
         widths: dict[str, Dim] = {"queries": self.depth, "scores": keys if self.stage else self.keys, "results": width}
         self.widths = {**widths, "tops": 1, "totals": 1, "scales": 1}
-        self.arrays = {name: self.written(name, size * self.rows) for name, size in self.widths.items()}
+        written = partial(c.Buffer, dtype=self.dtype, access=c.MemoryAccess.WRITE)
+        self.arrays = {name: written(name, size=size * self.rows) for name, size in self.widths.items()}
         is_small = all(isinstance(size, int) and size <= _MAX_SIZE for size in (self.size, self.width))
         self.is_local = is_small and not self.stage
         self.none, self.zero, self.one = (c.Literal(value, self.type) for value in (float("-inf"), 0, 1))
         self.b, self.h, self.block, self.row = map(c.Variable, ("b", "h", "block", "row"))
-        self.line, self.place = self.written("line"), (self.b, self.h, self.block * self.rows)
+        self.line, self.to = written("line"), written("to")
+        self.query = self.block * self.rows
         self.arguments: dict[c.Buffer | c.Variable, c.Expression] = {}
         self.parameters: dict[c.Expression, c.Variable] = {}
 
-    def written(self, name: str, size: Dim | None = None) -> c.Buffer:
-        """Return a buffer that the function writes."""
-        return c.Buffer(name, self.dtype, c.MemoryAccess.WRITE, size)
-
     def packing(self, memory: c.Buffer) -> c.For:
         """Return the loop that brings keys and values of all heads into panels."""
-        pair, n, to = c.Variable("pair"), c.Variable("n"), self.written("to")
+        pair, n = c.Variable("pair"), c.Variable("n")
         b, g, operands = pair // self.groups, pair % self.groups, self.step.operands
         callee = pack_function(self.kernel, self.dtype, self.columns)
 
@@ -108,12 +100,12 @@ class _Attention:
             width = self.width if operand == 2 else self.length
             count = c.index_min(c.Size(width) - n, self.columns)
             start_steps = (c.Address(source, start + n * steps[1]), *map(c.Size, (*steps, depth)))
-            call = c.Call(callee, (*start_steps, count, c.Address(to, panel)))
+            call = c.Call(callee, (*start_steps, count, c.Address(self.to, panel)))
             return c.For(n, c.Size(0), c.Size(width), (c.Evaluate(call),), step=self.columns)
 
         key, value, *masks = map(self.kernel.strides, operands[1:])
         body: c.Block = (
-            c.Alias(to, memory, pair * self.panels),
+            c.Alias(self.to, memory, pair * self.panels),
             packed(1, b * key[0] + g * key[1], key[:1:-1], self.size, n * self.depth),
             packed(2, b * value[0] + g * value[1], value[2:], self.length, n * self.length + self.key_panels),
         )
@@ -128,7 +120,7 @@ class _Attention:
         """Return the call for a block, from the packed keys and values of its head and its share of scratch memory."""
         steps = self.steps
         self.head = self.buffer("panels", panels)
-        self.count = self.size_of(c.index_min(c.Size(steps) - self.place[2], self.rows), "count")
+        self.count = self.size_of(c.index_min(c.Size(steps) - self.query, self.rows), "count")
         # Where only a call shows how many queries the last block has, its tiles compute rows that nobody reads.
         counts = {min(self.rows, steps), steps % self.rows} if isinstance(steps, int) else {self.rows}
         self.tile_rows = self.count if isinstance(steps, int) else c.Size(self.rows)
@@ -159,16 +151,13 @@ class _Attention:
 
     def tensor(self, name: str, value: Value) -> tuple[c.Buffer, c.Expression, c.Expression]:
         """Return a parameter for a tensor from the block's first row on, and its strides along the last two axes."""
-        dims, strides = shape_of(value), self.kernel.strides(value)
         made = [result for result in self.step.binding.results if result is value]
         buffer = self.kernel.target(made[0]) if made else self.kernel.source(value, name)
-        scores = (self.batch, self.heads, self.steps, self.length)[4 - len(dims) :]
-        wholes = scores if value in self.step.operands[3:] else dims
-        found = [index_term(c.Size(1), *axis) for axis in zip(dims, wholes, strides, strict=True)]
-        found = [*[c.Size(0)] * (4 - len(dims)), *found]
-        start: c.Expression = c.Size(0)
-        for index, stride in zip(self.place, found, strict=False):
-            start = start + index * stride
+        dims, strides = (1, 1, 1, 1, *shape_of(value))[-4:], (0, 0, 0, 0, *self.kernel.strides(value))[-4:]
+        scores = self.batch, self.heads, self.steps, self.length
+        axes = zip(dims, scores if value in self.step.operands[3:] else dims, strides, strict=True)
+        found = [index_term(c.Size(1), *axis) for axis in axes]
+        start = self.b * found[0] + self.h * found[1] + self.query * found[2]
         parameter = self.buffer(name, c.Address(buffer, start), buffer.access)
         return parameter, self.size_of(found[2], f"{name}_step"), self.size_of(found[3], f"{name}_stride")
 
@@ -235,7 +224,7 @@ class _Attention:
         """Return the last key that a query sees; ``None`` where it sees all."""
         if not flag_of(self.step.binding, "causal"):
             return None
-        return self.size_of(self.place[2] + dim_of(self.step.binding, "offset"), "last") + row
+        return self.size_of(self.query + dim_of(self.step.binding, "offset"), "last") + row
 
     def block_of_keys(self, first: c.Expression, count: c.Expression) -> c.Block:
         """Return the statements that deal with so many keys from the first one on."""

@@ -7,8 +7,8 @@ matrices lie in panels: those of constant weights since the code was generated, 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from functools import partial
 
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, FunctionScope
@@ -19,7 +19,6 @@ from byoc_ccompiler.attributes import flag_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.index_checks import range_check
-from byoc_ccompiler.kernels.recurrent_cells import Cell, gru_closing, gru_opening, gru_update, lstm_update, rnn_update
 from byoc_ccompiler.kernels.recurrent_panels import GatePart, gate_parts, pack, pack_panels, product
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
@@ -36,6 +35,94 @@ _STEP_TILES, _LINE_TILES = 8, 2
 
 _GATES = {"nn.rnn": 1, "nn.gru": 3, "nn.lstm": 4}
 _STATES = {"nn.rnn": 1, "nn.gru": 1, "nn.lstm": 2}
+
+
+class _Unit:
+    """The loop over the hidden units of a line at a step, under construction: what is elementwise behind the products.
+
+    ``gates`` are the sums of the products, ``sums`` have the biases too. For a gated recurrent unit, ``inner`` is what
+    comes from the state through the last gate's matrix, or goes into it.
+    """
+
+    def __init__(self, layer: _Recurrence) -> None:
+        self.layer, self.index, self.body = layer, c.Variable("k"), list[c.Statement]()
+        columns = [layer.hidden * gate for gate in range(_GATES[layer.op])]
+        biases = [layer.way * (2 * layer.width) + column for column in columns]
+        if layer.op == "nn.gru":
+            columns[2] = layer.parts[1].place
+        line = layer.gates_at + layer.row * layer.span
+        self.gates = [layer.gates[line + column + self.index] for column in columns]
+        first, second = ([layer.bias[at + n + self.index] for at in biases] for n in (0, layer.width))
+        self.entered = list(map(operator.add, self.gates, first))
+        self.sums = list(map(operator.add, self.entered, second))
+        self.states = [state[layer.line * layer.pitch + self.index] for state in layer.states]
+        self.inner = layer.inner[layer.line * layer.parts[-1].padded + self.index]
+
+    def let(self, name: str, value: c.Expression) -> c.Variable:
+        """Return a variable with a value."""
+        variable = c.Variable(name, value.type)
+        self.body.append(c.Let(variable, value))
+        return variable
+
+    def element(self, op: str, name: str, value: c.Expression, *others: c.Expression) -> c.Variable:
+        """Return a variable with the value of an elementwise op."""
+        return self.let(name, c.Element(op, (self.let(f"{name}_sum", value), *others), value.type))
+
+    def store(self, place: c.Load, value: c.Expression) -> None:
+        """Write an element."""
+        self.body.append(c.Store(place.buffer, place.index, value))
+
+    def opened(self, *names: str) -> list[c.Variable]:
+        """Return the first gates, opened."""
+        return [self.element("sigmoid", name, value) for name, value in zip(names, self.sums, strict=False)]
+
+    def loop(self, *hidden: c.Expression) -> c.Block:
+        """Return the loop over all units, which stores the new hidden state last, where there is one."""
+        layer, places = self.layer, self.states[:1]
+        if layer.every is not None:
+            places.append(layer.every[layer.output_place(layer.turn(layer.time)) + self.index])
+        for value in hidden:
+            for place in places:
+                self.store(place, value)
+        return (c.For(self.index, c.Size(0), c.Size(layer.hidden), tuple(self.body), kind=c.LoopKind.VECTOR),)
+
+    def rnn(self) -> c.Block:
+        """Return the loop of a plain layer."""
+        is_tanh = self.layer.attrs["activation"] == "tanh"
+        others = () if is_tanh else (c.Literal(0, self.inner.type),)
+        return self.loop(self.element("tanh" if is_tanh else "maximum", "hidden", self.sums[0], *others))
+
+    def lstm(self) -> c.Block:
+        """Return the loop of a long short-term memory, whose second state is the cell's."""
+        enter, leave, keep = self.opened("enter", "leave", "keep")
+        new, cell = self.element("tanh", "new", self.sums[3]), self.states[1]
+        kept = self.let("cell", keep * cell + enter * new)
+        self.store(cell, kept)
+        return self.loop(self.let("hidden", leave * self.let("reached", c.Element("tanh", (kept,), kept.type))))
+
+    def gru(self) -> c.Block:
+        """Return the loop of a gated recurrent unit whose reset gate is behind the matrix; ``inner`` has its bias."""
+        update, reset = self.opened("update", "reset")
+        return self.mixed(update, self.entered[2] + reset * self.inner)
+
+    def opening_gru(self) -> c.Block:
+        """Return the loop that opens the gates of a gated recurrent unit whose reset gate is before the matrix.
+
+        The sum of the first gate becomes the opened gate; ``inner`` gets the state times the reset gate.
+        """
+        update, reset = self.opened("update", "reset")
+        self.store(self.gates[0], update)
+        self.store(self.inner, reset * self.states[0])
+        return self.loop()
+
+    def closing_gru(self) -> c.Block:
+        """Return the loop that follows :meth:`opening_gru` and the product of the last gate."""
+        return self.mixed(self.let("update", self.gates[0]), self.sums[2])
+
+    def mixed(self, update: c.Expression, entered: c.Expression) -> c.Block:
+        """Return the loop to a hidden state between the new one and the old one."""
+        new, one = self.element("tanh", "new", entered), c.Literal(1, entered.type)
+        return self.loop(self.let("hidden", (one - update) * new + update * self.states[0]))
 
 
 class _Recurrence:
@@ -63,8 +150,10 @@ class _Recurrence:
         # Few lines take many steps at a time. The call may tell that there are none.
         self.tile_rows = kernel.unit.panel_rows(kernel.unit.panel_vectors)
         most = dim_max(1, _STEP_TILES // dim_max(self.batch, 1)) * self.tile_rows
+        self.counts: tuple[int, ...] = ()
         if isinstance(most, int) and isinstance(self.num_steps, int):
             most = max(1, min(most, self.num_steps))
+            self.counts = () if lengths else (most, self.num_steps % most)
         self.most: c.Expression = c.Size(most) if isinstance(most, int) else c.Variable("most_steps")
         self.set_up: list[c.Statement] = [] if isinstance(self.most, c.Size) else [c.Let(self.most, c.Size(most))]
         self.regions: dict[c.Buffer, Dim] = {}
@@ -78,8 +167,9 @@ class _Recurrence:
         names = ("way", "row", "begin", "slot", FIRST_ITEM)
         self.way, self.row, self.begin, self.slot, self.first = map(c.Variable, names)
         self.item = c.Size(0) if self.batch == 1 else c.Variable("item")
-        self.sequence, self.time = self.item + self.row, self.begin + self.slot
+        self.line, self.sequence, self.time = self.first + self.row, self.item + self.row, self.begin + self.slot
         self.span = self.most * self.padded
+        self.gates_at = self.first * self.span + self.slot * self.padded
         self.limit = c.Size(self.num_steps) if self.ends is None else c.Cast(self.ends[self.sequence], c.INDEX)
 
     def region(self, name: str, size: Dim) -> c.Buffer:
@@ -114,7 +204,7 @@ class _Recurrence:
     def chunk(self, count: c.Expression) -> c.Block:
         """Return the statements that do some lines of one direction side by side."""
         number, most, size = c.Variable("number"), c.Variable("most"), c.Size(self.hidden)
-        mine, there = self.row_at(self.pitch), (self.way * self.batch + self.item + self.row) * self.hidden
+        mine, there = self.line * self.pitch, (self.way * self.batch + self.item + self.row) * self.hidden
         moves = zip(self.states, self.starts, strict=True)
         block: list[c.Statement] = [self.each(count, c.Copy(state, mine, start, there, size)) for state, start in moves]
         if self.ends is None:
@@ -151,20 +241,12 @@ class _Recurrence:
         """Return the place of the input that a sequence takes at a time."""
         return self.by_way(time, self.limit - 1 - time)
 
-    def row_at(self, pitch: c.Expression | Dim) -> c.Expression:
-        """Return the offset of a line's row in a region."""
-        return (self.first + self.row) * pitch
-
     def output_place(self, turn: c.Expression) -> c.Expression:
         """Return the offset of a hidden state among those of all steps."""
         return ((turn * self.ways + self.way) * self.batch + self.sequence) * self.hidden
 
     def project(self, count: c.Expression) -> c.Block:
         """Return the product of the input at some steps."""
-        counts: tuple[int, ...] = ()
-        if self.ends is None and isinstance(self.most, c.Size) and isinstance(self.num_steps, int):
-            most = int(str(self.most.dim))
-            counts = (most, self.num_steps % most)
         step = c.Size(self.batch * self.inputs)
         place = (self.turn(self.begin) * self.batch + self.item + self.row) * self.inputs
         left = c.Address(self.x, place), self.by_way(step, step * -1)
@@ -178,7 +260,7 @@ class _Recurrence:
         for part in self.parts:
             sums = c.Address(self.gates, gates + part.place), c.Size(self.padded)
             operands = (self.kernel, part, c.Address(self.weights, panels), self.inputs, left, sums, steps)
-            block += product(*operands, adds=False, counts=counts, around=around)
+            block += product(*operands, adds=False, counts=self.counts, around=around)
         return block
 
     def add_states(
@@ -204,45 +286,25 @@ class _Recurrence:
             block += [c.Declare(running, c.Size(0)), last]
             count = running
 
-        def cells(update: Callable[[Cell], c.Block]) -> c.For:
-            return self.each(count, *self.having(self.time, *update(self.cell())))
+        def units(loop: Callable[[_Unit], c.Block]) -> c.For:
+            return self.each(count, *self.having(self.time, *loop(_Unit(self))))
 
-        part, gates = self.parts[-1], self.first * self.span + self.slot * self.padded
-        states = self.states[0], self.pitch
-        block += self.add_states(self.parts[0], *states, count, (c.Address(self.gates, gates), self.span))
-        if self.op == "nn.lstm":
-            return (*block, cells(lstm_update))
-        if self.op == "nn.rnn":
-            return (*block, cells(partial(rnn_update, activation=str(self.attrs["activation"]))))
+        part, states = self.parts[-1], (self.states[0], self.pitch)
+        block += self.add_states(self.parts[0], *states, count, (c.Address(self.gates, self.gates_at), self.span))
+        if self.op != "nn.gru":
+            return (*block, units(_Unit.lstm if self.op == "nn.lstm" else _Unit.rnn))
         if not self.is_linear:
-            open_gates = c.Address(self.gates, gates + part.place), self.span
-            closed = self.add_states(part, self.inner, part.padded, count, open_gates)
-            return (*block, cells(gru_opening), *closed, cells(gru_closing))
-        bias, size = self.way * (2 * self.width) + (self.width + 2 * self.hidden), c.Size(self.hidden)
-        start = self.each(count, c.Copy(self.inner, self.row_at(part.padded), self.bias, bias, size))
+            last_gate = c.Address(self.gates, self.gates_at + part.place), self.span
+            closed = self.add_states(part, self.inner, part.padded, count, last_gate)
+            return (*block, units(_Unit.opening_gru), *closed, units(_Unit.closing_gru))
+        bias = self.way * (2 * self.width) + (self.width + 2 * self.hidden)
+        start = self.each(count, c.Copy(self.inner, self.line * part.padded, self.bias, bias, c.Size(self.hidden)))
         inner = c.Address(self.inner, self.first * part.padded), c.Size(part.padded)
-        return (*block, start, *self.add_states(part, *states, count, inner), cells(gru_update))
-
-    def cell(self) -> Cell:
-        """Return a hidden unit of a line at a step."""
-        unit, line = c.Variable("k"), self.first * self.span + self.slot * self.padded + self.row * self.span
-        columns = [self.hidden * gate for gate in range(_GATES[self.op])]
-        biases = [self.way * (2 * self.width) + column for column in columns]
-        if self.op == "nn.gru":
-            columns[2] = self.parts[1].place
-        return Cell(
-            unit,
-            self.hidden,
-            [self.gates[line + column + unit] for column in columns],
-            [(self.bias[place + unit], self.bias[place + self.width + unit]) for place in biases],
-            [state[self.row_at(self.pitch) + unit] for state in self.states],
-            self.inner[self.row_at(self.parts[-1].padded) + unit],
-            [] if self.every is None else [self.every[self.output_place(self.turn(self.time)) + unit]],
-        )
+        return (*block, start, *self.add_states(part, *states, count, inner), units(_Unit.gru))
 
 
 def _write(kernel: Kernel) -> None:
-    """Writes the kernel."""
+    """Write the kernel."""
     layer, end = _Recurrence(kernel), c.Variable(END_ITEM)
     lines, steps = layer.batch * layer.ways, c.Size(layer.num_steps)
     product_ps = layer.padded * (layer.inputs + layer.hidden) * multiply_add_ps(kernel.unit, layer.dtype)
@@ -256,7 +318,7 @@ def _write(kernel: Kernel) -> None:
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    """Has sizes checked that symbols hide from the type rules."""
+    """Have sizes checked that symbols hide from the type rules."""
     shapes = [shape_of(operand) for operand in step.operands]
     _, batch, inputs = shapes[0]
     hidden, ways = shapes[2][2], shape_of(step.binding.results[1])[0]

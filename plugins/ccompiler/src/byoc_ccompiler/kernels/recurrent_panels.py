@@ -28,16 +28,10 @@ _PANELS_AT_ONCE = (4, 2, 1)
 
 
 class GatePart(NamedTuple):
-    """Columns that are computed at once.
+    """Columns that are computed at once: rows of the matrices from ``first`` on.
 
-    Attributes:
-        first: the first column, as a row of the matrices.
-        size: how many columns there are.
-        place: how many columns the parts before take, filled up.
-        lanes: elements of a vector.
-        width: columns of a whole panel.
-        num_whole: the number of whole panels.
-        tail: columns of the last panel, where it has fewer; else 0.
+    The parts before take ``place`` columns, filled up. The last panel has ``tail`` columns, where fewer than others; or
+    ``tail`` is 0.
     """
 
     first: Dim
@@ -118,19 +112,11 @@ def product(
     counts: Collection[int] = (),
     around: Callable[[c.Statement], c.Block] = lambda call: (call,),
 ) -> c.Block:
-    """Return the statements that multiply rows by the panels of a part.
+    """Return the statements that multiply rows by the panels of a part, and set the part's sums or add to them.
 
-    Args:
-        kernel: the kernel that they stand in.
-        part: the part.
-        panels: the first panel of all parts.
-        depth: the length of the sums.
-        left: the first row, and the distance from row to row.
-        sums: the first row of the part's sums, and the distance from row to row.
-        count: how many rows there are; ``None`` for one, which meets several panels at once.
-        adds: whether the sums are added to what is there.
-        counts: the numbers of rows that there may be; none: any number.
-        around: returns statements around the product of rows with one panel.
+    Of the rows and of the sums there are the first one and the distance to the next. ``panels`` is the first panel of
+    all parts. A ``count`` of ``None`` is one row, which meets several panels at once. ``counts`` are the numbers of
+    rows that there may be, none for any; ``around`` returns statements around the product of rows with one panel.
     """
     block: list[c.Statement] = []
     for width, done, stop in part.panels:

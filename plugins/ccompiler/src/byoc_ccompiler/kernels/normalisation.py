@@ -1,30 +1,62 @@
-"""Softmax whose steps are each rounded to the dtype: a line at a time, by a function of the core's header."""
+"""Local response normalisation across channels, and softmax whose steps are each rounded to the dtype."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
+from byoc_core.dims import product
 from byoc_core.dtypes import to_numpy
 from byoc_core.opset import KERNELS
 
-from byoc_ccompiler.attributes import axis_of
+from byoc_ccompiler.attributes import axis_of, float_of, int_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axis_view import line_loop, view_along
-from byoc_ccompiler.rejections import reject_nothing
+from byoc_ccompiler.rejections import reject_non_floats, reject_nothing
 from byoc_ccompiler.steps import dtype_of, shape_of
 
-__all__ = ["FAMILY"]
+__all__ = ["FAMILIES"]
 
-_ELEMENT_PS = 1_500
-"""Estimated picoseconds of one element."""
+_POWER_PS, _ELEMENT_PS = 10_000, 1_500
+"""Estimated picoseconds of one power, and of one element's softmax."""
 
 _WIDE = {"bfloat16": "float32", "float16": "float32"}
 
 
-def _write(kernel: Kernel) -> None:
+def _write_lrn(kernel: Kernel) -> None:
+    """Write the kernel: channel by channel, the squares of its neighbours added up in the result itself."""
+    (step,) = kernel.group.steps
+    (x,) = step.operands
+    shape, source, out = shape_of(x), kernel.source(x), kernel.target(step.result)
+    channels, inner, type_ = shape[1], product(shape[2:]), c.CType(source.dtype)
+    size = int_of(step.binding, "size")
+    beta, bias = (c.Literal(float_of(step.binding, name), type_) for name in ("beta", "bias"))
+    alpha = c.Literal(float_of(step.binding, "alpha") / size, type_)
+    power = c.Callee("powf" if type_.dtype == "float32" else "pow", np.power, flops=1)
+    row, first, end, near, k = map(c.Variable, ("row", "first", "end", "near", "k"))
+    come, to = c.Buffer("from", type_.dtype), c.Buffer("to", type_.dtype, c.MemoryAccess.WRITE)
+    base, neighbour, number = c.Variable("base", type_), come[near * inner + k], row % channels
+
+    def every(*body: c.Statement) -> c.For:
+        return c.For(k, c.Size(0), c.Size(inner), body)
+
+    rows: c.Block = (
+        c.Alias(come, source, row * inner),
+        c.Alias(to, out, row * inner),
+        c.Let(first, c.index_max(c.Size(-((size - 1) // 2)), c.Size(0) - number)),
+        c.Let(end, c.index_min(c.Size(size // 2), channels - 1 - number) + 1),
+        every(c.Store(to, k, c.Literal(0, type_))),
+        c.For(near, first, end, (every(c.Store(to, k, to[k] + neighbour * neighbour)),)),
+        every(c.Let(base, bias + alpha * to[k]), c.Store(to, k, come[k] / c.Call(power, (base, beta), type_))),
+    )
+    count, round_ps = c.Size(product(shape[:2])), inner * _POWER_PS
+    kernel.finish_block((c.For(row, c.Size(0), count, rows, kind=c.LoopKind.PARALLEL, round_ps=round_ps),))
+
+
+def _write_softmax(kernel: Kernel) -> None:
     """Write the kernel: a line is widened to scratch memory, and its softmax made beside it."""
     (step,) = kernel.group.steps
     (x,) = step.operands
@@ -66,5 +98,8 @@ def _softmax_function(dtype: str) -> c.Callee:
     return c.Callee(name, evaluate, writes=(1,), header="byoc_stepwise_softmax.h")
 
 
-FAMILY = KernelFamily(frozenset({"nn.stepwise_softmax"}), reject_nothing, _write, takes_halves=True)
-"""Softmax by steps."""
+FAMILIES = (
+    KernelFamily(frozenset({"nn.lrn"}), reject_non_floats, _write_lrn),
+    KernelFamily(frozenset({"nn.stepwise_softmax"}), reject_nothing, _write_softmax, takes_halves=True),
+)
+"""Local response normalisation, and softmax by steps."""
