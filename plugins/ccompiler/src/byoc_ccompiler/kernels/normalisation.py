@@ -37,20 +37,18 @@ def _write_lrn(kernel: Kernel) -> None:
     alpha = c.Literal(float_of(step.binding, "alpha") / size, type_)
     power = c.Callee("powf" if type_.dtype == "float32" else "pow", np.power, flops=1)
     row, first, end, near, k = map(c.Variable, ("row", "first", "end", "near", "k"))
-    come, to = c.Buffer("from", type_.dtype), c.Buffer("to", type_.dtype, c.MemoryAccess.WRITE)
-    base, neighbour, number = c.Variable("base", type_), come[near * inner + k], row % channels
+    base, number, at = c.Variable("base", type_), row % channels, row * inner + k
+    neighbour = source[(row + near) * inner + k]
 
     def every(*body: c.Statement) -> c.For:
         return c.For(k, c.Size(0), c.Size(inner), body)
 
     rows: c.Block = (
-        c.Alias(come, source, row * inner),
-        c.Alias(to, out, row * inner),
         c.Let(first, c.index_max(c.Size(-((size - 1) // 2)), c.Size(0) - number)),
         c.Let(end, c.index_min(c.Size(size // 2), channels - 1 - number) + 1),
-        every(c.Store(to, k, c.Literal(0, type_))),
-        c.For(near, first, end, (every(c.Store(to, k, to[k] + neighbour * neighbour)),)),
-        every(c.Let(base, bias + alpha * to[k]), c.Store(to, k, come[k] / c.Call(power, (base, beta), type_))),
+        every(c.Store(out, at, c.Literal(0, type_))),
+        c.For(near, first, end, (every(c.Store(out, at, out[at] + neighbour * neighbour)),)),
+        every(c.Let(base, bias + alpha * out[at]), c.Store(out, at, source[at] / c.Call(power, (base, beta), type_))),
     )
     count, round_ps = c.Size(product(shape[:2])), inner * _POWER_PS
     kernel.finish_block((c.For(row, c.Size(0), count, rows, kind=c.LoopKind.PARALLEL, round_ps=round_ps),))
@@ -64,7 +62,6 @@ def _write_softmax(kernel: Kernel) -> None:
     source, target, wide = kernel.source(x), kernel.target(step.result), _WIDE.get(dtype_of(x), dtype_of(x))
     softmax = _softmax_function(source.dtype)
     zero_unseen = c.Literal(int(bool(step.binding.attrs["zero_unseen"])), c.CType("int32"))
-    given, made = c.Buffer("from", source.dtype), c.Buffer("to", target.dtype, c.MemoryAccess.WRITE)
     k, size = c.Variable("k"), c.Size(view.size)
 
     def converted(to: c.Buffer, at: c.Expression, element: c.Load) -> c.For:
@@ -75,12 +72,11 @@ def _write_softmax(kernel: Kernel) -> None:
 
     def line(number: c.Expression, mine: c.Buffer) -> c.Block:
         start = number // view.inner * (view.size * view.inner) + number % view.inner
+        at = start + k * view.inner
         return (
-            c.Alias(given, source, start),
-            c.Alias(made, target, start),
-            converted(mine, k, given[k * view.inner]),
+            converted(mine, k, source[at]),
             c.Evaluate(c.Call(softmax, (c.Address(mine, c.Size(0)), c.Address(mine, size), size, zero_unseen))),
-            converted(made, k * view.inner, mine[size + k]),
+            converted(target, at, mine[size + k]),
         )
 
     count = 0 if view.size == 0 else view.outer * view.inner
