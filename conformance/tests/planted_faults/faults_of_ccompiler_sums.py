@@ -55,8 +55,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-gru-scratch-is-short",
         "kernels/recurrence.py",
-        'self._region("inner", lines * self.parts[-1].padded)',
-        'self._region("inner", lines * self.hidden)',
+        'self.region("inner", lines * self.parts[-1].padded)',
+        'self.region("inner", lines * self.hidden)',
         "A GRU has too little scratch memory for what goes through the matrix of the last gate.",
         "L2-op[nn.gru]",
         "L2-onnx[gru]",
@@ -64,22 +64,23 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-gru-reset-spares-the-bias",
-        "kernels/recurrent_cells.py",
-        "entered + reset * unit.load(cell.inner)",
-        "entered + reset * (unit.load(cell.inner) - unit.load(cell.biases[2][1])) + unit.load(cell.biases[2][1])",
+        "kernels/recurrence.py",
+        "self.entered[2] + reset * self.inner)",
+        "self.entered[2] + reset * (self.inner + self.entered[2] - self.sums[2]) + self.sums[2] - self.entered[2])",
         "With `linear_before_reset` the reset gate does not multiply the bias.",
         "L2-op[nn.gru]",
         "L2-onnx[gru]",
     ),
     _fault(
         "cc-attention-scales-queries-in-place",
-        "kernels/attention_block.py",
-        "        if self._plan.has_mask:\n",
+        "kernels/attention.py",
+        "        if self.has_mask:\n            start",
         """\
-        if self._plan.stage:
+        if self.stage:
             lines = ("*(__typeof__({0} + 0) *)(uintptr_t)&{0} = {0} / 3 * 3;",)
-            start.append(c.For(d, c.Size(0), self._depth, (c.RawStatement(lines, (query[row * step + d * stride],)),)))
-        if self._plan.has_mask:
+            start.append(c.For(d, c.Size(0), pitch, (c.RawStatement(lines, (query[row * step + d * stride],)),)))
+        if self.has_mask:
+            start\
 """,
         "An attention that gives its scores scales the queries in place and back, which leaves a bit wrong.",
         "L2-op[nn.attention]",
@@ -89,10 +90,9 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-attention-mask-of-the-first-head",
-        "kernels/attention_block.py",
-        "for index, stride in zip(self._place, found, strict=False):",
-        "place = [*self._place[:1] * 2, self._place[2]] if name == 'mask' else self._place\n"
-        "        for index, stride in zip(place, found, strict=False):",
+        "kernels/attention.py",
+        "self.h * found[1]",
+        "(self.b if name == 'mask' else self.h) * found[1]",
         "A mask for each head is read at the number of the image.",
         "L2-op[nn.attention]",
         "L2-onnx[attention]",
@@ -173,7 +173,7 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-even-window-leans-back",
-        "kernels/lrn.py",
+        "kernels/normalisation.py",
         "c.index_max(c.Size(-((size - 1) // 2)), ",
         "c.index_max(c.Size(-(size // 2)), ",
         "A window of an even number of channels has one more in front.",
@@ -227,9 +227,9 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-attention-total-of-another-top",
-        "kernels/attention_block.py",
-        'totals[row] * scale + reduced("sum", line)',
-        'totals[row] + reduced("sum", line)',
+        "kernels/attention.py",
+        'totals[row] * scale + reduced("sum")',
+        'totals[row] + reduced("sum")',
         "The weights of earlier blocks of keys are added up unscaled, where a later block holds a larger score.",
         "L2-op[nn.attention]",
         "L2-onnx[attention]",

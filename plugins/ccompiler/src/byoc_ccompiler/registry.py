@@ -16,8 +16,8 @@ from byoc_ccompiler.kernels import (
     elementwise,
     extremes,
     indexing,
-    lrn,
     movement,
+    normalisation,
     ordering,
     pooling,
     products,
@@ -28,7 +28,6 @@ from byoc_ccompiler.kernels import (
     rotary,
     rows,
     scatter,
-    stepwise_softmax,
     transposes,
 )
 
@@ -64,8 +63,7 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     quantisation.FAMILY,
     einsum.FAMILY,
     resizing.FAMILY,
-    lrn.FAMILY,
-    stepwise_softmax.FAMILY,
+    *normalisation.FAMILIES,
     rotary.FAMILY,
     recurrence.FAMILY,
 )

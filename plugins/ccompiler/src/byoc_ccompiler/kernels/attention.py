@@ -1,22 +1,35 @@
 """Attention as one tiled kernel: scores, scale, mask, softmax and values of a few queries at a time.
 
-Keys and values are packed into panels first, once for all queries. No tensor of scores exists, unless it is a result.
+Keys and values are packed into panels first, once for all queries. No tensor of scores exists, unless it is a result. A
+block of queries is a call of a C function. It goes along the keys block by block: a tile of scores, their exponentials
+under the largest score so far, and their product with the values, which is scaled whenever the largest score grows.
+Where scores are a result too, all keys are one block.
+
+Source of the running softmax: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"; of its use in
+attention: Dao et al. 2022, "FlashAttention".
 """
 
 from __future__ import annotations
 
+import math
+from functools import partial
+
+import numpy as np
 from byoc_core.authoring import c
-from byoc_core.authoring.csource import FunctionScope
+from byoc_core.authoring.csource import FunctionScope, c_suffix
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, ceildiv, dim_min, product, total
-from byoc_core.ir import Binding
+from byoc_core.dtypes import dtype_info
+from byoc_core.ir import Binding, Value
 
+from byoc_ccompiler.attributes import dim_of, flag_of, float_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.attention_block import AttentionBlock, AttentionPlan
 from byoc_ccompiler.kernels.axis_view import MAX_WORKERS, share_ps
-from byoc_ccompiler.kernels.blocks import pack_function
+from byoc_ccompiler.kernels.blocks import block_function, pack_function
 from byoc_ccompiler.kernels.epilogue import index_term
+from byoc_ccompiler.kernels.fetching import fetch
+from byoc_ccompiler.kernels.row_reducers import row_function
 from byoc_ccompiler.rejections import operand_shape, reject_non_floats
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
@@ -30,9 +43,287 @@ _EXP_PS = 600
 _PACK_PS = 400
 """Estimated picoseconds to pack one element."""
 
+_VECTORS = 2
+"""Vectors in a row of a panel."""
+
+_LINE_NBYTES = 2048
+"""Bytes of the scores of one query that are at hand at once."""
+
+_MAX_SIZE = 512
+"""The largest size of a head for which the arrays of a block lie on the stack."""
+
+
+class _Attention:
+    """One kernel under construction, as of ``(B, H, S, D), (B, G, T, D), (B, G, T, E)``.
+
+    A block is some queries of one head, whose scores of ``keys`` keys are at hand at once; or of all, where scores of a
+    ``stage`` are a result. A mask of one number for each key is one more element of the keys, and 1 of the queries.
+    ``widths`` are the elements that a block's arrays have for each of its queries. ``arguments`` are the parameters of
+    the function of a block so far, and what they are given.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        (step,) = kernel.group.steps
+        self.kernel, self.step, self.dtype = kernel, step, dtype_of(step.operands[0])
+        (self.batch, self.heads, self.steps, self.size), key, value = map(shape_of, step.operands[:3])
+        self.groups, self.length, self.width = *key[1:3], value[3]
+        self.stage, self.type = str(step.binding.attrs["scores"] or ""), c.CType(self.dtype)
+        self.rows, self.columns = kernel.unit.panel_rows(_VECTORS), _VECTORS * kernel.unit.lanes(self.dtype)
+        self.keys = _LINE_NBYTES // dtype_info(self.dtype).itemsize
+        spread = any((1, 1, 1, *shape_of(mask))[-3:] == (1, 1, self.length) for mask in step.operands[3:])
+        self.has_mask = spread and not self.stage and not float_of(step.binding, "softcap")
+        self.depth = self.size + int(self.has_mask)
+        keys, width = (ceildiv(size, self.columns) * self.columns for size in (self.length, self.width))
+        self.key_panels = keys * self.depth
+        self.panels = self.key_panels + width * self.length
+        widths: dict[str, Dim] = {"queries": self.depth, "scores": keys if self.stage else self.keys, "results": width}
+        self.widths = {**widths, "tops": 1, "totals": 1, "scales": 1}
+        written = partial(c.Buffer, dtype=self.dtype, access=c.MemoryAccess.WRITE)
+        self.arrays = {name: written(name, size=size * self.rows) for name, size in self.widths.items()}
+        is_small = all(isinstance(size, int) and size <= _MAX_SIZE for size in (self.size, self.width))
+        self.is_local = is_small and not self.stage
+        self.none, self.zero, self.one = (c.Literal(value, self.type) for value in (float("-inf"), 0, 1))
+        self.b, self.h, self.block, self.row = map(c.Variable, ("b", "h", "block", "row"))
+        self.line, self.to = written("line"), written("to")
+        self.query = self.block * self.rows
+        self.arguments: dict[c.Buffer | c.Variable, c.Expression] = {}
+        self.parameters: dict[c.Expression, c.Variable] = {}
+
+    def packing(self, memory: c.Buffer) -> c.For:
+        """Return the loop that brings keys and values of all heads into panels."""
+        pair, n = c.Variable("pair"), c.Variable("n")
+        b, g, operands = pair // self.groups, pair % self.groups, self.step.operands
+        callee = pack_function(self.kernel, self.dtype, self.columns)
+
+        def packed(operand: int, start: c.Expression, steps: tuple[Dim, ...], depth: Dim, panel: c.Expression) -> c.For:
+            source = self.kernel.source(operands[operand], "qkvm"[operand])
+            width = self.width if operand == 2 else self.length
+            count = c.index_min(c.Size(width) - n, self.columns)
+            start_steps = (c.Address(source, start + n * steps[1]), *map(c.Size, (*steps, depth)))
+            call = c.Call(callee, (*start_steps, count, c.Address(self.to, panel)))
+            return c.For(n, c.Size(0), c.Size(width), (c.Evaluate(call),), step=self.columns)
+
+        key, value, *masks = map(self.kernel.strides, operands[1:])
+        body: c.Block = (
+            c.Alias(self.to, memory, pair * self.panels),
+            packed(1, b * key[0] + g * key[1], key[:1:-1], self.size, n * self.depth),
+            packed(2, b * value[0] + g * value[1], value[2:], self.length, n * self.length + self.key_panels),
+        )
+        if self.has_mask:
+            dims, strides = (1, 1, 1, *shape_of(operands[3]))[-4:], (0, 0, 0, *masks[0])[-4:]
+            start = index_term(b, dims[0], self.batch, strides[0])
+            body += (packed(3, start, (0, strides[3]), 1, n * self.depth + self.size * self.columns),)
+        pairs, pair_ps = self.batch * self.groups, self.panels * _PACK_PS
+        return c.For(pair, c.Size(0), c.Size(pairs), body, kind=c.LoopKind.PARALLEL, round_ps=pair_ps)
+
+    def call(self, panels: c.Address, mine: c.Address) -> c.Evaluate:
+        """Return the call for a block, from the packed keys and values of its head and its share of scratch memory."""
+        steps = self.steps
+        self.head = self.buffer("panels", panels)
+        self.count = self.size_of(c.index_min(c.Size(steps) - self.query, self.rows), "count")
+        # Where only a call shows how many queries the last block has, its tiles compute rows that nobody reads.
+        counts = {min(self.rows, steps), steps % self.rows} if isinstance(steps, int) else {self.rows}
+        self.tile_rows = self.count if isinstance(steps, int) else c.Size(self.rows)
+        self.tile = block_function(self.kernel, self.dtype, _VECTORS, counts - {0}, strided=False)
+        names = {"queries": "depth", "results": "width", "scores": "pitch"}
+        self.pitches = {array: self.size_of(self.widths[array], name) for array, name in names.items()}
+        self.seen = c.Variable("length")
+        self.arguments[self.seen] = c.Size(self.length)
+        body = (*self.declarations(mine), *self.opening(), *self.walk(), *self.closing())
+        function = c.simplify(c.Function(f"attention_{c_suffix(self.dtype)}", tuple(self.arguments), body))
+        return c.Evaluate(c.Call(self.kernel.shared_function(function), tuple(self.arguments.values())))
+
+    def buffer(self, name: str, start: c.Address, access: c.MemoryAccess = c.MemoryAccess.READ) -> c.Buffer:
+        """Return a parameter that points to memory of the kernel."""
+        buffer = c.Buffer(name, self.dtype, access)
+        self.arguments[buffer] = start
+        return buffer
+
+    def size_of(self, value: c.Expression | Dim, name: str) -> c.Expression:
+        """Return a size or an index of the kernel: a parameter, unless it is a known number."""
+        value = value if isinstance(value, c.Expression) else c.Size(value)
+        if isinstance(value, c.Size) and isinstance(value.dim, int):
+            return value
+        if value not in self.parameters:
+            self.parameters[value] = c.Variable(name)
+            self.arguments[self.parameters[value]] = value
+        return self.parameters[value]
+
+    def tensor(self, name: str, value: Value) -> tuple[c.Buffer, c.Expression, c.Expression]:
+        """Return a parameter for a tensor from the block's first row on, and its strides along the last two axes."""
+        made = [result for result in self.step.binding.results if result is value]
+        buffer = self.kernel.target(made[0]) if made else self.kernel.source(value, name)
+        dims, strides = (1, 1, 1, 1, *shape_of(value))[-4:], (0, 0, 0, 0, *self.kernel.strides(value))[-4:]
+        scores = self.batch, self.heads, self.steps, self.length
+        axes = zip(dims, scores if value in self.step.operands[3:] else dims, strides, strict=True)
+        found = [index_term(c.Size(1), *axis) for axis in axes]
+        start = self.b * found[0] + self.h * found[1] + self.query * found[2]
+        parameter = self.buffer(name, c.Address(buffer, start), buffer.access)
+        return parameter, self.size_of(found[2], f"{name}_step"), self.size_of(found[3], f"{name}_stride")
+
+    def declarations(self, mine: c.Address) -> c.Block:
+        """Return the declarations of the arrays."""
+        if self.is_local:
+            return tuple(c.LocalArray(array, alignment=64) for array in self.arrays.values())
+        memory, sizes = self.buffer("mine", mine, c.MemoryAccess.WRITE), [self.rows * n for n in self.widths.values()]
+        arrays = enumerate(self.arrays.values())
+        return tuple(c.Alias(array, memory, self.size_of(total(sizes[:number]), "place")) for number, array in arrays)
+
+    def each_row(self, *body: c.Statement) -> c.Block:
+        """Return the loop over the queries, with the scores of each in the line."""
+        alias = c.Alias(self.line, self.arrays["scores"], self.row * self.pitches["scores"])
+        return (c.For(self.row, c.Size(0), self.count, (alias, *body)),) if body else ()
+
+    def multiply(self, left: str, panel: c.Expression, depth: c.Expression, sums: c.Address) -> c.Evaluate:
+        """Return the call that multiplies the rows of an array by a panel; sums of results are added to."""
+        start, panels = c.Address(self.arrays[left], c.Size(0)), c.Address(self.head, panel)
+        rows = (start, self.pitches[left], panels, depth, self.tile_rows)
+        rest = (sums, self.pitches[sums.buffer.name], c.Literal(left == "scores", c.BOOL), c.Size(0), c.Size(0))
+        return c.Evaluate(c.Call(self.tile, (*rows, *rest)))
+
+    def opening(self) -> c.Block:
+        """Return the statements that scale the queries, and set sums and results to zero."""
+        row, d, queries, pitch = self.row, c.Variable("d"), self.arrays["queries"], self.pitches["queries"]
+        query, step, stride = self.tensor("query", self.step.operands[0])
+        scaled = c.Store(queries, row * pitch + d, query[row * step + d * stride] * self.scale())
+        start: list[c.Statement] = [
+            c.For(d, c.Size(0), self.size_of(self.size, "size"), (scaled,)),
+            c.Store(self.arrays["totals"], row, self.zero),
+            c.Store(self.arrays["tops"], row, self.none),
+        ]
+        if self.has_mask:
+            start.append(c.Store(queries, (row + 1) * pitch - 1, self.one))
+        rest = c.Clear(queries, self.count * pitch, self.tile_rows * pitch - self.count * pitch)
+        return (
+            c.For(row, c.Size(0), self.count, tuple(start)),
+            *(() if self.tile_rows is self.count else (rest,)),
+            c.Clear(self.arrays["results"], c.Size(0), self.pitches["results"] * self.rows),
+        )
+
+    def scale(self) -> c.Expression:
+        """Return the factor of the queries."""
+        given, size, double = self.step.binding.attrs["scale"], self.size, c.CType("float64")
+        if given is not None or isinstance(size, int):
+            value = 1 / math.sqrt(max(int(str(size)), 1)) if given is None else float(str(given))
+            return c.Literal(value, self.type)
+        root = c.Call(c.Callee("sqrt", np.sqrt, flops=1), (c.Cast(c.index_max(c.Size(size), 1), double),), double)
+        scale = c.Variable("scale", self.type)
+        self.arguments[scale] = c.Cast(c.Literal(1, double) / root, self.type)
+        return scale
+
+    def walk(self) -> c.Block:
+        """Return the statements that go along the keys."""
+        if self.stage:
+            return self.block_of_keys(c.Size(0), self.seen)
+        limit, first, count, last = (*map(c.Variable, ("limit", "first", "block")), self.last(self.count - 1))
+        seen = self.seen if last is None else c.index_max(c.index_min(last + 1, self.seen), 0)
+        keys = (c.Let(count, c.index_min(limit - first, self.keys)), *self.block_of_keys(first, count))
+        return c.Let(limit, seen), c.For(first, c.Size(0), limit, keys, step=self.keys)
+
+    def last(self, row: c.Expression) -> c.Expression | None:
+        """Return the last key that a query sees; ``None`` where it sees all."""
+        if not flag_of(self.step.binding, "causal"):
+            return None
+        return self.size_of(self.query + dim_of(self.step.binding, "offset"), "last") + row
+
+    def block_of_keys(self, first: c.Expression, count: c.Expression) -> c.Block:
+        """Return the statements that deal with so many keys from the first one on."""
+        t, e, pitch = c.Variable("t"), c.Variable("e"), self.pitches["queries"]
+        scores, results = c.Address(self.arrays["scores"], t), c.Address(self.arrays["results"], e)
+        values = self.size_of(self.key_panels, "values") + e * self.seen + first * self.columns
+        products = self.multiply("queries", (first + t) * pitch, pitch, scores)
+        sums = self.multiply("scores", values, count, results)
+        return (
+            c.For(t, c.Size(0), count, (products,), step=self.columns),
+            *self.masked(first, count),
+            *self.softmax(count),
+            c.For(e, c.Size(0), self.pitches["results"], (sums,), step=self.columns),
+        )
+
+    def masked(self, first: c.Expression, count: c.Expression) -> c.Block:
+        """Return the statements that cap and mask scores, and store those of a stage."""
+        row, line, t, cap = self.row, self.line, c.Variable("t"), float_of(self.step.binding, "softcap")
+        masks = [self.tensor("mask", mask) for mask in self.step.operands[3:] if not self.has_mask]
+        block = self.stored("products")
+        if cap:
+            part, limit = c.Variable("part", self.type), c.Literal(cap, self.type)
+            capped = c.Element("tanh", (part,), self.type) * limit
+            block += (c.For(t, c.Size(0), count, (c.Let(part, line[t] / limit), c.Store(line, t, capped))),)
+        block += self.stored("capped")
+        for mask, step, stride in masks:
+            at = row * step + first * stride
+            if stride == c.Size(1) and step != c.Size(0):
+                block += (fetch(mask, at + self.keys, self.keys * dtype_info(self.dtype).itemsize),)
+            block += (c.For(t, c.Size(0), count, (c.Store(line, t, line[t] + mask[at + t * stride]),)),)
+        last = self.last(row)
+        if last is not None:
+            block += (c.For(t, c.index_max(last + 1 - first, 0), count, (c.Store(line, t, self.none),)),)
+        return self.each_row(*block, *self.stored("masked"))
+
+    def stored(self, stage: str, divisor: c.Expression | None = None) -> c.Block:
+        """Return the statements that store the scores of a stage, where they are a result."""
+        results = self.step.binding.results[1:]
+        if self.stage != stage or results[0] not in self.kernel.stored:
+            return ()
+        t, (out, step, stride) = c.Variable("t"), self.tensor("stage", results[0])
+        value = self.line[t] if divisor is None else self.line[t] / divisor
+        return (c.For(t, c.Size(0), self.seen, (c.Store(out, self.row * step + t * stride, value),)),)
+
+    def softmax(self, count: c.Expression) -> c.Block:
+        """Return the statements that turn scores to weights under the largest score so far, and scale what was summed.
+
+        The loops over rows are several, so that the steps of one row need not wait for those of another.
+        """
+        tops, totals, scales, results = (self.arrays[name] for name in ("tops", "totals", "scales", "results"))
+        exp = c.Callee(f"byoc_exp_nonpositive_{c_suffix(self.dtype)}", np.exp, flops=1)
+        row, line, t, e = self.row, self.line, c.Variable("t"), c.Variable("e")
+        base, best, top, scale = (c.Variable(name, self.type) for name in ("base", "best", "top", "scale"))
+
+        def reduced(op: str) -> c.Expression:
+            function = row_function(self.kernel.unit, op, self.dtype)
+            return c.Call(function, (c.Address(line, c.Size(0)), count), self.type)
+
+        def powers(index: c.Variable, end: c.Expression, array: c.Buffer, value: c.Expression) -> c.For:
+            return c.For(index, c.Size(0), end, (c.Store(array, index, c.Call(exp, (value,), self.type)),))
+
+        def lowest(value: c.Expression) -> c.Expression:
+            # Where no key is seen yet, nothing may become NaN for that.
+            return c.Select(value.compare("==", self.none), self.zero, value)
+
+        limits = (
+            c.Let(best, reduced("max")),
+            c.Let(top, c.Select(tops[row].compare(">", best), tops[row], best)),
+            c.Store(scales, row, tops[row] - lowest(top)),
+            c.Store(tops, row, top),
+        )
+        at = row * self.pitches["results"] + e
+        sums = (
+            c.Let(scale, scales[row]),
+            c.Store(totals, row, totals[row] * scale + reduced("sum")),
+            c.For(e, c.Size(0), self.pitches["results"], (c.Store(results, at, results[at] * scale),)),
+        )
+        scaling, weights = powers(row, self.count, scales, scales[row]), powers(t, count, line, line[t] - base)
+        loops = (scaling, *self.each_row(c.Let(base, lowest(tops[row])), weights))
+        return (*self.each_row(*limits), *loops, *self.each_row(*sums))
+
+    def closing(self) -> c.Block:
+        """Return the statements that divide the results by the sums of the weights."""
+        result, row, e, whole = self.step.binding.results[0], self.row, c.Variable("e"), c.Variable("total", self.type)
+        results, totals = self.arrays["results"], self.arrays["totals"]
+        outs = [self.tensor("out", result)] if result in self.kernel.stored else []
+        # Without a weight: zeros over zero, which is NaN, or over one; without a key always the latter.
+        is_zero = flag_of(self.step.binding, "zero_unseen")
+        unseen = totals[row].compare("==", self.zero) if is_zero else self.seen.compare("==", 0)
+        block: c.Block = (c.Let(whole, c.Select(unseen, self.one, totals[row])),)
+        block += self.stored("weights", whole)
+        for out, step, stride in outs:
+            share = c.Store(out, row * step + e * stride, results[row * self.pitches["results"] + e] / whole)
+            block += (c.For(e, c.Size(0), self.size_of(self.width, "columns"), (share,)),)
+        return self.each_row(*block)
+
 
 def _reject(binding: Binding) -> Rejection | None:
-    """Refuses numbers of heads of which only running shows whether one divides the other."""
+    """Refuse numbers of heads of which only running shows whether one divides the other."""
     heads, groups = operand_shape(binding, 0)[1], operand_shape(binding, 1)[1]
     are_known = isinstance(heads, int) and isinstance(groups, int)
     # What is recognised as attention may have any number of heads, but as many groups, or a known part of them.
@@ -42,61 +333,30 @@ def _reject(binding: Binding) -> Rejection | None:
 
 
 def _write(kernel: Kernel) -> None:
-    """Writes the kernel of ``nn.attention``."""
-    (step,) = kernel.group.steps
-    plan, dtype = AttentionPlan.of_kernel(kernel, step), dtype_of(step.operands[0])
-    mine, blocks = total(plan.arrays.values()), ceildiv(plan.steps, plan.rows)
-    count, packed = product((plan.batch, plan.heads, blocks)), product((plan.batch, plan.groups, plan.panels))
+    """Write the kernel of ``nn.attention``."""
+    layer = _Attention(kernel)
+    mine, blocks = total(layer.widths.values()) * layer.rows, ceildiv(layer.steps, layer.rows)
+    count, packed = product((layer.batch, layer.heads, blocks)), product((layer.batch, layer.groups, layer.panels))
     workers = dim_min(count, MAX_WORKERS)
-    memory = kernel.scratch_memory(packed if plan.is_local else packed + workers * mine, dtype)
+    memory = kernel.scratch_memory(packed if layer.is_local else packed + workers * mine, layer.dtype)
     item, worker = c.Variable("item"), c.Variable("worker")
-    b, h, block = places = [c.Variable(name) for name in ("b", "h", "block")]
-    found = c.unravelled(item, (plan.batch, plan.heads, blocks))
-    pair = b * plan.groups + h // (plan.heads // plan.groups if plan.groups != 0 else 1)
-    own = None if plan.is_local else c.Address(memory, worker * mine + packed)
-    call = AttentionBlock(kernel, plan, (b, h, block * plan.rows)).call(c.Address(memory, pair * plan.panels), own)
-    body = (*(c.Let(*index) for index in zip(places, found, strict=True)), call)
-    scores = plan.length * plan.rows
-    item_ps = scores * (plan.size + plan.width) * multiply_add_ps(kernel.unit, dtype) + scores * _EXP_PS
-    if plan.is_local:
+    pair = layer.b * layer.groups + layer.h // (layer.heads // layer.groups if layer.groups != 0 else 1)
+    call = layer.call(c.Address(memory, pair * layer.panels), c.Address(memory, worker * mine + packed))
+    places = zip((layer.b, layer.h, layer.block), c.unravelled(item, (layer.batch, layer.heads, blocks)), strict=True)
+    body = (*(c.Let(*place) for place in places), call)
+    score_ps = (layer.size + layer.width) * multiply_add_ps(kernel.unit, layer.dtype) + _EXP_PS
+    item_ps = layer.length * layer.rows * score_ps
+    if layer.is_local:
         loop = c.For(item, c.Size(0), c.Size(count), body, kind=c.LoopKind.PARALLEL, round_ps=item_ps)
     else:
         items, share = (c.For(item, worker, c.Size(count), body, step=MAX_WORKERS),), share_ps(count, item_ps)
         loop = c.For(worker, c.Size(0), c.Size(workers), items, kind=c.LoopKind.PARALLEL, round_ps=share)
-    kernel.finish_block((_packing(kernel, step, plan, memory), loop))
+    kernel.finish_block((layer.packing(memory), loop))
 
 
-def _packing(kernel: Kernel, step: Step, plan: AttentionPlan, memory: c.Buffer) -> c.For:
-    """Return the loop that brings keys and values of all heads into panels."""
-    pair, n, to = c.Variable("pair"), c.Variable("n"), c.Buffer("to", memory.dtype, c.MemoryAccess.WRITE)
-    b, g = pair // plan.groups, pair % plan.groups
-    callee = pack_function(kernel, memory.dtype, plan.columns)
-
-    def packed(
-        operand: int, start: c.Expression, steps: tuple[Dim, ...], depth: Dim, width: Dim, panel: c.Expression
-    ) -> c.For:
-        source = kernel.source(step.operands[operand], "qkvm"[operand])
-        count = c.index_min(c.Size(width) - n, plan.columns)
-        places = (c.Address(source, start + n * steps[1]), *map(c.Size, (*steps, depth)), count, c.Address(to, panel))
-        return c.For(n, c.Size(0), c.Size(width), (c.Evaluate(c.Call(callee, places)),), step=plan.columns)
-
-    key, value, *masks = map(kernel.strides, step.operands[1:])
-    body: list[c.Statement] = [
-        c.Alias(to, memory, pair * plan.panels),
-        packed(1, b * key[0] + g * key[1], key[:1:-1], plan.size, plan.length, n * plan.depth),
-        packed(2, b * value[0] + g * value[1], value[2:], plan.length, plan.width, n * plan.length + plan.key_panels),
-    ]
-    if plan.has_mask:
-        dims, strides = (1, 1, 1, *shape_of(step.operands[3]))[-4:], (0, 0, 0, *masks[0])[-4:]
-        start = index_term(b, dims[0], plan.batch, strides[0])
-        body.append(packed(3, start, (0, strides[3]), 1, plan.length, n * plan.depth + plan.size * plan.columns))
-    pairs, pair_ps = plan.batch * plan.groups, plan.panels * _PACK_PS
-    return c.For(pair, c.Size(0), c.Size(pairs), tuple(body), kind=c.LoopKind.PARALLEL, round_ps=pair_ps)
-
-
-def _require_attention(scope: FunctionScope, step: Step) -> None:
-    """Has sizes checked that symbols hide from the type rules."""
-    query, key, value, *masks = (shape_of(operand) for operand in step.operands)
+def _require(scope: FunctionScope, step: Step) -> None:
+    """Have sizes checked that symbols hide from the type rules."""
+    query, key, value, *masks = map(shape_of, step.operands)
     require_equal_sizes(scope, step, 1, key, (query[0], *key[1:3], query[3]))
     require_equal_sizes(scope, step, 2, value, (query[0], *key[1:3], value[3]))
     names = step.binding.op.operand_names(len(step.operands))
@@ -108,7 +368,5 @@ def _access(step: Step, index: int) -> Access:
     return Access.ANY
 
 
-FAMILY = KernelFamily(
-    frozenset({"nn.attention"}), _reject, _write, require=_require_attention, reads=_access, writes=_access
-)
+FAMILY = KernelFamily(frozenset({"nn.attention"}), _reject, _write, require=_require, reads=_access, writes=_access)
 """Attention."""

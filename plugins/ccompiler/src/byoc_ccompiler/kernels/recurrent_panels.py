@@ -7,7 +7,7 @@ part is cut into panels, as :mod:`byoc_ccompiler.kernels.blocks` has them; zeros
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from byoc_core.authoring import c
@@ -18,7 +18,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels, panel_vectors
 from byoc_ccompiler.kernels.tiles import multiply
 
-__all__ = ["GatePart", "Product", "Rows", "gate_parts", "pack", "pack_panels"]
+__all__ = ["GatePart", "gate_parts", "pack", "pack_panels", "product"]
 
 _PACKED_PS = 100
 """Estimated picoseconds to move one element into a panel."""
@@ -27,183 +27,111 @@ _PANELS_AT_ONCE = (4, 2, 1)
 """Panels that meet one row at a time: a single panel has too few sums to keep the multipliers busy."""
 
 
-@dataclass(frozen=True, slots=True)
-class GatePart:
-    """Columns that are computed at once.
+class GatePart(NamedTuple):
+    """Columns that are computed at once: rows of the matrices from ``first`` on.
 
-    Attributes:
-        first: the first column, as a row of the matrices.
-        size: how many columns there are.
-        place: how many columns the parts before take, filled up.
-        lanes: elements of a vector.
-        vectors: vectors in a row of a panel.
-        tail: those of the last panel, where it has fewer; else 0.
+    The parts before take ``place`` columns, filled up. The last panel has ``tail`` columns, where fewer than others; or
+    ``tail`` is 0.
     """
 
     first: Dim
     size: Dim
     place: Dim
     lanes: int
-    vectors: int
+    width: int
+    num_whole: Dim
     tail: int
-
-    @property
-    def width(self) -> int:
-        """Columns of a whole panel."""
-        return self.vectors * self.lanes
-
-    @property
-    def num_whole(self) -> Dim:
-        """The number of whole panels."""
-        return ceildiv(self.size - self.tail * self.lanes, self.width) if self.size != 0 else 0
 
     @property
     def padded(self) -> Dim:
         """How many columns its panels have."""
-        return self.num_whole * self.width + self.tail * self.lanes
+        return self.num_whole * self.width + self.tail
+
+    @property
+    def panels(self) -> list[tuple[int, Dim, Dim]]:
+        """The width of panels, the number of the first one, and of the one behind the last: whole ones, the tail."""
+        runs = [(self.width, 0, self.num_whole), (self.tail, self.num_whole, self.num_whole + 1)]
+        return [run for run in runs if run[0] and run[1] != run[2]]
 
 
-def gate_parts(kernel: Kernel, dtype: str, sizes: Sequence[Dim]) -> tuple[GatePart, ...]:
+def gate_parts(kernel: Kernel, dtype: str, sizes: Sequence[Dim]) -> list[GatePart]:
     """Return the parts of so many columns each."""
-    lanes, parts = kernel.unit.lanes(dtype), []
-    first: Dim = 0
-    place: Dim = 0
-    for size in sizes:
-        parts.append(GatePart(first, size, place, lanes, *panel_vectors(kernel.unit, dtype, size)))
-        first, place = first + size, place + parts[-1].padded
-    return tuple(parts)
+    lanes, parts = kernel.unit.lanes(dtype), list[GatePart]()
+    for number, size in enumerate(sizes):
+        width, tail = (lanes * vectors for vectors in panel_vectors(kernel.unit, dtype, size))
+        first, place = total(sizes[:number]), total(part.padded for part in parts)
+        num_whole = ceildiv(size - tail, width) if size != 0 else 0
+        parts.append(GatePart(first, size, place, lanes, width, num_whole, tail))
+    return parts
 
 
 def pack(matrices: NDArray, parts: Sequence[GatePart]) -> NDArray:
     """Return matrices ``(directions, columns, depth)``, whose sizes are known, in panels."""
-    spans = [(int(str(part.first)), int(str(part.first + part.size)), part) for part in parts]
-    panels = [
-        packed_panels(matrix[first:end].T, part.width, part.lanes) for matrix in matrices for first, end, part in spans
-    ]
-    return np.concatenate(panels) if panels else np.zeros(0, matrices.dtype)
+    cuts = [int(str(part.first)) for part in parts[1:]]
+    rows = [zip(parts, np.split(matrix, cuts), strict=True) for matrix in matrices]
+    panels = [packed_panels(columns.T, part.width, part.lanes) for matrix in rows for part, columns in matrix]
+    return np.concatenate([np.zeros(0, matrices.dtype), *panels])
 
 
 def pack_panels(
     kernel: Kernel, parts: Sequence[GatePart], matrices: c.Buffer, ways: int, depth: Dim, target: c.Buffer
 ) -> c.Block:
     """Return the statements that rearrange matrices ``(directions, columns, depth)`` into panels."""
-    columns, padded = (total(getattr(part, name) for part in parts) for name in ("size", "padded"))
-    return tuple(_pack_part(kernel, part, matrices, target, ways, depth, columns, padded) for part in parts)
+    columns, padded = total(part.size for part in parts), total(part.padded for part in parts)
+
+    def packed(part: GatePart) -> c.For:
+        item, num_panels = c.Variable("item"), part.num_whole + int(part.tail > 0)
+        way, n = item // num_panels, item % num_panels * part.width
+        source = c.Address(matrices, (way * columns + part.first + n) * depth)
+        place = c.Address(target, (way * padded + part.place + n) * depth)
+
+        def call(width: int) -> c.Statement:
+            count = c.index_min(c.Size(part.size) - n, width)
+            arguments = (source, c.Size(1), c.Size(depth), c.Size(depth), count, place)
+            return c.Evaluate(c.Call(pack_function(kernel, target.dtype, width), arguments))
+
+        body: c.Block = (call(part.width),)
+        if part.tail:
+            body = (c.If(n.compare("<", part.num_whole * part.width), body, (call(part.tail),)),)
+        round_ps = depth * (part.width * _PACKED_PS)
+        return c.For(item, c.Size(0), c.Size(num_panels * ways), body, kind=c.LoopKind.PARALLEL, round_ps=round_ps)
+
+    return tuple(map(packed, parts))
 
 
-def _pack_part(
+def product(
     kernel: Kernel,
     part: GatePart,
-    matrices: c.Buffer,
-    target: c.Buffer,
-    ways: int,
+    panels: c.Address,
     depth: Dim,
-    columns: Dim,
-    padded: Dim,
-) -> c.For:
-    item, num_panels = c.Variable("item"), part.num_whole + int(part.tail > 0)
-    way, n = item // num_panels, item % num_panels * part.width
-    source = c.Address(matrices, (way * columns + part.first + n) * depth)
-    place = c.Address(target, (way * padded + part.place + n) * depth)
+    left: tuple[c.Address, c.Expression],
+    sums: tuple[c.Address, c.Expression],
+    count: c.Expression | None,
+    *,
+    adds: bool = True,
+    counts: Collection[int] = (),
+    around: Callable[[c.Statement], c.Block] = lambda call: (call,),
+) -> c.Block:
+    """Return the statements that multiply rows by the panels of a part, and set the part's sums or add to them.
 
-    def call(vectors: int) -> c.Statement:
-        callee = pack_function(kernel, target.dtype, vectors * part.lanes)
-        count = c.index_min(c.Size(part.size) - n, vectors * part.lanes)
-        return c.Evaluate(c.Call(callee, (source, c.Size(1), c.Size(depth), c.Size(depth), count, place)))
-
-    body: c.Block = (call(part.vectors),)
-    if part.tail:
-        body = (c.If(n.compare("<", part.num_whole * part.width), body, (call(part.tail),)),)
-    round_ps = depth * (part.width * _PACKED_PS)
-    return c.For(item, c.Size(0), c.Size(num_panels * ways), body, kind=c.LoopKind.PARALLEL, round_ps=round_ps)
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows in memory.
-
-    Attributes:
-        buffer: the memory.
-        first: the offset of the first row.
-        step: elements from row to row.
+    Of the rows and of the sums there are the first one and the distance to the next. ``panels`` is the first panel of
+    all parts. A ``count`` of ``None`` is one row, which meets several panels at once. ``counts`` are the numbers of
+    rows that there may be, none for any; ``around`` returns statements around the product of rows with one panel.
     """
-
-    buffer: c.Buffer
-    first: c.Expression
-    step: c.Expression
-
-    def at(self, place: Dim) -> Rows:
-        """Return the rows from a place on."""
-        return Rows(self.buffer, self.first + place, self.step)
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """A product of rows with the panels of a part.
-
-    Attributes:
-        kernel: the kernel that it stands in.
-        part: the part.
-        panels: the panels of all parts.
-        first: the offset of the first panel of all parts.
-        depth: the length of the sums.
-    """
-
-    kernel: Kernel
-    part: GatePart
-    panels: c.Buffer
-    first: c.Expression
-    depth: Dim
-
-    def of_rows(
-        self,
-        left: Rows,
-        count: c.Expression,
-        sums: Rows,
-        *,
-        adds: bool,
-        counts: Collection[int] = (),
-        around: Callable[[c.Statement], c.Block] = lambda call: (call,),
-    ) -> c.Block:
-        """Return the statements that multiply some rows.
-
-        Args:
-            left: the rows.
-            count: how many rows there are.
-            sums: rows of the part's sums.
-            adds: whether the sums are added to what is there.
-            counts: the numbers of rows that there may be; none: any number.
-            around: returns statements around the product of rows with one panel.
-        """
-        block: list[c.Statement] = []
-        for vectors, start, stop in self._runs():
-            panel = c.Variable("panel")
-            at = panel * self.part.width
-            callee = block_function(self.kernel, sums.buffer.dtype, vectors, counts, strided=False)
-            steps = c.Address(self.panels, self.first + (at + self.part.place) * self.depth)
-            rows = (c.Address(left.buffer, left.first), left.step, steps, c.Size(self.depth), count)
-            place = (c.Address(sums.buffer, sums.first + at), sums.step, c.Literal(adds, c.BOOL))
-            call = c.Evaluate(c.Call(callee, (*rows, *place, c.Size(0), c.Size(0))))
-            block.append(c.For(panel, c.Size(start), c.Size(stop), around(call)))
-        return tuple(block)
-
-    def of_row(self, left: Rows, sums: Rows) -> c.Block:
-        """Return the statements that multiply one row, and add the sums to what is there."""
-        block: list[c.Statement] = []
-        for vectors, done, stop in self._runs():
-            for panels in _PANELS_AT_ONCE:
-                panel, end = c.Variable("panel"), done + (stop - done) // panels * panels
-                at = panel * self.part.width
-                steps = c.Address(self.panels, self.first + (at + self.part.place) * self.depth)
-                row, place = (c.Address(left.buffer, left.first), c.Size(0)), c.Address(sums.buffer, sums.first + at)
-                operands = ((1, vectors), row, steps, c.Size(self.depth), place)
-                call = multiply(self.kernel, *operands, adds=c.Literal(True, c.BOOL), panels=panels)
-                block.append(c.For(panel, c.Size(done), c.Size(end), (call,), step=panels))
-                done = end
-        return tuple(block)
-
-    def _runs(self) -> list[tuple[int, Dim, Dim]]:
-        """Return the vectors of the panels, and the numbers of the first panel and the one behind the last."""
-        whole, tail = self.part.num_whole, self.part.tail
-        runs = [(self.part.vectors, 0, whole), *([(tail, whole, whole + 1)] if tail else [])]
-        return [run for run in runs if run[1] != run[2]]
+    block: list[c.Statement] = []
+    for width, done, stop in part.panels:
+        for at_once in _PANELS_AT_ONCE if count is None else (1,):
+            panel, end = c.Variable("panel"), done + (stop - done) // at_once * at_once
+            at, vectors, added = panel * part.width, width // part.lanes, c.Literal(adds, c.BOOL)
+            steps = c.Address(panels.buffer, panels.index + (at + part.place) * depth)
+            place = c.Address(sums[0].buffer, sums[0].index + at)
+            if count is None:
+                operands = ((1, vectors), (left[0], c.Size(0)), steps, c.Size(depth), place)
+                call = multiply(kernel, *operands, adds=added, panels=at_once)
+            else:
+                callee = block_function(kernel, place.buffer.dtype, vectors, counts, strided=False)
+                rows = (*left, steps, c.Size(depth), count, place, sums[1], added, c.Size(0), c.Size(0))
+                call = c.Evaluate(c.Call(callee, rows))
+            block.append(c.For(panel, c.Size(done), c.Size(end), around(call), step=at_once))
+            done = end
+    return tuple(block)

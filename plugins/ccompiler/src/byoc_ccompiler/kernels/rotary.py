@@ -20,42 +20,36 @@ _PAIR_PS = 400
 
 
 def _write(kernel: Kernel) -> None:
-    """Writes the kernel of ``nn.rotary_embedding``: one row of each head and step after another."""
+    """Write the kernel: one row of each head and step after another."""
     (step,) = kernel.group.steps
     x, cos, sin = step.operands
-    batch, heads, steps, size = shape_of(x)
-    half = shape_of(cos)[2]
-    source, out, dtype = kernel.source(x), kernel.target(step.result), kernel.source(x).dtype
-    row, angle, k = c.Variable("row"), c.Variable("angle"), c.Variable("k")
-    left, right = c.Variable("left", c.CType(dtype)), c.Variable("right", c.CType(dtype))
-    come, to = c.Buffer("from", dtype), c.Buffer("to", dtype, c.MemoryAccess.WRITE)
-    across, along = c.Buffer("across", dtype), c.Buffer("along", dtype)
+    (batch, heads, steps, size), half = shape_of(x), shape_of(cos)[2]
+    source, out = kernel.source(x), kernel.target(step.result)
+    across, along = kernel.source(cos, "cos_"), kernel.source(sin, "sin_")
+    row, angle, k = map(c.Variable, ("row", "angle", "k"))
+    left, right = (c.Variable(name, c.CType(source.dtype)) for name in ("left", "right"))
     near, far = (k * 2, k * 2 + 1) if flag_of(step.binding, "interleaved") else (k, k + half)
+    near, far, rest = row * size + near, row * size + far, row * size + 2 * half
     turned = (
-        c.Let(left, come[near]),
-        c.Let(right, come[far]),
-        c.Store(to, near, across[k] * left - along[k] * right),
-        c.Store(to, far, along[k] * left + across[k] * right),
+        c.Let(left, source[near]),
+        c.Let(right, source[far]),
+        c.Store(out, near, across[angle + k] * left - along[angle + k] * right),
+        c.Store(out, far, along[angle + k] * left + across[angle + k] * right),
     )
-    rest = c.Size(2 * half)
     rows = (
-        c.Alias(come, source, row * size),
-        c.Alias(to, out, row * size),
         c.Let(angle, (row // (heads * steps) * steps + row % steps) * half),
-        c.Alias(across, kernel.source(cos, "cos_"), angle),
-        c.Alias(along, kernel.source(sin, "sin_"), angle),
         c.For(k, c.Size(0), c.Size(half), turned),
-        c.Copy(to, rest, come, rest, c.Size(size - 2 * half)),
+        c.Copy(out, rest, source, rest, c.Size(size - 2 * half)),
     )
     count = c.Size(product((batch, heads, steps)))
     kernel.finish_block((c.For(row, c.Size(0), count, rows, kind=c.LoopKind.PARALLEL, round_ps=size * _PAIR_PS),))
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    """Has sizes checked that symbols hide from the type rules."""
-    x, cos, sin = (shape_of(operand) for operand in step.operands)
-    for index, angle in ((1, cos), (2, sin)):
-        require_equal_sizes(scope, step, index, angle, (x[0], x[2], cos[2]))
+    """Have sizes checked that symbols hide from the type rules."""
+    x, cos, _ = map(shape_of, step.operands)
+    for index in (1, 2):
+        require_equal_sizes(scope, step, index, shape_of(step.operands[index]), (x[0], x[2], cos[2]))
     scope.require_at_least(step.op, "operand `x`", x, [0, 0, 0, 2 * cos[2]])
 
 
