@@ -84,7 +84,7 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     ),
     _fault(
         "cc-scatter-adds-integers-to-multiply",
-        "kernels/scatter.py",
+        "kernels/indexing.py",
         "else element_product(old, new)",
         "else (element_product if old.type.is_float else element_sum)(old, new)",
         "Updates of integers are added where they should be multiplied.",

@@ -27,7 +27,6 @@ from byoc_ccompiler.kernels import (
     resizing,
     rotary,
     rows,
-    scatter,
     stepwise_softmax,
     transposes,
 )
@@ -56,8 +55,7 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     *movement.FAMILIES,
     rearrangement.FAMILY,
     creation.FAMILY,
-    indexing.FAMILY,
-    *scatter.FAMILIES,
+    *indexing.FAMILIES,
     ordering.FAMILY,
     extremes.FAMILY,
     cumulative.FAMILY,

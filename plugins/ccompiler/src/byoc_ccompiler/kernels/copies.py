@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from byoc_core.authoring.c import (
-    Alias,
-    Block,
-    Buffer,
-    Copy,
-    Expression,
-    For,
-    LoopKind,
-    MemoryAccess,
-    Size,
-    Store,
-    Variable,
-)
+from byoc_core.authoring import c
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value
 
 from byoc_ccompiler.steps import shape_of
 
-__all__ = [
-    "BYTE_PS",
-    "MOVE_PS",
-    "CopyAxis",
-    "copy_axes",
-    "copy_block",
-    "copy_run",
-    "fill_block",
-    "loops_around",
-    "offset_along",
-]
+__all__ = ["BYTE_PS", "MOVE_PS", "copy_axes", "copy_block", "copy_run", "fill_block", "loops_around", "offset_along"]
 
 MOVE_PS = 500
 """Estimated picoseconds to move one element by itself."""
@@ -48,12 +25,9 @@ _ENOUGH_ITEMS = 16
 
 
 class CopyAxis(NamedTuple):
-    """One axis of a copy.
+    """The number of elements along an axis of a copy, and how far apart they lie in both places.
 
-    Attributes:
-        size: the number of elements along the axis.
-        target_stride: elements from one element to the next in the target.
-        source_stride: the same in the source: 0 if one element is read again, negative if the axis is read backwards.
+    In the source that is 0 if one element is read again, and negative if the axis is read backwards.
     """
 
     size: Dim
@@ -62,123 +36,104 @@ class CopyAxis(NamedTuple):
 
 
 def copy_axes(sizes: Sequence[Dim], target_strides: Sequence[Dim], source_strides: Sequence[Dim]) -> list[CopyAxis]:
-    """Return the axes of a copy from sizes and strides."""
-    return [CopyAxis(*axis) for axis in zip(sizes, target_strides, source_strides, strict=True)]
-
-
-def copy_block(axes: Sequence[CopyAxis], target: Buffer, source: Buffer, *, at: Dim = 0, source_at: Dim = 0) -> Block:
-    """Return the statements that copy elements, none of which is written twice.
-
-    Axes that lie behind one another in both places become one; what lies side by side is copied as a whole.
-
-    Args:
-        axes: from the outermost to the innermost.
-        target: the buffer written.
-        source: the buffer read.
-        at: the offset of the first element written.
-        source_at: the offset of the first element read.
-    """
-    merged = _merge(axes)
-    if not merged:
-        return (Store(target, Size(at), source[source_at]),)
-    nbytes = dtype_info(target.dtype).itemsize
-    *outer, last = merged
-    indices = [Variable(f"i{number}") for number in range(len(outer))]
-    place = offset_along(indices, [axis.target_stride for axis in outer], at)
-    origin = offset_along(indices, [axis.source_stride for axis in outer], source_at)
-    is_run = (last.target_stride, last.source_stride) == (1, 1)
-    if is_run and outer:
-        body: Block = (Copy(target, place, source, origin, Size(last.size)),)
-    elif outer:
-        k = Variable("k")
-        to, come = Buffer("to", target.dtype, MemoryAccess.WRITE), Buffer("from", source.dtype)
-        moved = Store(to, k * last.target_stride, come[k * last.source_stride])
-        line = For(k, Size(0), Size(last.size), (moved,))
-        body = (Alias(to, target, place), Alias(come, source, origin), line)
-    else:
-        k = Variable("k")
-        moved = Store(target, place + k * last.target_stride, source[origin + k * last.source_stride])
-        round_ps = max(nbytes * BYTE_PS, 1)
-        loop = For(k, Size(0), Size(last.size), (moved,), kind=LoopKind.PARALLEL, grain=_GRAIN, round_ps=round_ps)
-        return (loop,)
-    is_cheap = is_run or (last.source_stride == 0 and last.target_stride == 1)
-    last_ps = last.size * (nbytes * BYTE_PS if is_cheap else MOVE_PS)
-    part = _shared_axis(merged)
-    others = product(axis.size for number, axis in enumerate(outer) if number != part)
-    return loops_around(body, indices, [axis.size for axis in outer], part=part, round_ps=others * last_ps)
-
-
-def copy_run(target: Buffer, at: Expression, source: Buffer, source_at: Expression, count: Dim) -> Block:
-    """Return the statement that copies elements that lie side by side.
-
-    Args:
-        target: the buffer written.
-        at: the offset of the first element written.
-        source: the buffer read.
-        source_at: the offset of the first element read.
-        count: how many elements.
-    """
-    if count == 1:
-        return (Store(target, at, source[source_at]),)
-    return (Copy(target, at, source, source_at, Size(count)),)
-
-
-def fill_block(value: Value, target: Buffer, element: Expression) -> Block:
-    """Return the statements that set all elements of a result, which has no gaps, to one value."""
-    k, nbytes = Variable("k"), dtype_info(target.dtype).itemsize
-    body = (Store(target, k, element),)
-    count = Size(product(shape_of(value)))
-    return (For(k, Size(0), count, body, kind=LoopKind.PARALLEL, grain=_GRAIN, round_ps=nbytes * BYTE_PS),)
-
-
-def loops_around(
-    body: Block, indices: Sequence[Variable], sizes: Sequence[Dim], *, part: int | None = None, round_ps: Dim = 0
-) -> Block:
-    """Return loops around a block.
-
-    Args:
-        body: the block.
-        indices: the indices of the loops, outermost first.
-        sizes: how many rounds each has.
-        part: the number of the loop whose rounds several threads may share; ``None`` for none.
-        round_ps: estimated picoseconds of a round of it.
-    """
-    for number, (index, size) in reversed(list(enumerate(zip(indices, sizes, strict=True)))):
-        loop = For(index, Size(0), Size(size), body)
-        body = (replace(loop, kind=LoopKind.PARALLEL, round_ps=round_ps) if number == part else loop,)
-    return body
-
-
-def offset_along(indices: Sequence[Expression], strides: Sequence[Dim], first: Dim = 0) -> Expression:
-    """Return the offset of the element at indices, behind the offset of the first element."""
-    offset: Expression = Size(first)
-    for index, stride in zip(indices, strides, strict=True):
-        offset = offset + index * stride
-    return offset
-
-
-def _merge(axes: Sequence[CopyAxis]) -> list[CopyAxis]:
-    """Gives the axes without those of size 1, those that lie behind one another in both places as one."""
+    """Return the axes of a copy: none of size 1, and those that lie behind one another in both places as one."""
     merged: list[CopyAxis] = []
-    for axis in axes:
-        if axis.size == 1:
-            continue
-        above = merged[-1] if merged else None
-        if (
-            above is not None
-            and above.target_stride == axis.size * axis.target_stride
-            and above.source_stride == axis.size * axis.source_stride
-        ):
-            merged[-1] = CopyAxis(above.size * axis.size, axis.target_stride, axis.source_stride)
-        else:
-            merged.append(axis)
+    for size, to, come in zip(sizes, target_strides, source_strides, strict=True):
+        if merged and merged[-1][1:] == (size * to, size * come):
+            merged[-1] = CopyAxis(merged[-1].size * size, to, come)
+        elif size != 1:
+            merged.append(CopyAxis(size, to, come))
     return merged
 
 
-def _shared_axis(axes: Sequence[CopyAxis]) -> int:
-    """Gives the axis among all but the last whose places several threads share: the first that has enough."""
-    sizes = [axis.size for axis in axes[:-1]]
-    for number, size in enumerate(sizes):
-        if not isinstance(size, int) or size >= _ENOUGH_ITEMS:
-            return number
-    return max(range(len(sizes)), key=lambda number: int(str(sizes[number])))
+def copy_block(
+    axes: Sequence[CopyAxis], target: c.Buffer, source: c.Buffer, *, at: Dim = 0, source_at: Dim = 0
+) -> c.Block:
+    """Return the statements that copy elements, none of which is written twice; what lies side by side goes as a whole.
+
+    Args:
+        axes: those of :func:`copy_axes`, from the outermost to the innermost.
+        target: the buffer written.
+        source: the buffer read.
+        at: the offset of the first element written.
+        source_at: the offset of the first element read.
+    """
+    if not axes:
+        return (c.Store(target, c.Size(at), source[source_at]),)
+    *outer, (size, apart, source_apart) = axes
+    k, indices, sizes = c.Variable("k"), [c.Variable(f"i{i}") for i in range(len(outer))], [axis.size for axis in outer]
+    place = offset_along(indices, [axis.target_stride for axis in outer], at)
+    origin = offset_along(indices, [axis.source_stride for axis in outer], source_at)
+    if not outer:
+        return _flat_loop(k, size, c.Store(target, place + k * apart, source[origin + k * source_apart]))
+    if apart == source_apart == 1:
+        body: c.Block = (c.Copy(target, place, source, origin, c.Size(size)),)
+    else:
+        to, come = c.Buffer("to", target.dtype, c.MemoryAccess.WRITE), c.Buffer("from", source.dtype)
+        line = loops_around((c.Store(to, k * apart, come[k * source_apart]),), [k], [size])
+        body = (c.Alias(to, target, place), c.Alias(come, source, origin), *line)
+    is_cheap = apart == 1 and source_apart in (0, 1)
+    line_ps = size * (dtype_info(target.dtype).itemsize * BYTE_PS if is_cheap else MOVE_PS)
+    # Several threads share the first axis that has enough places, or else the longest one.
+    wide = (number for number, count in enumerate(sizes) if not isinstance(count, int) or count >= _ENOUGH_ITEMS)
+    part = next(wide, None)
+    if part is None:
+        part = max(range(len(sizes)), key=lambda number: int(str(sizes[number])))
+    round_ps = product([*sizes[:part], *sizes[part + 1 :]]) * line_ps
+    return loops_around(body, indices, sizes, part=part, round_ps=round_ps)
+
+
+def copy_run(target: c.Buffer, at: c.Expression, source: c.Buffer, source_at: c.Expression, count: Dim) -> c.Block:
+    """Return the statement that copies so many elements that lie side by side, from and to the offsets of the first."""
+    if count == 1:
+        return (c.Store(target, at, source[source_at]),)
+    return (c.Copy(target, at, source, source_at, c.Size(count)),)
+
+
+def fill_block(value: Value, target: c.Buffer, element: c.Expression) -> c.Block:
+    """Return the statements that set all elements of a result, which has no gaps, to one value."""
+    k = c.Variable("k")
+    return _flat_loop(k, product(shape_of(value)), c.Store(target, k, element))
+
+
+def _flat_loop(k: c.Variable, count: Dim, store: c.Store) -> c.Block:
+    """Return the loop over all elements of a buffer, which threads share by whole lines of cache."""
+    element_ps = dtype_info(store.buffer.dtype).itemsize * BYTE_PS
+    return loops_around((store,), [k], [count], part=0, grain=_GRAIN, round_ps=element_ps)
+
+
+def loops_around(
+    body: c.Block,
+    indices: Sequence[c.Variable],
+    sizes: Sequence[Dim],
+    *,
+    part: int | None = None,
+    kinds: Mapping[int, c.LoopKind] | None = None,
+    grain: Dim = 1,
+    round_ps: Dim | None = 0,
+) -> c.Block:
+    """Return loops around a block, outermost first.
+
+    Args:
+        body: the block.
+        indices: the indices of the loops.
+        sizes: how many rounds each has.
+        part: the number of the loop whose rounds several threads may share; ``None`` for none.
+        kinds: in its place, the kinds of the loops that are not serial, by number.
+        grain: of the parallel loop: parts begin at multiples of so many rounds.
+        round_ps: estimated picoseconds of a round of the parallel loop.
+    """
+    kinds = kinds or ({} if part is None else {part: c.LoopKind.PARALLEL})
+    for number, (index, size) in reversed(list(enumerate(zip(indices, sizes, strict=True)))):
+        kind = kinds.get(number, c.LoopKind.SERIAL)
+        work = (grain, round_ps) if kind is c.LoopKind.PARALLEL else (1, None)
+        body = (c.For(index, c.Size(0), c.Size(size), body, 1, kind, *work),)
+    return body
+
+
+def offset_along(indices: Sequence[c.Expression], strides: Sequence[Dim], first: Dim = 0) -> c.Expression:
+    """Return the offset of the element at indices, behind the offset of the first element."""
+    offset: c.Expression = c.Size(first)
+    for index, stride in zip(indices, strides, strict=True):
+        offset = offset + index * stride
+    return offset

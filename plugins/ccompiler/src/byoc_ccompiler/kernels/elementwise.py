@@ -28,7 +28,7 @@ _GRAIN = 64
 
 
 def elementwise_kernel(kernel: Kernel) -> None:
-    """Writes a kernel of elementwise steps: one loop nest for all."""
+    """Write a kernel of elementwise steps."""
     steps, space = kernel.group.steps, kernel.group.space or ()
     layouts: dict[object, Layout] = {
         (step, index): operand_layout(kernel, step, index) for step in steps for index in range(len(step.operands))
@@ -41,17 +41,12 @@ def elementwise_kernel(kernel: Kernel) -> None:
     body = load_statements(kernel, steps, nest.indices(), known)
     body += element_statements(kernel, steps, lambda step, index: nest.position((step, index)), known)
     body += tuple(c.Store(kernel.target(value), nest.position(value), known[value]) for value in kernel.stored)
-    kinds: dict[int, c.LoopKind] = {}
-    if kernel.shared and nest.sizes:
-        kinds[len(nest.sizes) - 1] = c.LoopKind.VECTOR
-    bounds = next((loop for loop, size in enumerate(nest.sizes) if size != 1), None)
-    if bounds is None:
-        kernel.finish_block(nest.loops(body, kinds))
-        return
-    kinds[bounds] = c.LoopKind.PARALLEL
-    round_ps = product(nest.sizes[bounds + 1 :]) * (len(steps) + 1) * _STEP_PS
-    grain = _GRAIN if bounds == len(nest.sizes) - 1 else 1
-    kernel.finish_block(nest.loops(body, kinds, grain=grain, round_ps=round_ps))
+    last = len(nest.sizes) - 1
+    kinds = {last: c.LoopKind.VECTOR} if kernel.shared else {}
+    part = next((loop for loop, size in enumerate(nest.sizes) if size != 1), last + 1)
+    kinds[part] = c.LoopKind.PARALLEL
+    round_ps = product(nest.sizes[part + 1 :]) * (len(steps) + 1) * _STEP_PS
+    kernel.finish_block(nest.loops(body, kinds, grain=_GRAIN if part == last else 1, round_ps=round_ps))
 
 
 def _reject(binding: Binding) -> Rejection | None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.dims import ceildiv
+from byoc_core.ir import Value
 
 from byoc_ccompiler.attributes import axis_of, int_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axis_view import view_along
+from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.elementwise import elementwise_kernel
-from byoc_ccompiler.kernels.pointwise import element_of, is_pointwise
+from byoc_ccompiler.kernels.pointwise import element_statements, is_pointwise
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, shape_of
@@ -23,40 +25,24 @@ _ELEMENT_PS = 300
 
 
 def _write(kernel: Kernel) -> None:
+    """Write a kernel; one of parameters in blocks has rows along which they stay, or stand side by side."""
     step = kernel.group.steps[0]
     if is_pointwise(step):
         elementwise_kernel(kernel)
-    else:
-        _write_blocks(kernel, step)
-
-
-def _write_blocks(kernel: Kernel, step: Step) -> None:
-    """Writes the kernel of parameters in blocks: rows along which they stay, or stand side by side."""
-    x, scale, zero = step.operands
-    block, shape = int_of(step.binding, "block_size"), shape_of(x)
+        return
+    block, shape = int_of(step.binding, "block_size"), shape_of(step.operands[0])
     view = view_along(shape, axis_of(step.binding, len(shape)))
     blocks, row, k = ceildiv(view.size, block), c.Variable("row"), c.Variable("k")
-    place: c.Expression
     if view.inner == 1:
         count, run, place = view.outer, view.size, row * blocks + k // block
     else:
         count, run = view.outer * view.size, view.inner
         place = (row // view.size * blocks + row % view.size // block) * view.inner + k
-    source, target = kernel.source(x), kernel.target(step.result)
-    line, out = c.Buffer("from", source.dtype), c.Buffer("to", target.dtype, c.MemoryAccess.WRITE)
-    reads = ((line, k), (kernel.source(scale, "scale"), place), (kernel.source(zero, "zero"), place))
-    names = ("x_value", "scale_value", "zero_value")
-    values = [c.Variable(name, c.CType(buffer.dtype)) for name, (buffer, _) in zip(names, reads, strict=True)]
-    lets = (c.Let(value, buffer[at]) for value, (buffer, at) in zip(values, reads, strict=True))
-    element = (*lets, c.Store(out, k, element_of(step, values)))
-    rows: c.Block = (
-        c.Alias(line, source, row * run),
-        c.Alias(out, target, row * run),
-        c.For(k, c.Size(0), c.Size(run), element),
-    )
-    kernel.finish_block(
-        (c.For(row, c.Size(0), c.Size(count), rows, kind=c.LoopKind.PARALLEL, round_ps=run * _ELEMENT_PS),)
-    )
+    known: dict[Value, c.Expression] = {}
+    here = row * run + k
+    body = element_statements(kernel, [step], lambda _, index: place if index else here, known)
+    body += (c.Store(kernel.target(step.result), here, known[step.result]),)
+    kernel.finish_block(loops_around(body, [row, k], [count, run], part=0, round_ps=run * _ELEMENT_PS))
 
 
 def _access(step: Step, index: int) -> Access:
@@ -64,7 +50,7 @@ def _access(step: Step, index: int) -> Access:
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    """Has the parameters checked to be as many as the axis has indices, or blocks."""
+    """Have the parameters checked to be as many as the axis has indices, or blocks."""
     shape, block = shape_of(step.operands[0]), int_of(step.binding, "block_size")
     if not shape_of(step.operands[1]):
         return
