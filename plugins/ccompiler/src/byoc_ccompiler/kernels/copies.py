@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
 
 from byoc_core.authoring import c
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value
 
+from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest
 from byoc_ccompiler.steps import shape_of
 
 __all__ = ["BYTE_PS", "MOVE_PS", "copy_axes", "copy_block", "copy_run", "fill_block", "loops_around", "offset_along"]
@@ -22,50 +23,36 @@ BYTE_PS = 30
 
 _GRAIN = 64
 _ENOUGH_ITEMS = 16
+_TARGET, _SOURCE = "target", "source"
 
 
-class CopyAxis(NamedTuple):
-    """The number of elements along an axis of a copy, and how far apart they lie in both places.
+def copy_axes(sizes: Sequence[Dim], target_strides: Sequence[Dim], source_strides: Sequence[Dim]) -> StridedNest:
+    """Return the loops of a copy, from sizes and strides.
 
-    In the source that is 0 if one element is read again, and negative if the axis is read backwards.
+    A stride of the source is 0 where one element is read again, and negative where an axis is read backwards.
     """
-
-    size: Dim
-    target_stride: Dim
-    source_stride: Dim
-
-
-def copy_axes(sizes: Sequence[Dim], target_strides: Sequence[Dim], source_strides: Sequence[Dim]) -> list[CopyAxis]:
-    """Return the axes of a copy: none of size 1, and those that lie behind one another in both places as one."""
-    merged: list[CopyAxis] = []
-    for size, to, come in zip(sizes, target_strides, source_strides, strict=True):
-        if merged and merged[-1][1:] == (size * to, size * come):
-            merged[-1] = CopyAxis(merged[-1].size * size, to, come)
-        elif size != 1:
-            merged.append(CopyAxis(size, to, come))
-    return merged
+    space = tuple(sizes)
+    layouts = {_TARGET: Layout(space, tuple(target_strides)), _SOURCE: Layout(space, tuple(source_strides))}
+    return StridedNest(space, layouts, range(len(space)))
 
 
-def copy_block(
-    axes: Sequence[CopyAxis], target: c.Buffer, source: c.Buffer, *, at: Dim = 0, source_at: Dim = 0
-) -> c.Block:
+def copy_block(axes: StridedNest, target: c.Buffer, source: c.Buffer, *, at: Dim = 0, source_at: Dim = 0) -> c.Block:
     """Return the statements that copy elements, none of which is written twice; what lies side by side goes as a whole.
 
     Args:
-        axes: those of :func:`copy_axes`, from the outermost to the innermost.
+        axes: those of :func:`copy_axes`.
         target: the buffer written.
         source: the buffer read.
         at: the offset of the first element written.
         source_at: the offset of the first element read.
     """
-    if not axes:
-        return (c.Store(target, c.Size(at), source[source_at]),)
-    *outer, (size, apart, source_apart) = axes
-    k, indices, sizes = c.Variable("k"), [c.Variable(f"i{i}") for i in range(len(outer))], [axis.size for axis in outer]
-    place = offset_along(indices, [axis.target_stride for axis in outer], at)
-    origin = offset_along(indices, [axis.source_stride for axis in outer], source_at)
+    k, last, outer = c.Variable("k"), len(axes.sizes) - 1, axes.sizes[:-1]
+    first = c.Size(0) if outer else k
+    place = axes.position(_TARGET, start=c.Size(at), last=first)
+    origin = axes.position(_SOURCE, start=c.Size(source_at), last=first)
     if not outer:
-        return _flat_loop(k, size, c.Store(target, place + k * apart, source[origin + k * source_apart]))
+        return _flat_loop(k, product(axes.sizes), c.Store(target, place, source[origin]))
+    size, apart, source_apart = axes.sizes[-1], axes.step(_TARGET, last)[0], axes.step(_SOURCE, last)[0]
     if apart == source_apart == 1:
         body: c.Block = (c.Copy(target, place, source, origin, c.Size(size)),)
     else:
@@ -75,12 +62,12 @@ def copy_block(
     is_cheap = apart == 1 and source_apart in (0, 1)
     line_ps = size * (dtype_info(target.dtype).itemsize * BYTE_PS if is_cheap else MOVE_PS)
     # Several threads share the first axis that has enough places, or else the longest one.
-    wide = (number for number, count in enumerate(sizes) if not isinstance(count, int) or count >= _ENOUGH_ITEMS)
+    wide = (number for number, count in enumerate(outer) if not isinstance(count, int) or count >= _ENOUGH_ITEMS)
     part = next(wide, None)
     if part is None:
-        part = max(range(len(sizes)), key=lambda number: int(str(sizes[number])))
-    round_ps = product([*sizes[:part], *sizes[part + 1 :]]) * line_ps
-    return loops_around(body, indices, sizes, part=part, round_ps=round_ps)
+        part = max(range(last), key=lambda number: int(str(outer[number])))
+    round_ps = product([*outer[:part], *outer[part + 1 :]]) * line_ps
+    return loops_around(body, axes.variables[:-1], outer, part=part, round_ps=round_ps)
 
 
 def copy_run(target: c.Buffer, at: c.Expression, source: c.Buffer, source_at: c.Expression, count: Dim) -> c.Block:
@@ -99,18 +86,11 @@ def fill_block(value: Value, target: c.Buffer, element: c.Expression) -> c.Block
 def _flat_loop(k: c.Variable, count: Dim, store: c.Store) -> c.Block:
     """Return the loop over all elements of a buffer, which threads share by whole lines of cache."""
     element_ps = dtype_info(store.buffer.dtype).itemsize * BYTE_PS
-    return loops_around((store,), [k], [count], part=0, grain=_GRAIN, round_ps=element_ps)
+    return (c.For(k, c.Size(0), c.Size(count), (store,), 1, c.LoopKind.PARALLEL, _GRAIN, element_ps),)
 
 
 def loops_around(
-    body: c.Block,
-    indices: Sequence[c.Variable],
-    sizes: Sequence[Dim],
-    *,
-    part: int | None = None,
-    kinds: Mapping[int, c.LoopKind] | None = None,
-    grain: Dim = 1,
-    round_ps: Dim | None = 0,
+    body: c.Block, indices: Sequence[c.Variable], sizes: Sequence[Dim], *, part: int | None = None, round_ps: Dim = 0
 ) -> c.Block:
     """Return loops around a block, outermost first.
 
@@ -119,15 +99,11 @@ def loops_around(
         indices: the indices of the loops.
         sizes: how many rounds each has.
         part: the number of the loop whose rounds several threads may share; ``None`` for none.
-        kinds: in its place, the kinds of the loops that are not serial, by number.
-        grain: of the parallel loop: parts begin at multiples of so many rounds.
-        round_ps: estimated picoseconds of a round of the parallel loop.
+        round_ps: estimated picoseconds of a round of it.
     """
-    kinds = kinds or ({} if part is None else {part: c.LoopKind.PARALLEL})
     for number, (index, size) in reversed(list(enumerate(zip(indices, sizes, strict=True)))):
-        kind = kinds.get(number, c.LoopKind.SERIAL)
-        work = (grain, round_ps) if kind is c.LoopKind.PARALLEL else (1, None)
-        body = (c.For(index, c.Size(0), c.Size(size), body, 1, kind, *work),)
+        loop = c.For(index, c.Size(0), c.Size(size), body)
+        body = (replace(loop, kind=c.LoopKind.PARALLEL, round_ps=round_ps) if number == part else loop,)
     return body
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from byoc_core.authoring import c
 from byoc_core.authoring.layouts import compact_layout
 from byoc_core.dims import Dim, product
-
-from byoc_ccompiler.kernels.copies import loops_around
 
 __all__ = ["Layout", "StridedNest", "memory_order", "rows_apart", "spread"]
 
@@ -113,8 +112,14 @@ class StridedNest:
     def loops(
         self, body: c.Block, kinds: Mapping[int, c.LoopKind], *, grain: Dim = 1, round_ps: Dim | None = None
     ) -> c.Block:
-        """Return the loops around a block; the arguments are those of :func:`loops_around`."""
-        return loops_around(body, self.variables, self.sizes, kinds=kinds, grain=grain, round_ps=round_ps)
+        """Return the loops around a block, with the kinds of those that are not serial, by number.
+
+        The grain and the estimated picoseconds of a round are those of the parallel loop.
+        """
+        for number, (variable, size) in reversed(list(enumerate(zip(self.variables, self.sizes, strict=True)))):
+            loop = c.For(variable, c.Size(0), c.Size(size), body, kind=kinds.get(number, c.LoopKind.SERIAL))
+            body = (replace(loop, grain=grain, round_ps=round_ps) if loop.kind is c.LoopKind.PARALLEL else loop,)
+        return body
 
 
 def _is_one_walk(space: Sequence[Dim], layout: Layout, outer: int, inner: int) -> bool:
