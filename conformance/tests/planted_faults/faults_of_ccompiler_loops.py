@@ -76,8 +76,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-one-hot-along-an-inner-axis",
         "kernels/indexing.py",
-        "element, here = places[row // depth * inner + k]",
-        "element, here = places[row // depth + k]",
+        "places[row // depth * inner + k]",
+        "places[row // depth + k]",
         "One-hot vectors along another axis than the last take the indices of a neighbour.",
         "L2-op[one_hot]",
         "L2-onnx[onehot]",
@@ -129,7 +129,7 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     ),
     _fault(
         "cc-block-scales-of-the-first-row",
-        "kernels/quantisation.py",
+        "kernels/elementwise.py",
         "(row // view.size * blocks + row % view.size // block) * view.inner + k",
         "(row % view.size // block) * view.inner + k",
         "Blocks that share a scale along a middle axis have those of the first image.",

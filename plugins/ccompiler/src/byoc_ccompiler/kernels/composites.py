@@ -138,17 +138,15 @@ def take_apart(steps: Iterable[Step], pool: ConstantPool) -> list[Step]:
     found: list[Step] = []
     for step in steps:
         compose = _batch_norm if step.op == "nn.batch_norm" else COMPOSITES.get(step.op)
-        parts = [] if compose is None else _composed(compose, step, pool)
-        found += parts or [step]
+        if compose is None:
+            found.append(step)
+            continue
+        composer = _Composer(step, pool)
+        compose(composer)
+        *before, last = composer.steps or [step]
+        end = last if last is step else replace(last, binding=replace(last.binding, results=step.binding.results))
+        found += [*before, end]
     return found
-
-
-def _composed(compose: Callable[[_Composer], None], step: Step, pool: ConstantPool) -> list[Step]:
-    """Return the steps that stand for one, if any; the last one makes its result."""
-    composer = _Composer(step, pool)
-    compose(composer)
-    ends = (replace(end, binding=replace(end.binding, results=step.binding.results)) for end in composer.steps[-1:])
-    return [*composer.steps[:-1], *ends]
 
 
 def _parameter_axes(step: Step) -> tuple[int, ...]:

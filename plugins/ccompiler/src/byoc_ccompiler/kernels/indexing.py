@@ -126,12 +126,7 @@ def _one_hot(kernel: Kernel, step: Step) -> c.Block:
         kernel.constant(end) or kernel.source(end, role)[0] for end, role in zip(ends, ("on", "off"), strict=True)
     )
     row, k = c.Variable("row"), c.Variable("k")
-    element, here = places[row // depth * inner + k], row % depth
-    if is_unsigned(element):
-        is_here = c.Cast(element, _WIDE).compare("==", c.Cast(here, _WIDE))
-    else:
-        at = c.Cast(element, c.INDEX)
-        is_here = c.Select(at.compare("<", 0), at + depth, at).compare("==", here)
+    is_here = resolved(places[row // depth * inner + k], depth).compare("==", row % depth)
     columns = loops_around((c.Store(out, row * inner + k, c.Select(is_here, on, off)),), [k], [inner])
     return loops_around(columns, [row], [product(shape[: axis + 1])], part=0, round_ps=inner * MOVE_PS)
 

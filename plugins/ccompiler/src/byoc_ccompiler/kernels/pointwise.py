@@ -33,12 +33,13 @@ PER_CHANNEL = frozenset({"nn.bias_add", "nn.batch_norm"})
 
 _QUANTISING = frozenset({"quantize", "dequantize"})
 
-POINTWISE = frozenset(SCALAR_OPS) | PER_CHANNEL | {"broadcast_to"}
+POINTWISE = frozenset(SCALAR_OPS) | PER_CHANNEL | _QUANTISING | {"broadcast_to"}
+"""Ops of which one element needs one of each operand; those that quantise do but for parameters in blocks."""
 
 
 def is_pointwise(step: Step) -> bool:
     """Return whether an element of a step's result depends on one element of each operand."""
-    return step.op in POINTWISE or (step.op in _QUANTISING and int_of(step.binding, "block_size") == 0)
+    return step.op in POINTWISE and (step.op not in _QUANTISING or int_of(step.binding, "block_size") == 0)
 
 
 def operand_axes(step: Step) -> Sequence[tuple[int, ...]]:
