@@ -39,12 +39,7 @@ def copy_axes(sizes: Sequence[Dim], target_strides: Sequence[Dim], source_stride
 def copy_block(axes: StridedNest, target: c.Buffer, source: c.Buffer, *, at: Dim = 0, source_at: Dim = 0) -> c.Block:
     """Return the statements that copy elements, none of which is written twice; what lies side by side goes as a whole.
 
-    Args:
-        axes: those of :func:`copy_axes`.
-        target: the buffer written.
-        source: the buffer read.
-        at: the offset of the first element written.
-        source_at: the offset of the first element read.
+    The axes are those of :func:`copy_axes`; ``at`` and ``source_at`` are the offsets of the first elements.
     """
     k, last, outer = c.Variable("k"), len(axes.sizes) - 1, axes.sizes[:-1]
     first = c.Size(0) if outer else k
@@ -92,14 +87,9 @@ def _flat_loop(k: c.Variable, count: Dim, store: c.Store) -> c.Block:
 def loops_around(
     body: c.Block, indices: Sequence[c.Variable], sizes: Sequence[Dim], *, part: int | None = None, round_ps: Dim = 0
 ) -> c.Block:
-    """Return loops around a block, outermost first.
+    """Return loops of these sizes around a block, outermost first.
 
-    Args:
-        body: the block.
-        indices: the indices of the loops.
-        sizes: how many rounds each has.
-        part: the number of the loop whose rounds several threads may share; ``None`` for none.
-        round_ps: estimated picoseconds of a round of it.
+    Several threads may share the rounds of loop number ``part``, each of which takes so many estimated picoseconds.
     """
     for number, (index, size) in reversed(list(enumerate(zip(indices, sizes, strict=True)))):
         loop = c.For(index, c.Size(0), c.Size(size), body)

@@ -17,8 +17,8 @@ from byoc_ccompiler.kernels.loads import load_statements
 from byoc_ccompiler.kernels.pointwise import (
     PER_CHANNEL,
     POINTWISE,
+    element_of,
     element_statements,
-    has_element,
     is_pointwise,
     operand_layout,
 )
@@ -82,9 +82,12 @@ def _write_blocks(kernel: Kernel, step: Step) -> None:
 
 
 def _reject(binding: Binding) -> Rejection | None:
-    if not has_element(Step(binding, binding.operands)):
-        dtypes = ", ".join(operand_type(binding, k).dtype for k in range(len(binding.operands)))
-        return Rejection("dtype", f"{binding.op.name} has no C form for {dtypes}")
+    dtypes = [operand_type(binding, k).dtype for k in range(len(binding.operands))]
+    values = [c.Variable("v", c.CType(dtype)) for dtype in dtypes]
+    element = element_of(Step(binding, binding.operands), values)
+    is_known = element.type.is_float or binding.op.name != "nn.batch_norm"
+    if not is_known or (isinstance(element, c.Element) and not c.has_c_form(element)):
+        return Rejection("dtype", f"{binding.op.name} has no C form for {', '.join(dtypes)}")
     if binding.op.name in PER_CHANNEL:
         shape = operand_shape(binding, 0)
         size = shape[axis_of(binding, len(shape))]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from byoc_core.authoring import c
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.steps import Step, shape_of
 
 __all__ = ["index_check", "is_unsigned", "range_check", "resolved"]
 
@@ -28,16 +27,19 @@ def range_check(
     return _check(integers, (count, 1, 0), low, high, _message(kernel, op, problem))
 
 
-def index_check(
-    kernel: Kernel, op: str, axis: int, size: Dim, indices: c.Buffer, shape: Sequence[Dim], *, place: int | None = None
-) -> c.Block:
-    """Return the statements that fail where an index lies outside an axis of a size; negative ones count from its end.
+def index_check(kernel: Kernel, step: Step, axis: int, place: int | None = None) -> c.Block:
+    """Return the statements that fail where an index of operand 1 lies outside an axis of operand 0.
 
-    Of indices of a shape all are looked at, or only those at a place along the last axis.
+    All are looked at, or only those at a place along the last axis; negative ones count from the axis's end.
     """
+    x, indices = step.operands[:2]
+    size, shape = shape_of(x)[axis], shape_of(indices)
     where = (product(shape), 1, 0) if place is None else (product(shape[:-1]), shape[-1], place)
-    message = _message(kernel, op, f"an index lies outside axis {axis}")
-    return _check(indices, where, c.Size(-size), c.Size(size - 1), message, axis_size=size)
+    integers, message = (
+        kernel.source(indices, "indices"),
+        _message(kernel, step.op, f"an index lies outside axis {axis}"),
+    )
+    return _check(integers, where, c.Size(-size), c.Size(size - 1), message, axis_size=size)
 
 
 def resolved(index: c.Expression, size: Dim) -> c.Expression:

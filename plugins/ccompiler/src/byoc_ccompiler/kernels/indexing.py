@@ -47,10 +47,9 @@ def _take(kernel: Kernel, step: Step) -> c.Block:
 
 def taken_place(kernel: Kernel, step: Step, index: c.Expression) -> tuple[c.Block, c.Expression]:
     """Return the checks of all indices of a ``take``, and the place on its axis that one of them means."""
-    x, indices = step.operands
-    axis = axis_of(step.binding, len(shape_of(x)))
-    size = shape_of(x)[axis]
-    checks = index_check(kernel, step.op, axis, size, kernel.source(indices, "indices"), shape_of(indices))
+    shape = shape_of(step.operands[0])
+    axis = axis_of(step.binding, len(shape))
+    size, checks = shape[axis], index_check(kernel, step, axis)
     if step.binding.attrs["mode"] != "clip":
         return checks, resolved(index, size)
     if is_unsigned(index):
@@ -78,7 +77,7 @@ def _element_loops(
     element = offset_along([*loops[:axis], at, *loops[axis + 1 :]], compact_strides(shape))
     number, place = offset_along(loops, compact_strides(counts)), resolved(places[k], shape[axis])
     statements = (c.Let(k, number), c.Let(at, place), *body(k, element))
-    checks = index_check(kernel, step.op, axis, shape[axis], places, counts)
+    checks = index_check(kernel, step, axis)
     return (*checks, *loops_around(statements, loops, counts, part=part, round_ps=product(counts[1:]) * MOVE_PS))
 
 
@@ -96,11 +95,9 @@ def _tuple_place(kernel: Kernel, step: Step, row: c.Expression, first: int) -> t
     counts, places = shape_of(indices), kernel.source(indices, "indices")
     depth = int(str(counts[-1]))
     sizes = shape_of(x)[first : first + depth]
-    checks: c.Block = ()
-    for place, size in enumerate(sizes):
-        checks += index_check(kernel, step.op, first + place, size, places, counts, place=place)
+    checks = [check for place in range(depth) for check in index_check(kernel, step, first + place, place)]
     along = [resolved(places[row * depth + place], size) for place, size in enumerate(sizes)]
-    return checks, offset_along(along, compact_strides(sizes))
+    return tuple(checks), offset_along(along, compact_strides(sizes))
 
 
 def _gather_nd(kernel: Kernel, step: Step) -> c.Block:

@@ -49,13 +49,9 @@ def load_statements(
 def element_in_space(
     kernel: Kernel, value: Value, indices: Mapping[int, c.Expression], lets: list[c.Statement]
 ) -> c.Expression:
-    """Return the element of a load, whose shape is the kernel's space, at a position in it.
+    """Return the element of a load, whose shape is the kernel's space, at indices along the axes that have several.
 
-    Args:
-        kernel: reads the value; gets the checks of indices.
-        value: the value.
-        indices: the position along each axis of the space that has more than one.
-        lets: grows by the statements in front.
+    The kernel gets the checks of indices, ``lets`` the statements in front.
     """
     return _element(kernel, value, [indices.get(axis, c.Size(0)) for axis in range(len(shape_of(value)))], lets)
 

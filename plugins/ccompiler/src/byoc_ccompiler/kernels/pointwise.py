@@ -22,7 +22,6 @@ __all__ = [
     "POINTWISE",
     "element_of",
     "element_statements",
-    "has_element",
     "is_pointwise",
     "operand_axes",
     "operand_dims",
@@ -86,15 +85,6 @@ def element_of(step: Step, values: Sequence[c.Expression]) -> c.Expression:
     return c.Element(op, tuple(values), type_, attributes)
 
 
-def has_element(step: Step) -> bool:
-    """Return whether C has an expression for a step's dtypes."""
-    types = [c.CType(dtype_of(operand)) for operand in step.operands]
-    element = element_of(step, [c.Variable(f"v{number}", type_) for number, type_ in enumerate(types)])
-    if step.op == "nn.batch_norm":
-        return element.type.is_float
-    return not isinstance(element, c.Element) or c.has_c_form(element)
-
-
 def _quantised(type_: c.CType, x: c.Expression, scale: c.Expression, zero: c.Expression) -> c.Expression:
     """Return an element over its scale as an integer, beside the zero point, within the limits of its dtype."""
     limits = np.iinfo(type_.dtype)
@@ -123,13 +113,9 @@ def _dequantised(type_: c.CType, x: c.Expression, scale: c.Expression, zero: c.E
 def element_statements(
     kernel: Kernel, steps: Iterable[Step], place: Callable[[Step, int], c.Expression], known: dict[Value, c.Expression]
 ) -> c.Block:
-    """Return the statements that compute steps at one position.
+    """Return the statements that compute elementwise steps at one position; the kernel declares what they read.
 
-    Args:
-        kernel: declares what the statements read.
-        steps: the elementwise steps, in order.
-        place: returns the offset of a step's operand, by its number.
-        known: values at hand already (an anchor's sum); the variables of the results are added.
+    ``place`` returns the offset of a step's operand, by its number; ``known`` are values at hand, and gets the results.
     """
     loads: dict[tuple[Value, c.Expression], c.Let] = {}
     lets: list[c.Statement] = []

@@ -16,11 +16,9 @@ Dims = tuple[Dim, ...]
 
 
 class Layout(NamedTuple):
-    """How a tensor is read along the axes of an iteration space.
+    """How a tensor is read along the axes of an iteration space: its sizes, 1 where it broadcasts, and its strides.
 
-    Attributes:
-        dims: its sizes: 1 where it broadcasts. A symbolic size that is not the space's own may turn out to be 1.
-        strides: its distances from one position to the next, in elements; of no meaning where it broadcasts.
+    A symbolic size that is not the space's own may turn out to be 1. Strides have no meaning where it broadcasts.
     """
 
     dims: Dims
@@ -50,15 +48,13 @@ class StridedNest:
     """The loops that go along axes of a space, as few as the strides permit.
 
     Neighbouring axes become one loop where every tensor goes along both in steps of one length, or along neither.
+    The axes that make a loop are its group; groups, sizes and variables are those of the loops, outermost first.
 
     Args:
         space: the sizes of the iteration space.
         layouts: for each tensor, under any key, how it is read.
         axes: the axes, from the outermost loop to the innermost.
         prefix: the name of the loop variables.
-
-    Attributes:
-        groups: the axes of every loop, outermost first; so are ``sizes`` and ``variables``.
     """
 
     def __init__(
