@@ -76,15 +76,15 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-one-hot-along-an-inner-axis",
         "kernels/indexing.py",
-        "element, here = places[row // depth * inner + k]",
-        "element, here = places[row // depth + k]",
+        "places[row // depth * inner + k]",
+        "places[row // depth + k]",
         "One-hot vectors along another axis than the last take the indices of a neighbour.",
         "L2-op[one_hot]",
         "L2-onnx[onehot]",
     ),
     _fault(
         "cc-scatter-adds-integers-to-multiply",
-        "kernels/scatter.py",
+        "kernels/indexing.py",
         "else element_product(old, new)",
         "else (element_product if old.type.is_float else element_sum)(old, new)",
         "Updates of integers are added where they should be multiplied.",
@@ -129,7 +129,7 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     ),
     _fault(
         "cc-block-scales-of-the-first-row",
-        "kernels/quantisation.py",
+        "kernels/elementwise.py",
         "(row // view.size * blocks + row % view.size // block) * view.inner + k",
         "(row % view.size // block) * view.inner + k",
         "Blocks that share a scale along a middle axis have those of the first image.",

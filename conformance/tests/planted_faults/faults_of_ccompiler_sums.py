@@ -134,7 +134,7 @@ FAULTS_OF_CCOMPILER_SUMS = (
         '    variance = to.emit("mean", square, axis=axes, keepdims=True, name="variance")\n',
         '    square = to.emit("multiply", x, x, name="square")\n'
         '    variance = to.emit("mean", square, axis=axes, keepdims=True, name="variance")\n'
-        "    if centre:\n"
+        '    if to.op != "nn.rms_norm":\n'
         "        mean = to.steps[-4].result\n"
         '        square = to.emit("multiply", mean, mean, name="square")\n'
         '        variance = to.emit("subtract", variance, square, name="variance")\n',
@@ -146,8 +146,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-batch-norm-epsilon-is-the-default",
         "kernels/composites.py",
-        'spread_.dtype.type(float(str(to.step.binding.attrs["epsilon"]))))',
-        "spread_.dtype.type(1e-5))",
+        'square.dtype.type(float_of(to.step.binding, "epsilon")))',
+        "square.dtype.type(1e-5))",
         "Batch normalisation by constants takes the default for epsilon.",
         "L2-op[nn.batch_norm]",
         "L2-onnx[batch_normalization]",
@@ -156,8 +156,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-rms-norm-of-the-last-axis",
         "kernels/composites.py",
-        "_norm(to, _axes(to.step), _axes(to.step), centre=False)",
-        "_norm(to, _axes(to.step)[-1:], _axes(to.step), centre=False)",
+        "    axes: Sequence[int] = along\n",
+        '    axes: Sequence[int] = along[-1:] if to.op == "nn.rms_norm" else along\n',
         "The root mean square over several axes is that of the last one.",
         "L2-op[nn.rms_norm]",
         "L2-onnx[rmsnormalization]",

@@ -4,38 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
-from byoc_core.authoring.c import (
-    Alias,
-    Block,
-    Buffer,
-    Copy,
-    Expression,
-    For,
-    LoopKind,
-    MemoryAccess,
-    Size,
-    Store,
-    Variable,
-)
+from byoc_core.authoring import c
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value
 
+from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest
 from byoc_ccompiler.steps import shape_of
 
-__all__ = [
-    "BYTE_PS",
-    "MOVE_PS",
-    "CopyAxis",
-    "copy_axes",
-    "copy_block",
-    "copy_run",
-    "fill_block",
-    "loops_around",
-    "offset_along",
-]
+__all__ = ["BYTE_PS", "MOVE_PS", "copy_axes", "copy_block", "copy_run", "fill_block", "loops_around", "offset_along"]
 
 MOVE_PS = 500
 """Estimated picoseconds to move one element by itself."""
@@ -45,140 +23,83 @@ BYTE_PS = 30
 
 _GRAIN = 64
 _ENOUGH_ITEMS = 16
+_TARGET, _SOURCE = "target", "source"
 
 
-class CopyAxis(NamedTuple):
-    """One axis of a copy.
+def copy_axes(sizes: Sequence[Dim], target_strides: Sequence[Dim], source_strides: Sequence[Dim]) -> StridedNest:
+    """Return the loops of a copy, from sizes and strides.
 
-    Attributes:
-        size: the number of elements along the axis.
-        target_stride: elements from one element to the next in the target.
-        source_stride: the same in the source: 0 if one element is read again, negative if the axis is read backwards.
+    A stride of the source is 0 where one element is read again, and negative where an axis is read backwards.
     """
-
-    size: Dim
-    target_stride: Dim
-    source_stride: Dim
-
-
-def copy_axes(sizes: Sequence[Dim], target_strides: Sequence[Dim], source_strides: Sequence[Dim]) -> list[CopyAxis]:
-    """Return the axes of a copy from sizes and strides."""
-    return [CopyAxis(*axis) for axis in zip(sizes, target_strides, source_strides, strict=True)]
+    space = tuple(sizes)
+    layouts = {_TARGET: Layout(space, tuple(target_strides)), _SOURCE: Layout(space, tuple(source_strides))}
+    return StridedNest(space, layouts, range(len(space)))
 
 
-def copy_block(axes: Sequence[CopyAxis], target: Buffer, source: Buffer, *, at: Dim = 0, source_at: Dim = 0) -> Block:
-    """Return the statements that copy elements, none of which is written twice.
+def copy_block(axes: StridedNest, target: c.Buffer, source: c.Buffer, *, at: Dim = 0, source_at: Dim = 0) -> c.Block:
+    """Return the statements that copy elements, none of which is written twice; what lies side by side goes as a whole.
 
-    Axes that lie behind one another in both places become one; what lies side by side is copied as a whole.
-
-    Args:
-        axes: from the outermost to the innermost.
-        target: the buffer written.
-        source: the buffer read.
-        at: the offset of the first element written.
-        source_at: the offset of the first element read.
+    The axes are those of :func:`copy_axes`; ``at`` and ``source_at`` are the offsets of the first elements.
     """
-    merged = _merge(axes)
-    if not merged:
-        return (Store(target, Size(at), source[source_at]),)
-    nbytes = dtype_info(target.dtype).itemsize
-    *outer, last = merged
-    indices = [Variable(f"i{number}") for number in range(len(outer))]
-    place = offset_along(indices, [axis.target_stride for axis in outer], at)
-    origin = offset_along(indices, [axis.source_stride for axis in outer], source_at)
-    is_run = (last.target_stride, last.source_stride) == (1, 1)
-    if is_run and outer:
-        body: Block = (Copy(target, place, source, origin, Size(last.size)),)
-    elif outer:
-        k = Variable("k")
-        to, come = Buffer("to", target.dtype, MemoryAccess.WRITE), Buffer("from", source.dtype)
-        moved = Store(to, k * last.target_stride, come[k * last.source_stride])
-        line = For(k, Size(0), Size(last.size), (moved,))
-        body = (Alias(to, target, place), Alias(come, source, origin), line)
+    k, last, outer = c.Variable("k"), len(axes.sizes) - 1, axes.sizes[:-1]
+    first = c.Size(0) if outer else k
+    place = axes.position(_TARGET, start=c.Size(at), last=first)
+    origin = axes.position(_SOURCE, start=c.Size(source_at), last=first)
+    if not outer:
+        return _flat_loop(k, product(axes.sizes), c.Store(target, place, source[origin]))
+    size, apart, source_apart = axes.sizes[-1], axes.step(_TARGET, last)[0], axes.step(_SOURCE, last)[0]
+    if apart == source_apart == 1:
+        body: c.Block = (c.Copy(target, place, source, origin, c.Size(size)),)
     else:
-        k = Variable("k")
-        moved = Store(target, place + k * last.target_stride, source[origin + k * last.source_stride])
-        round_ps = max(nbytes * BYTE_PS, 1)
-        loop = For(k, Size(0), Size(last.size), (moved,), kind=LoopKind.PARALLEL, grain=_GRAIN, round_ps=round_ps)
-        return (loop,)
-    is_cheap = is_run or (last.source_stride == 0 and last.target_stride == 1)
-    last_ps = last.size * (nbytes * BYTE_PS if is_cheap else MOVE_PS)
-    part = _shared_axis(merged)
-    others = product(axis.size for number, axis in enumerate(outer) if number != part)
-    return loops_around(body, indices, [axis.size for axis in outer], part=part, round_ps=others * last_ps)
+        to, come = c.Buffer("to", target.dtype, c.MemoryAccess.WRITE), c.Buffer("from", source.dtype)
+        line = loops_around((c.Store(to, k * apart, come[k * source_apart]),), [k], [size])
+        body = (c.Alias(to, target, place), c.Alias(come, source, origin), *line)
+    is_cheap = apart == 1 and source_apart in (0, 1)
+    line_ps = size * (dtype_info(target.dtype).itemsize * BYTE_PS if is_cheap else MOVE_PS)
+    # Several threads share the first axis that has enough places, or else the longest one.
+    wide = (number for number, count in enumerate(outer) if not isinstance(count, int) or count >= _ENOUGH_ITEMS)
+    part = next(wide, None)
+    if part is None:
+        part = max(range(last), key=lambda number: int(str(outer[number])))
+    round_ps = product([*outer[:part], *outer[part + 1 :]]) * line_ps
+    return loops_around(body, axes.variables[:-1], outer, part=part, round_ps=round_ps)
 
 
-def copy_run(target: Buffer, at: Expression, source: Buffer, source_at: Expression, count: Dim) -> Block:
-    """Return the statement that copies elements that lie side by side.
-
-    Args:
-        target: the buffer written.
-        at: the offset of the first element written.
-        source: the buffer read.
-        source_at: the offset of the first element read.
-        count: how many elements.
-    """
+def copy_run(target: c.Buffer, at: c.Expression, source: c.Buffer, source_at: c.Expression, count: Dim) -> c.Block:
+    """Return the statement that copies so many elements that lie side by side, from and to the offsets of the first."""
     if count == 1:
-        return (Store(target, at, source[source_at]),)
-    return (Copy(target, at, source, source_at, Size(count)),)
+        return (c.Store(target, at, source[source_at]),)
+    return (c.Copy(target, at, source, source_at, c.Size(count)),)
 
 
-def fill_block(value: Value, target: Buffer, element: Expression) -> Block:
+def fill_block(value: Value, target: c.Buffer, element: c.Expression) -> c.Block:
     """Return the statements that set all elements of a result, which has no gaps, to one value."""
-    k, nbytes = Variable("k"), dtype_info(target.dtype).itemsize
-    body = (Store(target, k, element),)
-    count = Size(product(shape_of(value)))
-    return (For(k, Size(0), count, body, kind=LoopKind.PARALLEL, grain=_GRAIN, round_ps=nbytes * BYTE_PS),)
+    k = c.Variable("k")
+    return _flat_loop(k, product(shape_of(value)), c.Store(target, k, element))
+
+
+def _flat_loop(k: c.Variable, count: Dim, store: c.Store) -> c.Block:
+    """Return the loop over all elements of a buffer, which threads share by whole lines of cache."""
+    element_ps = dtype_info(store.buffer.dtype).itemsize * BYTE_PS
+    return (c.For(k, c.Size(0), c.Size(count), (store,), 1, c.LoopKind.PARALLEL, _GRAIN, element_ps),)
 
 
 def loops_around(
-    body: Block, indices: Sequence[Variable], sizes: Sequence[Dim], *, part: int | None = None, round_ps: Dim = 0
-) -> Block:
-    """Return loops around a block.
+    body: c.Block, indices: Sequence[c.Variable], sizes: Sequence[Dim], *, part: int | None = None, round_ps: Dim = 0
+) -> c.Block:
+    """Return loops of these sizes around a block, outermost first.
 
-    Args:
-        body: the block.
-        indices: the indices of the loops, outermost first.
-        sizes: how many rounds each has.
-        part: the number of the loop whose rounds several threads may share; ``None`` for none.
-        round_ps: estimated picoseconds of a round of it.
+    Several threads may share the rounds of loop number ``part``, each of which takes so many estimated picoseconds.
     """
     for number, (index, size) in reversed(list(enumerate(zip(indices, sizes, strict=True)))):
-        loop = For(index, Size(0), Size(size), body)
-        body = (replace(loop, kind=LoopKind.PARALLEL, round_ps=round_ps) if number == part else loop,)
+        loop = c.For(index, c.Size(0), c.Size(size), body)
+        body = (replace(loop, kind=c.LoopKind.PARALLEL, round_ps=round_ps) if number == part else loop,)
     return body
 
 
-def offset_along(indices: Sequence[Expression], strides: Sequence[Dim], first: Dim = 0) -> Expression:
+def offset_along(indices: Sequence[c.Expression], strides: Sequence[Dim], first: Dim = 0) -> c.Expression:
     """Return the offset of the element at indices, behind the offset of the first element."""
-    offset: Expression = Size(first)
+    offset: c.Expression = c.Size(first)
     for index, stride in zip(indices, strides, strict=True):
         offset = offset + index * stride
     return offset
-
-
-def _merge(axes: Sequence[CopyAxis]) -> list[CopyAxis]:
-    """Gives the axes without those of size 1, those that lie behind one another in both places as one."""
-    merged: list[CopyAxis] = []
-    for axis in axes:
-        if axis.size == 1:
-            continue
-        above = merged[-1] if merged else None
-        if (
-            above is not None
-            and above.target_stride == axis.size * axis.target_stride
-            and above.source_stride == axis.size * axis.source_stride
-        ):
-            merged[-1] = CopyAxis(above.size * axis.size, axis.target_stride, axis.source_stride)
-        else:
-            merged.append(axis)
-    return merged
-
-
-def _shared_axis(axes: Sequence[CopyAxis]) -> int:
-    """Gives the axis among all but the last whose places several threads share: the first that has enough."""
-    sizes = [axis.size for axis in axes[:-1]]
-    for number, size in enumerate(sizes):
-        if not isinstance(size, int) or size >= _ENOUGH_ITEMS:
-            return number
-    return max(range(len(sizes)), key=lambda number: int(str(sizes[number])))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from byoc_core.authoring import c
-from byoc_core.dims import Dim, product
+from byoc_core.dims import product
 
 from byoc_ccompiler.attributes import dim_of, dims_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.copies import MOVE_PS
+from byoc_ccompiler.kernels.copies import MOVE_PS, loops_around
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import shape_of
 
@@ -18,28 +16,20 @@ __all__ = ["FAMILY"]
 
 
 def _write(kernel: Kernel) -> None:
-    """Writes the kernel of an op of :data:`FAMILY`."""
     (step,) = kernel.group.steps
-    out = kernel.target(step.result)
+    out, k = kernel.target(step.result), c.Variable("k")
     type_ = c.CType(out.dtype)
     if step.op == "arange":
-        k = c.Variable("k")
         first, apart = (dim_of(step.binding, name) for name in ("start", "step"))
         number = c.Cast(c.Binary("+", c.Size(first), k * apart), type_)
-        count = c.Size(shape_of(step.result)[0])
-        loop = c.For(k, c.Size(0), count, (c.Store(out, k, number),), kind=c.LoopKind.PARALLEL, round_ps=MOVE_PS)
-        kernel.finish_block((loop,))
+        loop = loops_around((c.Store(out, k, number),), [k], shape_of(step.result), part=0, round_ps=MOVE_PS)
+        kernel.finish_block(loop)
         return
-    sizes: Sequence[Dim] = ()
-    if step.op == "shape_to_tensor":
-        sizes = dims_of(step.binding, "sizes")
-    elif step.op == "shape_of":
-        sizes = shape_of(step.operands[0])
-    else:
-        sizes = (product(shape_of(step.operands[0])),)
-    kernel.finish_block(
-        tuple(c.Store(out, c.Size(place), c.Cast(c.Size(size), type_)) for place, size in enumerate(sizes))
-    )
+    sizes = dims_of(step.binding, "sizes") if step.op == "shape_to_tensor" else shape_of(step.operands[0])
+    if step.op == "size":
+        sizes = (product(sizes),)
+    stores = (c.Store(out, c.Size(place), c.Cast(c.Size(size), type_)) for place, size in enumerate(sizes))
+    kernel.finish_block(tuple(stores))
 
 
 FAMILY = KernelFamily(frozenset({"arange", "shape_of", "size", "shape_to_tensor"}), reject_nothing, _write)

@@ -36,13 +36,14 @@ _FETCH_LINE = c.Callee("vec_fetch_line", _evaluate, definition=_LINE_DEFINITION)
 
 def fetch(buffer: c.Buffer, offset: c.Expression, nbytes: int) -> c.Evaluate:
     """Return the statement that fetches so many bytes of a buffer, from an element on that may lie behind its end."""
-    return c.Evaluate(c.Call(_FETCH, (*_place(buffer, offset), c.Size(nbytes // _LINE_NBYTES))))
+    return _fetched(_FETCH, buffer, offset, c.Size(nbytes // _LINE_NBYTES))
 
 
 def fetch_line(buffer: c.Buffer, offset: c.Expression) -> c.Evaluate:
     """Return the statement that fetches an element that may lie behind a buffer's end, for some time later."""
-    return c.Evaluate(c.Call(_FETCH_LINE, _place(buffer, offset)))
+    return _fetched(_FETCH_LINE, buffer, offset)
 
 
-def _place(buffer: c.Buffer, offset: c.Expression) -> tuple[c.Expression, c.Expression]:
-    return c.Address(buffer, c.Size(0)), offset * dtype_info(buffer.dtype).itemsize
+def _fetched(callee: c.Callee, buffer: c.Buffer, offset: c.Expression, *lines: c.Expression) -> c.Evaluate:
+    place = offset * dtype_info(buffer.dtype).itemsize
+    return c.Evaluate(c.Call(callee, (c.Address(buffer, c.Size(0)), place, *lines)))

@@ -8,9 +8,10 @@ elementwise step computes. :mod:`byoc_ccompiler.loads` decides which steps becom
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 
 from byoc_core.authoring import c
-from byoc_core.dims import Dim, product
+from byoc_core.dims import product
 from byoc_core.ir import Value, Var
 
 from byoc_ccompiler.attributes import axis_of, dims_of, ints_of
@@ -32,13 +33,9 @@ _Place = tuple[Value, Indices]
 def load_statements(
     kernel: Kernel, steps: Iterable[Step], indices: Mapping[int, c.Expression], known: dict[Value, c.Expression]
 ) -> c.Block:
-    """Return the statements that compute what steps read of the kernel's loads.
+    """Return the statements that compute what steps of the kernel's space read of its loads; ``known`` grows by that.
 
-    Args:
-        kernel: the kernel.
-        steps: steps of the kernel's space.
-        indices: the position along each axis of the space that has more than one.
-        known: values at hand; grows by what the loads make.
+    The indices are those of :func:`element_in_space`.
     """
     lets: list[c.Statement] = []
     for value in dict.fromkeys(operand for step in steps for operand in step.operands):
@@ -52,31 +49,21 @@ def load_statements(
 def element_in_space(
     kernel: Kernel, value: Value, indices: Mapping[int, c.Expression], lets: list[c.Statement]
 ) -> c.Expression:
-    """Return the element of a load, whose shape is the kernel's space, at a position in it.
+    """Return the element of a load, whose shape is the kernel's space, at indices along the axes that have several.
 
-    Args:
-        kernel: reads the value; gets the checks of indices.
-        value: the value.
-        indices: the position along each axis of the space that has more than one.
-        lets: grows by the statements in front.
+    The kernel gets the checks of indices, ``lets`` the statements in front.
     """
     return _element(kernel, value, [indices.get(axis, c.Size(0)) for axis in range(len(shape_of(value)))], lets)
 
 
 def _element(kernel: Kernel, value: Value, indices: Indices, lets: list[c.Statement]) -> c.Expression:
-    """Return an element of a value: what a load of the kernel makes, or else what lies in memory."""
+    """Return an element of a value: one in memory, where moves lead to it, or what an elementwise load makes."""
     step = kernel.group.loads.get(value)
     if step is None:
         return kernel.constant(value) or kernel.source(value)[offset_along(indices, kernel.strides(value))]
     if step.op in LOADS:
         return _element(kernel, *LOADS[step.op](kernel, step, indices), lets)
-    return _computed(kernel, step, indices, lets)
-
-
-def _computed(kernel: Kernel, step: Step, indices: Indices, lets: list[c.Statement]) -> c.Expression:
-    """Return an element of an elementwise step."""
-    sizes: Sequence[Dim] = shape_of(step.result)
-    elements: list[c.Expression] = []
+    sizes, elements = shape_of(value), list[c.Expression]()
     for operand, axes in zip(step.operands, operand_axes(step), strict=True):
         own = zip(shape_of(operand), axes, strict=True)
         places = [index_term(indices[axis], dim, sizes[axis], 1) for dim, axis in own]
@@ -94,7 +81,7 @@ def _taken(kernel: Kernel, step: Step, indices: Indices) -> _Place:
     axis, count = axis_of(step.binding, len(shape_of(x))), len(shape_of(places))
     index = kernel.source(places, "indices")[offset_along(indices[axis : axis + count], kernel.strides(places))]
     kernel.checks[step], place = taken_place(kernel, step, index)
-    return (x, (*indices[:axis], place, *indices[axis + count :]))
+    return x, (*indices[:axis], place, *indices[axis + count :])
 
 
 def _reshaped(kernel: Kernel, step: Step, indices: Indices) -> _Place:
@@ -113,39 +100,36 @@ def _reshaped(kernel: Kernel, step: Step, indices: Indices) -> _Place:
             number = offset_along(indices[first:end], compact_strides(sizes[first:end]))
             places += c.unravelled(number, wanted[begin:stop])
             first, begin = end, stop
-    return (x, places)
+    return x, places
 
 
 def _turned(kernel: Kernel, step: Step, indices: Indices) -> _Place:
     order = order_of(step)
-    return (step.operands[0], [indices[order.index(axis)] for axis in range(len(order))])
+    return step.operands[0], [indices[order.index(axis)] for axis in range(len(order))]
 
 
 def _sliced(kernel: Kernel, step: Step, indices: Indices) -> _Place:
     (x,) = step.operands
-    return (x, [_slice_place(step, axis, index) for axis, index in enumerate(indices)])
-
-
-def _slice_place(step: Step, axis: int, index: c.Expression) -> c.Expression:
-    shape = shape_of(step.operands[0])
-    bounds = (ints_of(step.binding, "axes"), dims_of(step.binding, "begin"), ints_of(step.binding, "strides"))
-    for along, begin, stride in zip(*bounds, strict=True):
-        if along % len(shape) == axis:
-            return index * stride + slice_start(begin, shape[axis], stride)
-    return index
+    shape, places = shape_of(x), list(indices)
+    bounds = ints_of(step.binding, "axes"), dims_of(step.binding, "begin"), ints_of(step.binding, "strides")
+    for axis, begin, stride in zip(*bounds, strict=True):
+        places[axis] = indices[axis] * stride + slice_start(begin, shape[axis], stride)
+    return x, places
 
 
 def _joined(kernel: Kernel, step: Step, indices: Indices) -> _Place:
     """Return the element of slices of one value that are joined again, as a roll joins them."""
-    axis = axis_of(step.binding, len(shape_of(step.result)))
+    axis = axis_of(step.binding, len(indices))
     parts = [kernel.group.loads[operand] for operand in step.operands]
-    begins: list[Dim] = [0]
-    for part in parts[:-1]:
-        begins.append(begins[-1] + shape_of(part.result)[axis])
-    *before, last = (_slice_place(part, axis, indices[axis] - at) for part, at in zip(parts, begins, strict=True))
-    for place, begin in reversed(list(zip(before, begins[1:], strict=True))):
-        last = c.Select(indices[axis].compare("<", begin), place, last)
-    return (parts[0].operands[0], (*indices[:axis], last, *indices[axis + 1 :]))
+    begins = list(accumulate((shape_of(part.result)[axis] for part in parts[:-1]), initial=0))
+    found = []
+    for part, begin in zip(parts, begins, strict=True):
+        moved = (*indices[:axis], indices[axis] - begin, *indices[axis + 1 :])
+        found.append(_sliced(kernel, part, moved)[1][axis])
+    place = found[-1]
+    for before, begin in reversed(list(zip(found[:-1], begins[1:], strict=True))):
+        place = c.Select(indices[axis].compare("<", begin), before, place)
+    return parts[0].operands[0], (*indices[:axis], place, *indices[axis + 1 :])
 
 
 LOADS: Mapping[str, Callable[[Kernel, Step, Indices], _Place]] = {
@@ -169,11 +153,10 @@ def is_moved(kernel: Kernel, value: Value) -> bool:
 def parts_of_one(step: Step, loads: Mapping[Value, Step]) -> bool:
     """Return whether a concat joins slices of one value that leave all other axes as they are."""
     rank = len(shape_of(step.result))
-    axis = axis_of(step.binding, rank)
-    parts = [loads.get(operand) for operand in step.operands]
-    slices = [part for part in parts if part is not None and part.op == "strided_slice"]
+    slices = [part for part in map(loads.get, step.operands) if part is not None and part.op == "strided_slice"]
     sliced = {along % rank for part in slices for along in ints_of(part.binding, "axes")}
-    return len(slices) == len(parts) and sliced == {axis} and len({part.operands[0] for part in slices}) == 1
+    is_whole = len(slices) == len(step.operands) and len({part.operands[0] for part in slices}) == 1
+    return is_whole and sliced == {axis_of(step.binding, rank)}
 
 
 def keeps_rows(step: Step) -> bool:

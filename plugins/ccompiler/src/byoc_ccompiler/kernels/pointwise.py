@@ -22,7 +22,6 @@ __all__ = [
     "POINTWISE",
     "element_of",
     "element_statements",
-    "has_element",
     "is_pointwise",
     "operand_axes",
     "operand_dims",
@@ -33,18 +32,17 @@ PER_CHANNEL = frozenset({"nn.bias_add", "nn.batch_norm"})
 
 _QUANTISING = frozenset({"quantize", "dequantize"})
 
-POINTWISE = frozenset(SCALAR_OPS) | PER_CHANNEL | {"broadcast_to"}
-
-Dims = tuple[Dim, ...]
+POINTWISE = frozenset(SCALAR_OPS) | PER_CHANNEL | _QUANTISING | {"broadcast_to"}
+"""Ops of which one element needs one of each operand; those that quantise do but for parameters in blocks."""
 
 
 def is_pointwise(step: Step) -> bool:
-    """Tells whether an element of a step's result depends on one element of each operand."""
-    return step.op in POINTWISE or (step.op in _QUANTISING and int_of(step.binding, "block_size") == 0)
+    """Return whether an element of a step's result depends on one element of each operand."""
+    return step.op in POINTWISE and (step.op not in _QUANTISING or int_of(step.binding, "block_size") == 0)
 
 
 def operand_axes(step: Step) -> Sequence[tuple[int, ...]]:
-    """Gives, for each operand, the axes of the result that its own axes lie along."""
+    """Return, for each operand, the axes of the result that its own axes lie along."""
     if step.axes is not None:
         return step.axes
     rank = len(shape_of(step.result))
@@ -55,11 +53,16 @@ def operand_axes(step: Step) -> Sequence[tuple[int, ...]]:
     return [tuple(range(rank)), *((axis_of(step.binding, rank),) if own else () for own in ranks[1:])]
 
 
-def operand_dims(step: Step) -> list[Dims]:
-    """Gives, for each operand, its sizes along the axes of the result (1 where it broadcasts)."""
-    rank = len(shape_of(step.result))
-    axes = operand_axes(step)
+def operand_dims(step: Step) -> list[tuple[Dim, ...]]:
+    """Return, for each operand, its sizes along the axes of the result (1 where it broadcasts)."""
+    rank, axes = len(shape_of(step.result)), operand_axes(step)
     return [spread(shape_of(operand), own, rank, 1) for operand, own in zip(step.operands, axes, strict=True)]
+
+
+def operand_layout(kernel: Kernel, step: Step, index: int) -> Layout:
+    """Return how an operand is read along the axes of a step's result."""
+    operand, axes, rank = step.operands[index], operand_axes(step)[index], len(shape_of(step.result))
+    return Layout(spread(shape_of(operand), axes, rank, 1), spread(kernel.strides(operand), axes, rank, 0))
 
 
 def element_of(step: Step, values: Sequence[c.Expression]) -> c.Expression:
@@ -67,8 +70,10 @@ def element_of(step: Step, values: Sequence[c.Expression]) -> c.Expression:
     type_ = c.CType(dtype_of(step.result))
     if step.op == "broadcast_to":
         return values[0]
-    if step.op in _QUANTISING:
-        return _QUANTISED[step.op](values, type_)
+    if step.op == "quantize":
+        return _quantised(type_, *values)
+    if step.op == "dequantize":
+        return _dequantised(type_, *values)
     if step.op == "nn.batch_norm":
         x, gamma, beta, mean, variance = values
         root = c.Callee("sqrtf" if type_.dtype == "float32" else "sqrt", np.sqrt, flops=1)
@@ -80,18 +85,8 @@ def element_of(step: Step, values: Sequence[c.Expression]) -> c.Expression:
     return c.Element(op, tuple(values), type_, attributes)
 
 
-def has_element(step: Step) -> bool:
-    """Return whether C has an expression for a step's dtypes."""
-    types = [c.CType(dtype_of(operand)) for operand in step.operands]
-    element = element_of(step, [c.Variable(f"v{number}", type_) for number, type_ in enumerate(types)])
-    if step.op == "nn.batch_norm":
-        return element.type.is_float
-    return not isinstance(element, c.Element) or c.has_c_form(element)
-
-
-def _quantised(values: Sequence[c.Expression], type_: c.CType) -> c.Expression:
+def _quantised(type_: c.CType, x: c.Expression, scale: c.Expression, zero: c.Expression) -> c.Expression:
     """Return an element over its scale as an integer, beside the zero point, within the limits of its dtype."""
-    x, scale, zero = values
     limits = np.iinfo(type_.dtype)
     callee = c.Callee(f"byoc_quantised_{c_suffix(x.type.dtype)}", _nearest, flops=4)
     bounds = (c.Literal(limits.min, c.CType("int32")), c.Literal(limits.max, c.CType("int32")))
@@ -104,9 +99,8 @@ def _nearest(quotient: Any, zero: Any, low: Any, high: Any) -> Any:
     return np.where(np.isnan(moved), 0, np.clip(moved, low, high))
 
 
-def _dequantised(values: Sequence[c.Expression], type_: c.CType) -> c.Expression:
+def _dequantised(type_: c.CType, x: c.Expression, scale: c.Expression, zero: c.Expression) -> c.Expression:
     """Return the float that an integer stands for: its distance from the zero point, exactly, times the scale."""
-    x, scale, zero = values
     bits = dtype_info(x.type.dtype).bits
     wide = c.CType("int32" if bits <= 16 else "int64")
     one, other = c.Cast(x, wide), c.Cast(zero, wide)
@@ -116,43 +110,27 @@ def _dequantised(values: Sequence[c.Expression], type_: c.CType) -> c.Expression
     return c.Cast(steps, type_) * scale
 
 
-_QUANTISED = {"quantize": _quantised, "dequantize": _dequantised}
-
-
 def element_statements(
     kernel: Kernel, steps: Iterable[Step], place: Callable[[Step, int], c.Expression], known: dict[Value, c.Expression]
 ) -> c.Block:
-    """Return the statements that compute steps at one position.
+    """Return the statements that compute elementwise steps at one position; the kernel declares what they read.
 
-    Args:
-        kernel: declares what the statements read.
-        steps: the elementwise steps, in order.
-        place: returns the offset of a step's operand, by its number.
-        known: values at hand already (an anchor's sum); the variables of the results are added.
+    ``place`` returns the offset of a step's operand, by its number; ``known`` are values at hand, and gets the results.
     """
-    loads: list[c.Statement] = []
+    loads: dict[tuple[Value, c.Expression], c.Let] = {}
     lets: list[c.Statement] = []
-    loaded: dict[tuple[Value, c.Expression], c.Variable] = {}
     for step in steps:
         values: list[c.Expression] = []
         roles = step.binding.op.operand_names(len(step.operands))
         for index, (operand, role) in enumerate(zip(step.operands, roles, strict=True)):
-            at_hand = known.get(operand) or kernel.constant(operand)
-            if at_hand is not None:
-                values.append(at_hand)
-                continue
-            key = (operand, place(step, index))
-            if key not in loaded:
-                buffer = kernel.source(operand, role)
-                loaded[key] = c.Variable(f"{buffer.name}_value", c.CType(buffer.dtype))
-                loads.append(c.Let(loaded[key], buffer[key[1]]))
-            values.append(loaded[key])
+            value = known.get(operand) or kernel.constant(operand)
+            if value is None:
+                key = (operand, place(step, index))
+                if key not in loads:
+                    buffer = kernel.source(operand, role)
+                    loads[key] = c.Let(c.Variable(f"{buffer.name}_value", c.CType(buffer.dtype)), buffer[key[1]])
+                value = loads[key].variable
+            values.append(value)
         known[step.result] = variable = c.Variable(step.result.name, c.CType(dtype_of(step.result)))
         lets.append(c.Let(variable, element_of(step, values)))
-    return (*loads, *lets)
-
-
-def operand_layout(kernel: Kernel, step: Step, index: int) -> Layout:
-    """Gives how an operand is read along the axes of a step's result."""
-    operand, axes, rank = step.operands[index], operand_axes(step)[index], len(shape_of(step.result))
-    return Layout(spread(shape_of(operand), axes, rank, 1), spread(kernel.strides(operand), axes, rank, 0))
+    return (*loads.values(), *lets)

@@ -14,15 +14,11 @@ __all__ = ["Layout", "StridedNest", "memory_order", "rows_apart", "spread"]
 
 Dims = tuple[Dim, ...]
 
-_ZERO = c.Size(0)
-
 
 class Layout(NamedTuple):
-    """How a tensor is read along the axes of an iteration space.
+    """How a tensor is read along the axes of an iteration space: its sizes, 1 where it broadcasts, and its strides.
 
-    Attributes:
-        dims: its sizes: 1 where it broadcasts. A symbolic size that is not the space's own may turn out to be 1.
-        strides: its distances from one position to the next, in elements; of no meaning where it broadcasts.
+    A symbolic size that is not the space's own may turn out to be 1. Strides have no meaning where it broadcasts.
     """
 
     dims: Dims
@@ -30,10 +26,10 @@ class Layout(NamedTuple):
 
 
 def memory_order(strides: Sequence[Dim]) -> list[int]:
-    """Gives a tensor's axes as its memory has them, from the largest stride; as they stand where one is not known."""
+    """Return a tensor's axes as its memory has them, from the largest stride; as they stand where one is not known."""
     known = [stride for stride in strides if isinstance(stride, int)]
-    rank = len(strides)
-    return sorted(range(rank), key=lambda axis: -known[axis]) if len(known) == rank else list(range(rank))
+    axes = range(len(strides))
+    return sorted(axes, key=lambda axis: -known[axis]) if len(known) == len(strides) else list(axes)
 
 
 def rows_apart(space: Dims) -> Layout:
@@ -43,48 +39,40 @@ def rows_apart(space: Dims) -> Layout:
 
 
 def spread(values: Sequence[Dim], axes: Sequence[int], rank: int, fill: Dim) -> Dims:
-    """Gives what belongs to a tensor's axes at the axes of a space, and ``fill`` at the others."""
-    found = [fill] * rank
-    for value, axis in zip(values, axes, strict=True):
-        found[axis] = value
-    return tuple(found)
+    """Return what belongs to a tensor's axes at the axes of a space, and ``fill`` at the others."""
+    found = dict(zip(axes, values, strict=True))
+    return tuple(found.get(axis, fill) for axis in range(rank))
 
 
 class StridedNest:
     """The loops that go along axes of a space, as few as the strides permit.
 
     Neighbouring axes become one loop where every tensor goes along both in steps of one length, or along neither.
+    The axes that make a loop are its group; groups, sizes and variables are those of the loops, outermost first.
 
     Args:
         space: the sizes of the iteration space.
         layouts: for each tensor, under any key, how it is read.
         axes: the axes, from the outermost loop to the innermost.
-        prefix: what the loop variables are called.
-
-    Attributes:
-        groups: the axes of every loop, outermost first.
-        sizes: of the loops, outermost first.
-        variables: the variables of the loops, outermost first.
+        prefix: the name of the loop variables.
     """
 
     def __init__(
         self, space: Sequence[Dim], layouts: Mapping[Any, Layout], axes: Iterable[int], *, prefix: str = "i"
     ) -> None:
-        groups: list[list[int]] = []
+        self.groups: list[list[int]] = []
         for axis in axes:
-            size = space[axis]
-            if size == 1 and all(layout.dims[axis] == 1 for layout in layouts.values()):
+            if space[axis] == 1 and all(layout.dims[axis] == 1 for layout in layouts.values()):
                 continue
-            if groups and all(_is_one_walk(space, layout, groups[-1][-1], axis) for layout in layouts.values()):
-                groups[-1].append(axis)
+            above = self.groups[-1] if self.groups else []
+            if above and all(_is_one_walk(space, layout, above[-1], axis) for layout in layouts.values()):
+                above.append(axis)
             else:
-                groups.append([axis])
-        self.groups = groups
-        self.sizes: Dims = tuple(product(space[axis] for axis in group) for group in groups)
-        self.variables = tuple(c.Variable(prefix if len(groups) == 1 else f"{prefix}{k}") for k in range(len(groups)))
-        self._last_axes = tuple(group[-1] for group in groups)
-        self._space = tuple(space)
-        self._layouts = dict(layouts)
+                self.groups.append([axis])
+        self.sizes: Dims = tuple(product(space[axis] for axis in group) for group in self.groups)
+        names = [prefix] if len(self.groups) == 1 else [f"{prefix}{loop}" for loop in range(len(self.groups))]
+        self.variables = tuple(map(c.Variable, names))
+        self._space, self._layouts = tuple(space), dict(layouts)
 
     def indices(self) -> dict[int, c.Expression]:
         """Return the position along each axis that the loops go along."""
@@ -94,47 +82,35 @@ class StridedNest:
         return found
 
     def step(self, tensor: Hashable, loop: int) -> tuple[Dim, Dim | None]:
-        """Gives the distance by which one round of a loop moves a tensor's element, and on which size that depends.
+        """Return the distance by which one round of a loop moves a tensor's element, and on which size that depends.
 
         The second is the symbolic size that, where it turns out to be 1, makes the distance 0; else ``None``.
         """
-        layout, axis = self._layouts[tensor], self._last_axes[loop]
+        layout, axis = self._layouts[tensor], self.groups[loop][-1]
         dim = layout.dims[axis]
         if dim == 1:
             return 0, None
         return layout.strides[axis], None if dim == self._space[axis] else dim
 
     def position(
-        self, tensor: Hashable, *, start: c.Expression = _ZERO, last: c.Expression | None = None
+        self, tensor: Hashable, *, start: c.Expression | None = None, last: c.Expression | None = None
     ) -> c.Expression:
-        """Return how far the loops move a tensor's element.
-
-        Args:
-            tensor: its key.
-            start: what the distance is added to.
-            last: what stands for the variable of the innermost loop.
-        """
-        total = start
+        """Return ``start`` and how far the loops move a tensor's element; ``last`` is the innermost loop's variable."""
+        total = start or c.Size(0)
         for loop, variable in enumerate(self.variables):
             stride, unless_one = self.step(tensor, loop)
-            is_replaced = last is not None and loop == len(self.variables) - 1
-            term = (last if last is not None and is_replaced else variable) * stride
+            term = (last if last is not None and loop == len(self.variables) - 1 else variable) * stride
             # A symbolic size that is not the space's own may turn out to be 1: then it broadcasts.
-            total = total + (
-                term if unless_one is None else c.Select(c.Size(unless_one).compare("==", 1), c.Size(0), term)
-            )
+            is_one = None if unless_one is None else c.Size(unless_one).compare("==", 1)
+            total = total + (term if is_one is None else c.Select(is_one, c.Size(0), term))
         return total
 
     def loops(
         self, body: c.Block, kinds: Mapping[int, c.LoopKind], *, grain: Dim = 1, round_ps: Dim | None = None
     ) -> c.Block:
-        """Return the loops around a block.
+        """Return the loops around a block, with the kinds of those that are not serial, by number.
 
-        Args:
-            body: the block.
-            kinds: the kinds of the loops that are not serial, by number.
-            grain: of the parallel loop: parts begin at multiples of so many rounds.
-            round_ps: estimated picoseconds of a round of the parallel loop.
+        The grain and the estimated picoseconds of a round are those of the parallel loop.
         """
         for number, (variable, size) in reversed(list(enumerate(zip(self.variables, self.sizes, strict=True)))):
             loop = c.For(variable, c.Size(0), c.Size(size), body, kind=kinds.get(number, c.LoopKind.SERIAL))
@@ -143,7 +119,7 @@ class StridedNest:
 
 
 def _is_one_walk(space: Sequence[Dim], layout: Layout, outer: int, inner: int) -> bool:
-    """Tells whether a tensor goes along two neighbouring axes as along one."""
+    """Return whether a tensor goes along two neighbouring axes as along one."""
     dims, strides = layout
     if dims[outer] == 1 and dims[inner] == 1:
         return True
