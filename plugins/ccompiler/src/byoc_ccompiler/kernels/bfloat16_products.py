@@ -46,11 +46,7 @@ def is_suited(kernel: Kernel, p: Product) -> bool:
 def write(kernel: Kernel, p: Product) -> None:
     """Writes the kernel of a product of float32 operands and of what follows it elementwise."""
     left, x = c.Buffer("left", "float32"), kernel.source(p.left.value, "x")
-    weights = None
-    if p.weights is not None:
-        array = kernel.scope.constants.array(p.weights, kernel.scope.where)
-        depth, columns = int(str(p.depth)), int(str(p.num_columns))
-        weights = array.reshape(columns, depth).T if p.is_transposed else array.reshape(depth, columns)
+    weights = p.weight_matrix(kernel) if p.weights is not None else None
     b = c.Variable("b")
     lets, indices = p.position(b)
     sizes = (p.num_columns, p.depth, p.depth)

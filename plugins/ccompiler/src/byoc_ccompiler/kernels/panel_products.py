@@ -98,12 +98,8 @@ class _PanelKernel:
 
     def _constant(self) -> Constant:
         """Return the weights as panels."""
-        p, weights = self.p, self.p.weights
-        assert weights is not None
-        array = self.kernel.scope.constants.array(weights, self.kernel.scope.where)
-        columns, depth = int(str(p.num_columns)), int(str(p.depth))
-        matrix = array.reshape(columns, depth).T if p.is_transposed else array.reshape(depth, columns)
-        return self.kernel.scope.constants.derive(packed_panels(matrix, self.width, self.lanes))
+        panels = packed_panels(self.p.weight_matrix(self.kernel), self.width, self.lanes)
+        return self.kernel.scope.constants.derive(panels)
 
     def block(self) -> c.Block:
         """Return the loops."""

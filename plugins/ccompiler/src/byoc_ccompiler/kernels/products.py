@@ -16,7 +16,7 @@ from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.rejections import FLOATS, operand_shape, reject_sizes
 from byoc_ccompiler.steps import Step, shape_of
 
-__all__ = ["FAMILIES"]
+__all__ = ["FAMILY"]
 
 
 def _write(kernel: Kernel) -> None:
@@ -43,17 +43,14 @@ def _writes(step: Step, index: int) -> Access:
     return Access.ROWS
 
 
-def _reject_matmul(binding: Binding) -> Rejection | None:
+def _reject(binding: Binding) -> Rejection | None:
     left, right = (operand_shape(binding, k) for k in (0, 1))
-    return reject_sizes(binding) if left[-1] != right[-2 if len(right) > 1 else 0] else None
+    along = 1 if binding.op.name == "nn.dense" else max(0, len(right) - 2)
+    return reject_sizes(binding) if left[-1] != right[along] else None
 
 
-def _reject_dense(binding: Binding) -> Rejection | None:
-    return reject_sizes(binding) if operand_shape(binding, 0)[-1] != operand_shape(binding, 1)[1] else None
-
-
-def _require_matmul(scope: FunctionScope, step: Step) -> None:
-    """Has the axes in front of the matrices checked, which broadcast."""
+def _require(scope: FunctionScope, step: Step) -> None:
+    """Have the axes in front of the matrices checked, which broadcast."""
     shapes = [shape_of(operand) for operand in step.operands]
     space = shape_of(step.result)
     batch = space[: len(space) - sum(len(shape) > 1 for shape in shapes)]
@@ -61,16 +58,11 @@ def _require_matmul(scope: FunctionScope, step: Step) -> None:
         scope.require_broadcast(step.op, name, shape[:-2], batch)
 
 
-FAMILIES = (
-    KernelFamily(frozenset({"nn.dense"}), _reject_dense, _write, takes_epilogue=True, reads=_reads, writes=_writes),
-    KernelFamily(
-        frozenset({"matmul"}),
-        _reject_matmul,
-        _write,
-        takes_epilogue=True,
-        require=_require_matmul,
-        reads=_reads,
-        writes=_writes,
-    ),
+FAMILY = KernelFamily(
+    *(frozenset({"nn.dense", "matmul"}), _reject, _write),
+    takes_epilogue=True,
+    require=_require,
+    reads=_reads,
+    writes=_writes,
 )
 """Matrix products."""
