@@ -8,12 +8,10 @@ their sums so far wait in a small array. While rows pass, the next part is fetch
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum, auto
 
 from byoc_core.authoring import c
 from byoc_core.dims import Dim, ceildiv, dim_min, product
 from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels, panel_vectors
@@ -41,88 +39,66 @@ _PACKED_PS = 100
 _ZERO = c.Size(0)
 
 
-class _Form(Enum):
-    """How the right operand reaches the tiles."""
-
-    CONSTANT = auto()
-    PACKED = auto()
-    IN_PLACE = auto()
-
-
-def write_panel_product(kernel: Kernel, product_: Product) -> None:
+def write_panel_product(kernel: Kernel, p: Product) -> None:
     """Write the kernel of a product of floats and of what follows it elementwise."""
-    kernel.finish_block(_PanelKernel(kernel, product_).block())
-
-
-def _form_of(kernel: Kernel, p: Product) -> _Form:
-    if p.weights is not None:
-        return _Form.CONSTANT
-    if p.right.column_step != 1:
-        return _Form.PACKED
-    if p.known_rows is not None and p.known_rows <= _FEW_ROWS:
-        return _Form.IN_PLACE
-    has_tail = p.known_columns is None or p.known_columns % kernel.unit.lanes(p.dtype) != 0
-    return _Form.IN_PLACE if _fits(p, _NEAR_NBYTES) and not has_tail else _Form.PACKED
+    kernel.finish_block(_PanelKernel(kernel, p).block())
 
 
 class _PanelKernel:
-    """One kernel under construction: an item is a panel, and the rows that meet it.
-
-    Args:
-        kernel: where it goes.
-        p: the product.
-    """
+    """One kernel under construction: an item is a panel, and the rows that meet it."""
 
     def __init__(self, kernel: Kernel, p: Product) -> None:
-        self.kernel, self.p, self.form = kernel, p, _form_of(kernel, p)
-        self.lanes = kernel.unit.lanes(p.dtype)
+        self.kernel, self.p, self.lanes = kernel, p, kernel.unit.lanes(p.dtype)
         # Columns of a panel, and of the last one where that is known to have fewer vectors; else 0.
         self.width, self.tail = (n * self.lanes for n in panel_vectors(kernel.unit, p.dtype, p.num_columns))
         self.num_panels = ceildiv(p.num_columns, self.width)
-        self.has_few_rows = p.known_rows is not None and p.known_rows <= _FEW_ROWS
-        # Steps that pass in one go.
-        self.depth_block = p.depth if self.has_few_rows else _depth_block(p.depth)
-        chunk = _ROWS_AT_ONCE if self.depth_block == p.depth else _ROWS_WAITING
-        # Rows whose sums are held at a time, and rows that all panels meet before the next ones come.
-        self.chunk = chunk if p.known_rows is None else max(1, min(chunk, p.known_rows))
-        self.outer = _outer_rows(p, self.chunk)
-        self.left = kernel.source(p.left.value, "x")
-        self.right = kernel.source(p.right.value if self.form is not _Form.CONSTANT else self._constant(), "weights")
         self.item, self.b, self.n0, self.n_count = map(c.Variable, ("item", "b", "n0", "n_count"))
         self.m_begin, self.m_end, self.panel_step = map(c.Variable, ("m_begin", "m_end", "panel_step"))
         self.rows, self.matrix, self.panel = (c.Buffer(name, p.dtype) for name in ("left", "right", "panel"))
         # The last columns may be fewer than a vector's; a tail that is known has tiles of its own.
         self.has_ragged_tail = p.known_columns is None or p.known_columns % self.lanes != 0
         rest = self.n_count % self.lanes
-        self.is_ragged = rest.compare("!=", 0) if p.known_columns else self.n_count.compare("<", self.width)
-
-    def _constant(self) -> Constant:
-        """Return the weights as panels."""
-        panels = packed_panels(self.p.weight_matrix(self.kernel), self.width, self.lanes)
-        return self.kernel.scope.constants.derive(panels)
+        self.is_ragged = self.n_count.compare("<", self.width) if p.known_columns is None else rest.compare("!=", 0)
+        has_few_rows = p.known_rows is not None and p.known_rows <= _FEW_ROWS
+        stays = has_few_rows or (_fits(p, _NEAR_NBYTES) and not self.has_ragged_tail)
+        # How the right operand reaches the tiles: as a constant, as it lies, or else packed.
+        self.is_in_place = p.weights is None and p.right.column_step == 1 and stays
+        self.is_packed = p.weights is None and not self.is_in_place
+        self.depth_block = p.depth if has_few_rows else _depth_block(p.depth)
+        is_whole = self.depth_block == p.depth
+        chunk = _ROWS_AT_ONCE if is_whole else _ROWS_WAITING
+        # Rows whose sums are held at a time, and rows that all panels meet before the next ones come.
+        self.chunk = chunk if p.known_rows is None else min(chunk, p.known_rows)
+        self.outer = _outer_rows(p, self.chunk)
+        # What the panel goes on with is fetched meanwhile where it is far away and enough rows pass.
+        self.fetches = not (self.is_in_place or has_few_rows or (is_whole and _fits(p, _CACHE_NBYTES)))
+        self.left, right = kernel.source(p.left.value, "x"), p.right.value
+        if p.weights is not None:
+            right = kernel.scope.constants.derive(packed_panels(p.weight_matrix(kernel), self.width, self.lanes))
+        self.right = kernel.source(right, "weights")
 
     def block(self) -> c.Block:
         """Return the loops."""
-        p, form = self.p, self.form
+        p = self.p
         is_one_pass = p.known_rows is not None and p.known_rows <= self.outer
-        packs_apart = form is _Form.PACKED and not p.batch and not is_one_pass
-        packs_inside = (form is _Form.PACKED and not packs_apart) or (form is _Form.IN_PLACE and self.has_ragged_tail)
+        packs_apart = self.is_packed and not p.batch and not is_one_pass
+        packs_inside = (self.is_packed and not packs_apart) or (self.is_in_place and self.has_ragged_tail)
         # A panel that an item packs serves all rows of that item.
-        outer: Dim = p.num_rows if packs_inside or p.num_rows == 0 else self.outer
-        num_outer: Dim = 1 if packs_inside else ceildiv(p.num_rows, self.outer)
-        part = self.item // self.num_panels
-        m_begin = (part % num_outer if p.batch or num_outer == 1 else part) * outer
-        m_end = c.Size(p.num_rows) if num_outer == 1 else c.index_min(self.m_begin + outer, p.num_rows)
-        position, indices = p.position(self.b)
+        outer: Dim = p.num_rows if packs_inside else self.outer
+        num_outer = ceildiv(p.num_rows, outer)
         scratch = None
         if packs_apart or packs_inside:
-            num_panels = self.num_panels if form is _Form.PACKED else 1
+            num_panels = self.num_panels if self.is_packed else 1
             scratch = self.kernel.scratch_memory(product(p.batch) * num_panels * self.width * p.depth, p.dtype)
+        position, indices = p.position(self.b)
+        *batch, part, _ = c.unravelled(
+            self.item, (*((product(p.batch),) if p.batch else ()), num_outer, self.num_panels)
+        )
         body = (
-            c.Let(self.b, self.item // (num_outer * self.num_panels) if p.batch else _ZERO),
+            c.Let(self.b, batch[0] if batch else _ZERO),
             *position,
-            c.Let(self.m_begin, m_begin),
-            c.Let(self.m_end, m_end),
+            c.Let(self.m_begin, part * outer),
+            c.Let(self.m_end, c.Size(p.num_rows) if num_outer == 1 else c.index_min(self.m_begin + outer, p.num_rows)),
             c.Alias(self.rows, self.left, p.left.place(p.batch, indices)),
             c.Alias(self.matrix, self.right, p.right.place(p.batch, indices)),
             *self._panel(scratch, packs_inside=packs_inside),
@@ -150,21 +126,20 @@ class _PanelKernel:
         return c.If(self.n_count.compare(">", self.tail), (whole,), (c.Evaluate(call(self.tail)),))
 
     def _pack(self, to: c.Buffer, place: c.Expression) -> c.Statement:
-        right, depth = self.p.right, self.p.depth
-        first = c.Address(self.matrix, self.n0 * right.column_step)
-        source = (first, c.Size(right.row_step), c.Size(right.column_step), c.Size(depth), self.n_count)
-        target = c.Address(to, place)
-        return self._by_width(lambda width: c.Call(pack_function(self.kernel, to.dtype, width), (*source, target)))
+        right = self.p.right
+        steps = (c.Size(right.row_step), c.Size(right.column_step), c.Size(self.p.depth))
+        operands = (c.Address(self.matrix, self.n0 * right.column_step), *steps, self.n_count, c.Address(to, place))
+        return self._by_width(lambda width: c.Call(pack_function(self.kernel, to.dtype, width), operands))
 
     def _panel(self, scratch: c.Buffer | None, *, packs_inside: bool) -> c.Block:
         """Return the statements that say where the panel of an item lies, and pack it there if need be."""
         p = self.p
         row_step = c.Let(self.panel_step, c.Size(p.right.row_step))
-        if self.form is _Form.CONSTANT:
+        if p.weights is not None:
             return (c.Alias(self.panel, self.right, self.n0 * p.depth),)
         if scratch is None:
             return (c.Alias(self.panel, self.matrix, self.n0), row_step)
-        if self.form is _Form.PACKED:
+        if self.is_packed:
             place = (self.b * (self.num_panels * self.width) + self.n0) * p.depth
             pack = (self._pack(scratch, place),) if packs_inside else ()
             return (*pack, c.Alias(self.panel, scratch, place))
@@ -201,28 +176,27 @@ class _PanelKernel:
 
     def _sums(self, m0: c.Expression, m_count: c.Expression, to: c.Buffer, place: c.Expression, pitch: Dim) -> c.Block:
         """Return the statements that sum up a chunk of rows, to a place from which rows lie ``pitch`` apart."""
-        p, is_strided, depth = self.p, self.form is _Form.IN_PLACE, c.Size(self.p.depth)
+        p, depth, block = self.p, c.Size(self.p.depth), self.depth_block
         rows: set[int] = set() if p.known_rows is None else {self.chunk, p.known_rows % self.chunk}
-        # What the panel goes on with is fetched meanwhile where it is far away and enough rows pass.
-        fetches = not (is_strided or self.has_few_rows or (self.depth_block == p.depth and _fits(p, _CACHE_NBYTES)))
+        strided = (self.panel_step,) if self.is_in_place else ()
 
         def multiply(k0: c.Expression, k_count: c.Expression) -> c.Statement:
             def call(width: int) -> c.Call:
-                function = block_function(self.kernel, p.dtype, width // self.lanes, rows, strided=is_strided)
-                step: c.Expression = self.panel_step if is_strided else c.Size(width)
+                function = block_function(self.kernel, p.dtype, width // self.lanes, rows, strided=self.is_in_place)
                 left = (c.Address(self.rows, m0 * p.left.row_step + k0), c.Size(p.left.row_step))
-                panel = (c.Address(self.panel, k0 * step), *((step,) if is_strided else ()), k_count)
+                step = self.panel_step if self.is_in_place else c.Size(width)
+                panel = (c.Address(self.panel, k0 * step), *strided, k_count, m_count)
                 target = (c.Address(to, place), c.Size(pitch), k0.compare(">", 0))
-                ahead = (k_count * width, m_count) if fetches else (_ZERO, _ZERO)
-                return c.Call(function, (*left, *panel, m_count, *target, *ahead))
+                ahead = (k_count * width, m_count) if self.fetches else (_ZERO, _ZERO)
+                return c.Call(function, (*left, *panel, *target, *ahead))
 
             return self._by_width(call)
 
-        if not isinstance(self.depth_block, int) or self.depth_block == p.depth:
+        if not isinstance(block, int) or block == p.depth:
             return (multiply(_ZERO, depth),)
         k0, k_count = c.Variable("k0"), c.Variable("k_count")
-        count = c.Let(k_count, c.index_min(c.Size(self.depth_block), depth - k0))
-        return (c.For(k0, _ZERO, c.index_max(depth, 1), (count, multiply(k0, k_count)), step=self.depth_block),)
+        count = c.Let(k_count, c.index_min(c.Size(block), depth - k0))
+        return (c.For(k0, _ZERO, c.index_max(depth, 1), (count, multiply(k0, k_count)), step=block),)
 
 
 def _depth_block(depth: Dim) -> Dim:
@@ -234,13 +208,13 @@ def _depth_block(depth: Dim) -> Dim:
 
 
 def _fits(p: Product, nbytes: int) -> bool:
-    """Tells whether the right matrix is known to take no more than so many bytes."""
+    """Return whether the right matrix is known to take no more than so many bytes."""
     size = p.depth * p.num_columns * dtype_info(p.dtype).itemsize
     return isinstance(size, int) and size <= nbytes
 
 
 def _outer_rows(p: Product, chunk: int) -> int:
-    """Gives the rows that meet all panels before the next rows come: those that stay in the cache, or the panels do."""
+    """Return the rows that meet all panels before the next rows: those that stay in the cache, or the panels do."""
     if _fits(p, _CACHE_NBYTES):
         return chunk
     nbytes = p.depth * dtype_info(p.dtype).itemsize
