@@ -10,7 +10,7 @@ from functools import partial
 
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
-from byoc_core.dims import Dim, ceildiv, product
+from byoc_core.dims import ceildiv, product
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
@@ -21,14 +21,14 @@ from byoc_ccompiler.vector_unit import VectorUnit, product_ps
 __all__ = ["prefers_dots", "write_dot_product"]
 
 _FEW_ROWS, _FEW_COLUMNS = 8, 2
-_ROWS, _COLUMNS = 64, 64
+_AT_HAND = 64
 """Rows and columns of the result that are summed up before what follows is computed."""
 
 _ZERO = c.Size(0)
 
 
 def prefers_dots(p: Product) -> bool:
-    """Tells whether a product is computed best as dot products: both operands lie along the sums, and one is small."""
+    """Return whether a product is best computed as dot products: both operands lie along the sums, and one is small."""
     if p.right.row_step != 1 or p.left.column_step != 1:
         return False
     if p.known_columns is not None and p.known_columns <= _FEW_COLUMNS:
@@ -37,9 +37,9 @@ def prefers_dots(p: Product) -> bool:
 
 
 def write_dot_product(kernel: Kernel, p: Product) -> None:
-    """Writes the kernel of such a product of floats and of what follows it elementwise."""
+    """Write the kernel of such a product of floats and of what follows it elementwise."""
     left, right = kernel.source(p.left.value, "x"), kernel.source(p.right.value, "y")
-    rows, columns = (_bound(size, limit) for size, limit in ((p.num_rows, _ROWS), (p.num_columns, _COLUMNS)))
+    rows, columns = (min(_AT_HAND, size or _AT_HAND) for size in (p.known_rows, p.known_columns))
     across, down = ceildiv(p.num_columns, columns), ceildiv(p.num_rows, rows)
     item, m0, m_count, n0, n_count = map(c.Variable, ("item", "m0", "m_count", "n0", "n_count"))
     position, indices = p.position(item // (across * down))
@@ -47,7 +47,10 @@ def write_dot_product(kernel: Kernel, p: Product) -> None:
     x, w = (c.Buffer(name, p.dtype) for name in ("x", "w"))
     tile = SumsTile(sums, columns, m0, m_count, n0, n_count, columns, indices, has_columns=p.has_columns)
     x_step, w_step = c.Size(p.left.row_step), c.Size(p.right.column_step)
-    tile_rows, tile_columns = _tile_shape(kernel.unit, rows, columns)
+    # How many rows and columns are multiplied at a time.
+    side = 4 if kernel.unit.registers >= 32 else 2
+    tile_columns = min(columns, 8 if rows == 1 else side)
+    tile_rows = min(rows, 8 if tile_columns == 1 else side)
 
     def dots(tile_rows: int, m: c.Expression, tile_columns: int, n: c.Expression) -> c.Block:
         function = kernel.shared_function(_dot_tile(kernel.unit, p.dtype, tile_rows, tile_columns))
@@ -72,17 +75,6 @@ def write_dot_product(kernel: Kernel, p: Product) -> None:
     item_ps = p.depth * columns * product_ps(kernel.unit, p.dtype, rows)
     count = c.Size(product(p.batch) * across * down)
     kernel.finish_block((c.For(item, _ZERO, count, body, kind=c.LoopKind.PARALLEL, round_ps=item_ps),))
-
-
-def _bound(size: Dim, limit: int) -> int:
-    return max(1, min(size, limit)) if isinstance(size, int) else limit
-
-
-def _tile_shape(unit: VectorUnit, rows: int, columns: int) -> tuple[int, int]:
-    """Return how many rows and columns are multiplied at a time, of so many."""
-    side = 4 if unit.registers >= 32 else 2
-    tile_columns = min(columns, 8 if rows == 1 else side)
-    return min(rows, 8 if tile_columns == 1 else side), tile_columns
 
 
 def _in_parts(name: str, size: c.Expression, part: int, body: Callable[[int, c.Expression], c.Block]) -> c.Block:
