@@ -19,7 +19,7 @@ from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue, result_place
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.vector_unit import product_ps
 
-__all__ = ["write_panel_product"]
+__all__ = ["PanelKernel"]
 
 _DEPTH_BLOCK = 768
 """Steps of a panel that pass in one go; longer sums are cut into equal parts."""
@@ -39,13 +39,8 @@ _PACKED_PS = 100
 _ZERO = c.Size(0)
 
 
-def write_panel_product(kernel: Kernel, p: Product) -> None:
-    """Write the kernel of a product of floats and of what follows it elementwise."""
-    kernel.finish_block(_PanelKernel(kernel, p).block())
-
-
-class _PanelKernel:
-    """One kernel under construction: an item is a panel, and the rows that meet it."""
+class PanelKernel:
+    """A kernel of a product of floats and of what follows elementwise: an item is a panel and the rows that meet it."""
 
     def __init__(self, kernel: Kernel, p: Product) -> None:
         self.kernel, self.p, self.lanes = kernel, p, kernel.unit.lanes(p.dtype)
@@ -59,19 +54,23 @@ class _PanelKernel:
         self.has_ragged_tail = p.known_columns is None or p.known_columns % self.lanes != 0
         rest = self.n_count % self.lanes
         self.is_ragged = self.n_count.compare("<", self.width) if p.known_columns is None else rest.compare("!=", 0)
+        row_nbytes = p.depth * dtype_info(p.dtype).itemsize
+        nbytes = row_nbytes * p.num_columns
+        is_near, is_cached = (isinstance(nbytes, int) and nbytes <= most for most in (_NEAR_NBYTES, _CACHE_NBYTES))
         has_few_rows = p.known_rows is not None and p.known_rows <= _FEW_ROWS
-        stays = has_few_rows or (_fits(p, _NEAR_NBYTES) and not self.has_ragged_tail)
         # How the right operand reaches the tiles: as a constant, as it lies, or else packed.
+        stays = has_few_rows or (is_near and not self.has_ragged_tail)
         self.is_in_place = p.weights is None and p.right.column_step == 1 and stays
         self.is_packed = p.weights is None and not self.is_in_place
         self.depth_block = p.depth if has_few_rows else _depth_block(p.depth)
-        is_whole = self.depth_block == p.depth
-        chunk = _ROWS_AT_ONCE if is_whole else _ROWS_WAITING
-        # Rows whose sums are held at a time, and rows that all panels meet before the next ones come.
+        chunk = _ROWS_AT_ONCE if self.depth_block == p.depth else _ROWS_WAITING
+        # Rows whose sums are held at a time, and rows that all panels meet before the next ones come: those that stay
+        # in the cache, where the panels do not.
         self.chunk = chunk if p.known_rows is None else min(chunk, p.known_rows)
-        self.outer = _outer_rows(p, self.chunk)
+        stay = _CACHE_NBYTES // row_nbytes if isinstance(row_nbytes, int) and row_nbytes else 2 * _ROWS_WAITING
+        self.outer = self.chunk if is_cached else max(1, stay // self.chunk) * self.chunk
         # What the panel goes on with is fetched meanwhile where it is far away and enough rows pass.
-        self.fetches = not (self.is_in_place or has_few_rows or (is_whole and _fits(p, _CACHE_NBYTES)))
+        self.fetches = not (self.is_in_place or has_few_rows or (self.depth_block == p.depth and is_cached))
         self.left, right = kernel.source(p.left.value, "x"), p.right.value
         if p.weights is not None:
             right = kernel.scope.constants.derive(packed_panels(p.weight_matrix(kernel), self.width, self.lanes))
@@ -205,18 +204,3 @@ def _depth_block(depth: Dim) -> Dim:
         return _DEPTH_BLOCK
     parts = -(-depth // _DEPTH_BLOCK)
     return depth if parts <= 1 else -(-depth // parts // 4) * 4
-
-
-def _fits(p: Product, nbytes: int) -> bool:
-    """Return whether the right matrix is known to take no more than so many bytes."""
-    size = p.depth * p.num_columns * dtype_info(p.dtype).itemsize
-    return isinstance(size, int) and size <= nbytes
-
-
-def _outer_rows(p: Product, chunk: int) -> int:
-    """Return the rows that meet all panels before the next rows: those that stay in the cache, or the panels do."""
-    if _fits(p, _CACHE_NBYTES):
-        return chunk
-    nbytes = p.depth * dtype_info(p.dtype).itemsize
-    rows = _CACHE_NBYTES // nbytes if isinstance(nbytes, int) and nbytes else 2 * _ROWS_WAITING
-    return max(1, rows // chunk) * chunk
