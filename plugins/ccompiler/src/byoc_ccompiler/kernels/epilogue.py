@@ -28,19 +28,9 @@ class SumsTile:
     """A tile of sums: where it lies, and which part of the result it is.
 
     The axes of the result are the leading ones, each with an index of its own; then those that the rows run over, in
-    row-major order; then the one of the columns.
-
-    Attributes:
-        sums: the array of the sums.
-        row_step: elements from one row of sums to the next.
-        first_row: the index of the first row.
-        num_rows: how many rows there are.
-        first_column: the index of the first column.
-        num_columns: how many columns there are.
-        full_columns: how many there are in most tiles, where that is known: the loop over so many is written apart.
-        leading: the indices along the leading axes.
-        has_columns: whether the result has an axis of columns; if not, there is one column.
-        offset: the offset of the tile's first sum in the array.
+    row-major order; then the one of the columns, where it has one: else there is one column. The loop over a full
+    number of columns, where that is known, is written apart. The first sum lies at ``offset`` in the array, and rows of
+    sums lie ``row_step`` elements apart.
     """
 
     sums: c.Buffer

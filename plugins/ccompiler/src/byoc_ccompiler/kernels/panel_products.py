@@ -79,8 +79,7 @@ class PanelKernel:
     def block(self) -> c.Block:
         """Return the loops."""
         p = self.p
-        is_one_pass = p.known_rows is not None and p.known_rows <= self.outer
-        packs_apart = self.is_packed and not p.batch and not is_one_pass
+        packs_apart = self.is_packed and not p.batch and ceildiv(p.num_rows, self.outer) != 1
         packs_inside = (self.is_packed and not packs_apart) or (self.is_in_place and self.has_ragged_tail)
         # A panel that an item packs serves all rows of that item.
         outer: Dim = p.num_rows if packs_inside else self.outer
@@ -90,14 +89,12 @@ class PanelKernel:
             num_panels = self.num_panels if self.is_packed else 1
             scratch = self.kernel.scratch_memory(product(p.batch) * num_panels * self.width * p.depth, p.dtype)
         position, indices = p.position(self.b)
-        *batch, part, _ = c.unravelled(
-            self.item, (*((product(p.batch),) if p.batch else ()), num_outer, self.num_panels)
-        )
+        b, part, _ = c.unravelled(self.item, (product(p.batch), num_outer, self.num_panels))
         body = (
-            c.Let(self.b, batch[0] if batch else _ZERO),
+            c.Let(self.b, b),
             *position,
             c.Let(self.m_begin, part * outer),
-            c.Let(self.m_end, c.Size(p.num_rows) if num_outer == 1 else c.index_min(self.m_begin + outer, p.num_rows)),
+            c.Let(self.m_end, c.index_min(self.m_begin + outer, p.num_rows)),
             c.Alias(self.rows, self.left, p.left.place(p.batch, indices)),
             c.Alias(self.matrix, self.right, p.right.place(p.batch, indices)),
             *self._panel(scratch, packs_inside=packs_inside),
@@ -132,12 +129,11 @@ class PanelKernel:
 
     def _panel(self, scratch: c.Buffer | None, *, packs_inside: bool) -> c.Block:
         """Return the statements that say where the panel of an item lies, and pack it there if need be."""
-        p = self.p
-        row_step = c.Let(self.panel_step, c.Size(p.right.row_step))
+        p, row_step = self.p, c.Size(self.p.right.row_step)
         if p.weights is not None:
             return (c.Alias(self.panel, self.right, self.n0 * p.depth),)
         if scratch is None:
-            return (c.Alias(self.panel, self.matrix, self.n0), row_step)
+            return (c.Alias(self.panel, self.matrix, self.n0), c.Let(self.panel_step, row_step))
         if self.is_packed:
             place = (self.b * (self.num_panels * self.width) + self.n0) * p.depth
             pack = (self._pack(scratch, place),) if packs_inside else ()
@@ -151,7 +147,7 @@ class PanelKernel:
             c.Alias(packed, scratch, self.b * (p.depth * self.width)),
             c.If(self.is_ragged, (self._pack(packed, _ZERO),)),
             c.Alias(self.panel, packed, _ZERO, self.is_ragged, in_place),
-            c.Let(self.panel_step, c.Select(self.is_ragged, width, row_step.value)),
+            c.Let(self.panel_step, c.Select(self.is_ragged, width, row_step)),
         )
 
     def _chunks(self, indices: tuple[c.Variable, ...]) -> c.For:
@@ -161,15 +157,13 @@ class PanelKernel:
         is_even = self.p.known_columns is not None and self.p.known_columns % self.width == 0
         columns = (self.n0, c.Size(self.width) if is_even else self.n_count, self.width)
         tile = SumsTile(sums, self.width, m0, m_count, *columns, indices, has_columns=self.p.has_columns)
+        waiting = self._sums(m0, m_count, sums, _ZERO, self.width)
+        body: c.Block = (c.LocalArray(sums), *waiting, *epilogue(self.kernel, tile))
         # Where nothing follows, whole vectors of sums go where they belong, and stay there until they are complete.
         place = result_place(self.kernel, tile)
-        body: c.Block = ()
-        if place is None or self.has_ragged_tail:
-            waiting = self._sums(m0, m_count, sums, _ZERO, self.width)
-            body = (c.LocalArray(sums), *waiting, *epilogue(self.kernel, tile))
         if place is not None:
             direct = self._sums(m0, m_count, *place)
-            body = (c.If(self.is_ragged, body, direct),) if body else direct
+            body = (c.If(self.is_ragged, body, direct),) if self.has_ragged_tail else direct
         body = (c.Let(m_count, c.index_min(c.Size(self.chunk), self.m_end - m0)), *body)
         return c.For(m0, self.m_begin, self.m_end, body, step=self.chunk)
 

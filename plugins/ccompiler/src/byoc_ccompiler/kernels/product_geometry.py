@@ -46,17 +46,10 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """``result[b, m, n] = sum over k of left[b, m, k] * right[b, k, n]``.
+    """``result[b, m, n] = sum over k of left[b, m, k] * right[b, k, n]``, all of one dtype.
 
-    Attributes:
-        dtype: the dtype of all three.
-        batch: the sizes of the axes of the result that come first.
-        num_rows: the product of the sizes of those that ``m`` runs over.
-        num_columns: the size of the last one; 1 where the result has none.
-        depth: the length of the sums.
-        left: ``num_rows x depth``.
-        right: ``depth x num_columns``.
-        has_columns: whether the last axis of the result is that of the columns.
+    The first axes of the result are those of the batch. Rows run over the axes behind them but the last one, which is
+    that of the columns: where the result has none, there is one column.
     """
 
     dtype: str

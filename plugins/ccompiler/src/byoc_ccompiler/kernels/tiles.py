@@ -80,21 +80,13 @@ def tile_function(
     factors of a row lie side by side too. All may lie at any address.
 
     Parameters in C: ``a, a_row_step, panel, [panel_step,] depth, [ahead, ahead_at, ahead_step,] sums, pitch, adds``.
-    Row ``j`` starts at ``a + j * a_row_step``. Rows of sums lie ``pitch`` elements apart. They are added to where
-    ``adds`` is true, else overwritten.
-
-    Args:
-        unit: the vector registers.
-        dtype: ``float32`` or ``float64``.
-        rows: rows of the tile.
-        vectors: vectors in a row of a panel.
-        indirect: parameters are ``rows, num_taps, first`` in place of ``a, a_row_step``; row ``j`` is ``num_taps`` runs
-            of ``depth`` factors, run ``t`` at ``rows[t * ROWS + j] + first``; the panel has ``num_taps * depth`` steps.
-        strided: steps of the panel lie ``panel_step`` elements apart, and not side by side.
-        fetches: in each step ``ahead_step`` more elements behind ``ahead + ahead_at`` are brought into the second-level
-            cache.
-        is_plain: there is no ``first``, ``pitch`` and ``adds``: they are numbers, and a short sum need not wait.
-        panels: how many panels of ``depth`` steps, one behind the other, it reads at a time: rows of sums go over all.
+    Row ``j`` starts at ``a + j * a_row_step``. Steps of a strided panel lie ``panel_step`` elements apart. In each step
+    ``ahead_step`` more elements behind ``ahead + ahead_at`` are fetched into the second-level cache. Rows of sums lie
+    ``pitch`` elements apart. They are added to where ``adds`` is true, else overwritten. Indirect: ``rows, num_taps,
+    first`` in place of ``a, a_row_step``; row ``j`` is ``num_taps`` runs of ``depth`` factors, run ``t`` at ``rows[t *
+    ROWS + j] + first``, and the panel has ``num_taps * depth`` steps. A plain tile has no ``first``, ``pitch`` and
+    ``adds``: they are numbers, and a short sum need not wait for them. Rows of sums go over all ``panels``, which have
+    ``depth`` steps and lie one behind the other.
     """
     lanes, type_, width = unit.lanes(dtype), c.CType(dtype), vectors * unit.lanes(dtype)
     names = ("a_row_step", "num_taps", "first", "panel_step", "depth", "ahead_at", "ahead_step", "pitch")
