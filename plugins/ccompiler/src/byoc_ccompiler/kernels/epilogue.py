@@ -69,7 +69,7 @@ def result_place(kernel: Kernel, tile: SumsTile) -> tuple[c.Buffer, c.Expression
 
 
 class _Epilogue:
-    """The statements of one epilogue: those before the rows, those of each row, and those of each column."""
+    """The statements of one epilogue: those of each row, and those of each column."""
 
     def __init__(self, kernel: Kernel, tile: SumsTile) -> None:
         anchor, *steps = kernel.group.steps
@@ -78,7 +78,6 @@ class _Epilogue:
         self.axes = [c.Variable(f"r{axis}") for axis in range(len(self.space))[self.rows]]
         self.row, self.column = c.Variable("m"), c.Variable("j")
         self.sum = c.Variable("sum", c.CType(dtype_of(anchor.result)))
-        self.per_tile: list[c.Statement] = []
         self.per_row: list[c.Statement] = []
         self.body: list[c.Statement] = []
         known: dict[Value, c.Variable] = {anchor.result: self.sum}
@@ -99,14 +98,14 @@ class _Epilogue:
             self.body.append(c.Store(place.buffer, place.index, known[stored]))
 
     def _load(self, layout: Layout, buffer: c.Buffer) -> c.Variable:
-        """Add the load of an operand, before the rows, in each row or in each column, and return its variable."""
+        """Add the load of an operand, in each row or in each column, and return its variable."""
         place = self._place(layout, buffer)
         value = c.Variable(f"{place.buffer.name}_value", place.type)
-        (self._setup(place.index) if place.buffer is buffer else self.body).append(c.Let(value, place))
+        (self.per_row if place.buffer is buffer else self.body).append(c.Let(value, place))
         return value
 
     def _place(self, layout: Layout, buffer: c.Buffer) -> c.Load:
-        """Return a value's element; the pointer to a line of it is set up before the rows or in each row."""
+        """Return a value's element; the pointer to a line of it is set up in each row."""
         dims, strides = layout
         axes = zip((*self.tile.leading, *self.axes), dims, self.space, strides, strict=False)
         terms = [index_term(*axis) for axis in axes]
@@ -118,13 +117,8 @@ class _Epilogue:
             return buffer[offset]
         first, column = (index_term(at, dims[-1], self.space[-1], 1) for at in (self.tile.first_column, self.column))
         line = c.Buffer(f"{buffer.name}_line", buffer.dtype, buffer.access)
-        self._setup(offset + first).append(c.Alias(line, buffer, offset + first))
+        self.per_row.append(c.Alias(line, buffer, offset + first))
         return line[column]
-
-    def _setup(self, expression: c.Expression) -> list[c.Statement]:
-        """Return the statements before the loop in which an expression is known."""
-        is_of_row = any(item in (self.row, *self.axes) for item in c.variables_in(expression))
-        return self.per_row if is_of_row else self.per_tile
 
     def block(self) -> c.Block:
         """Return the loop over the rows; in each a loop over the columns, one over a full number of them apart."""
@@ -142,7 +136,7 @@ class _Epilogue:
             c.Alias(line, tile.sums, tile.offset + i * tile.row_step),
             *columns,
         )
-        return c.drop_unused((*self.per_tile, c.For(i, _FIRST, tile.num_rows, row)))
+        return c.drop_unused((c.For(i, _FIRST, tile.num_rows, row),))
 
 
 def index_term(index: c.Expression, dim: Dim, size: Dim, stride: Dim) -> c.Expression:

@@ -24,11 +24,8 @@ __all__ = ["PanelKernel"]
 _DEPTH_BLOCK = 768
 """Steps of a panel that pass in one go; longer sums are cut into equal parts."""
 
-_FEW_ROWS = 12
-"""Up to so many rows it does not pay to rearrange what they are multiplied by."""
-
-_ROWS_AT_ONCE, _ROWS_WAITING = 48, 192
-"""Rows whose sums are complete at once; rows whose sums wait for the next part of the panel."""
+_FEW_ROWS, _ROWS_AT_ONCE, _ROWS_WAITING = 12, 48, 192
+"""Rows for which nothing is rearranged; whose sums are complete at once; whose sums wait for a panel's next part."""
 
 _NEAR_NBYTES, _CACHE_NBYTES = 1 << 16, 1 << 20
 """What surely stays in the nearest cache, or one behind it, while a kernel runs."""
@@ -62,15 +59,15 @@ class PanelKernel:
         stays = has_few_rows or (is_near and not self.has_ragged_tail)
         self.is_in_place = p.weights is None and p.right.column_step == 1 and stays
         self.is_packed = p.weights is None and not self.is_in_place
-        self.depth_block = p.depth if has_few_rows else _depth_block(p.depth)
-        chunk = _ROWS_AT_ONCE if self.depth_block == p.depth else _ROWS_WAITING
+        self.depth_block = None if has_few_rows else _depth_block(p.depth)
+        chunk = _ROWS_AT_ONCE if self.depth_block is None else _ROWS_WAITING
         # Rows whose sums are held at a time, and rows that all panels meet before the next ones come: those that stay
         # in the cache, where the panels do not.
         self.chunk = chunk if p.known_rows is None else min(chunk, p.known_rows)
         stay = _CACHE_NBYTES // row_nbytes if isinstance(row_nbytes, int) and row_nbytes else 2 * _ROWS_WAITING
         self.outer = self.chunk if is_cached else max(1, stay // self.chunk) * self.chunk
         # What the panel goes on with is fetched meanwhile where it is far away and enough rows pass.
-        self.fetches = not (self.is_in_place or has_few_rows or (self.depth_block == p.depth and is_cached))
+        self.fetches = not (self.is_in_place or has_few_rows or (self.depth_block is None and is_cached))
         self.left, right = kernel.source(p.left.value, "x"), p.right.value
         if p.weights is not None:
             right = kernel.scope.constants.derive(packed_panels(p.weight_matrix(kernel), self.width, self.lanes))
@@ -185,16 +182,16 @@ class PanelKernel:
 
             return self._by_width(call)
 
-        if not isinstance(block, int) or block == p.depth:
+        if block is None:
             return (multiply(_ZERO, depth),)
         k0, k_count = c.Variable("k0"), c.Variable("k_count")
         count = c.Let(k_count, c.index_min(c.Size(block), depth - k0))
         return (c.For(k0, _ZERO, c.index_max(depth, 1), (count, multiply(k0, k_count)), step=block),)
 
 
-def _depth_block(depth: Dim) -> Dim:
-    """Return how many steps pass in one go: all of them, or equal parts."""
+def _depth_block(depth: Dim) -> int | None:
+    """Return how many steps pass in one go: equal parts; ``None`` for all of them."""
     if not isinstance(depth, int):
         return _DEPTH_BLOCK
     parts = -(-depth // _DEPTH_BLOCK)
-    return depth if parts <= 1 else -(-depth // parts // 4) * 4
+    return None if parts <= 1 else -(-depth // parts // 4) * 4

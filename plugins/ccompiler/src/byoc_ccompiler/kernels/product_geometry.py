@@ -89,8 +89,7 @@ class Product:
     def position(self, index: c.Expression) -> tuple[c.Block, tuple[c.Variable, ...]]:
         """Return the position along the axes of the batch from a row-major index: statements, and what they declare."""
         found = tuple(c.Variable(f"b{axis}") for axis in range(len(self.batch)))
-        places = c.unravelled(index, self.batch)
-        return tuple(c.Let(*pair) for pair in zip(found, places, strict=True)), found
+        return tuple(map(c.Let, found, c.unravelled(index, self.batch))), found
 
     @property
     def known_rows(self) -> int | None:

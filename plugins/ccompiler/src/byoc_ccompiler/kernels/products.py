@@ -29,6 +29,8 @@ from byoc_ccompiler.vector_unit import VectorUnit, product_ps
 
 __all__ = ["FAMILY"]
 
+_OPS = frozenset({"nn.dense", "matmul"})
+
 _FEW_ROWS, _FEW_COLUMNS = 8, 2
 _AT_HAND = 64
 """Rows and columns of the result that are summed up before what follows is computed."""
@@ -52,7 +54,7 @@ def _write(kernel: Kernel) -> None:
 
 def _reads(step: Step, index: int) -> Access:
     """Rearranging takes a matrix on the right as it is; all else is read along its rows."""
-    is_matrix = step.op in ("nn.dense", "matmul") and index == 1 and len(shape_of(step.operands[1])) > 1
+    is_matrix = step.op in _OPS and index == 1 and len(shape_of(step.operands[1])) > 1
     return Access.ANY if is_matrix else Access.ROWS
 
 
@@ -105,9 +107,7 @@ def _write_dots(kernel: Kernel, p: Product) -> None:
         factors = (c.Address(x, m * x_step), x_step, c.Address(w, n * w_step), w_step, c.Size(p.depth))
         return (c.Evaluate(c.Call(function, (*factors, c.Address(sums, m * columns + n), c.Size(columns)))),)
 
-    def dots_of_rows(tile_rows: int, m: c.Expression) -> c.Block:
-        return _in_parts("n", n_count, tile_columns, partial(dots, tile_rows, m))
-
+    parts = partial(_in_parts, "n", n_count, tile_columns)
     body = (
         c.Let(n0, item % across * columns),
         c.Let(n_count, c.index_min(c.Size(columns), c.Size(p.num_columns) - n0)),
@@ -117,7 +117,7 @@ def _write_dots(kernel: Kernel, p: Product) -> None:
         c.Alias(x, left, p.left.place(p.batch, indices) + m0 * x_step),
         c.Alias(w, right, p.right.place(p.batch, indices) + n0 * w_step),
         c.LocalArray(sums),
-        *_in_parts("m", m_count, tile_rows, dots_of_rows),
+        *_in_parts("m", m_count, tile_rows, lambda count, m: parts(partial(dots, count, m))),
         *epilogue(kernel, tile),
     )
     item_ps = p.depth * columns * product_ps(kernel.unit, p.dtype, rows)
@@ -188,11 +188,5 @@ def _lane_sum(vector: c.Expression, to: c.Buffer, place: c.Expression) -> c.Bloc
     return (*block, c.Store(to, place, c.Lane(vector, _ZERO)))
 
 
-FAMILY = KernelFamily(
-    *(frozenset({"nn.dense", "matmul"}), _reject, _write),
-    takes_epilogue=True,
-    require=_require,
-    reads=_reads,
-    writes=_writes,
-)
+FAMILY = KernelFamily(_OPS, _reject, _write, takes_epilogue=True, require=_require, reads=_reads, writes=_writes)
 """Matrix products."""
