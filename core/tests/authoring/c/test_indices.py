@@ -39,3 +39,9 @@ def test_a_position_is_the_one_that_numpy_finds(sizes: list[int], data: st.DataO
     index = data.draw(st.integers(0, int(str(product(dims))) - 1))
     places = [_value(place, index) for place in c.unravelled(INDEX, dims)]
     assert places == [int(place) for place in np.unravel_index(index, sizes)]
+
+
+def test_the_outermost_axis_that_has_more_than_one_takes_no_remainder() -> None:
+    assert c.unravelled(INDEX, (1, 3)) == [c.Size(0), INDEX]
+    assert c.unravelled(INDEX, (1, 3, 4)) == [c.Size(0), INDEX // 4, INDEX % 4]
+    assert c.unravelled(INDEX, (2, 3)) == [INDEX // 3, INDEX % 3]

@@ -44,7 +44,7 @@ def _by_op(*families: KernelFamily) -> Mapping[str, KernelFamily]:
 FAMILIES: Mapping[str, KernelFamily] = _by_op(
     elementwise.FAMILY,
     conv2d.FAMILY,
-    *products.FAMILIES,
+    products.FAMILY,
     byte_products.FAMILY,
     pooling.FAMILY,
     attention.FAMILY,

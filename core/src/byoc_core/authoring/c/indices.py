@@ -42,8 +42,9 @@ def index_mod(index: Expression, size: Expression | Dim) -> Expression:
 def unravelled(index: Expression, sizes: Sequence[Dim]) -> list[Expression]:
     """Return the position along each axis from a row-major index into axes of these sizes."""
     places = [index // product(sizes[axis + 1 :]) for axis in range(len(sizes))]
-    # Nothing lies behind the last round of the outermost axis.
+    # Nothing lies behind the last round of the outermost axis that has more than one.
+    outermost = next((axis for axis, size in enumerate(sizes) if size != 1), 0)
     return [
-        Size(0) if size == 1 else place % size if axis else place
+        Size(0) if size == 1 else place % size if axis > outermost else place
         for axis, (place, size) in enumerate(zip(places, sizes, strict=True))
     ]

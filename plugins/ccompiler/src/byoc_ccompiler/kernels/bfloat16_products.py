@@ -72,11 +72,8 @@ def suits_convolution(step: Step, kernel: Kernel) -> bool:
 def write_product(kernel: Kernel, p: Product) -> None:
     """Write the kernel of a product that is suited, and of what follows it elementwise."""
     left, right = c.Buffer("left", "float32"), c.Buffer("right", "float32")
-    x, b, weights = kernel.source(p.left.value, "x"), c.Variable("b"), None
-    if p.weights is not None:
-        array = kernel.scope.constants.array(p.weights, kernel.scope.where)
-        matrix = array.reshape(array.shape[-2:])
-        weights = matrix.T if p.is_transposed else matrix
+    x, b = kernel.source(p.left.value, "x"), c.Variable("b")
+    weights = p.weight_matrix(kernel) if p.weights is not None else None
     lets, indices = p.position(b)
     whole = _Rounded(kernel, (p.num_rows, p.num_columns, p.depth), weights, p.depth, *indices)
     loops = whole.loops(lambda writer: whole.blocks.gather_rows(left, p.left.row_step, p.depth, writer))

@@ -39,46 +39,39 @@ def block_function(kernel: Kernel, dtype: str, vectors: int, num_rows: Collectio
     C signature: ``(a, a_row_step, panel, [panel_step,] depth, num_rows, sums, pitch, adds, ahead, ahead_rows)``. It
     sets ``sums[j * pitch + n]``, or adds to it where ``adds`` is true. Meanwhile it fetches the memory ``ahead``
     elements behind the panel's beginning into the cache, as much as the panel takes over ``ahead_rows`` rows; 0: none.
-
-    Args:
-        kernel: whose source the function is for.
-        dtype: ``float32`` or ``float64``.
-        vectors: vectors in a row of the panel.
-        num_rows: how many rows it is called with; none: with any number.
-        strided: whether the panel's steps lie ``panel_step`` elements apart, and not side by side.
+    It is called with one of so many rows, with any number where there is none. The steps of a strided panel lie
+    ``panel_step`` elements apart.
     """
     width, rows = vectors * kernel.unit.lanes(dtype), kernel.unit.panel_rows(vectors)
     counts = {count for number in num_rows for count in (number % rows, rows if number >= rows else 0)} - {0}
+    counts = counts or set(range(1, rows + 1))
     a, panel = c.Buffer("a", dtype), c.Buffer("panel", dtype)
     sums, adds = c.Buffer("sums", dtype, c.MemoryAccess.WRITE), c.Variable("adds", c.BOOL)
-    names = ("a_row_step", "panel_step", "depth", "num_rows", "pitch", "ahead", "ahead_rows", "whole")
-    a_row_step, panel_step, depth, given, pitch, ahead, ahead_rows, whole = map(c.Variable, names)
-    source = (panel_step, depth) if strided else (depth,)
+    names = ("a_row_step", "panel_step", "depth", "num_rows", "pitch", "ahead", "ahead_rows", "whole", "row")
+    a_row_step, panel_step, depth, given, pitch, ahead, ahead_rows, whole, row = map(c.Variable, names)
 
-    def of_rows(count: int, row: c.Expression) -> c.Statement:
-        def shared(size: c.Expression) -> c.Expression:
-            return c.Select(ahead_rows.compare(">", 0), size // ahead_rows, _ZERO)
+    def shared(size: c.Expression) -> c.Expression:
+        return c.Select(ahead_rows.compare(">", 0), size // ahead_rows, _ZERO)
 
-        left, to, panel_at = (
-            (c.Address(a, row * a_row_step), a_row_step),
-            c.Address(sums, row * pitch),
-            c.Address(panel, _ZERO),
-        )
-        fetched = (panel_at, ahead + row * shared(depth * width), shared(c.Size(count * width) + ahead_rows))
+    def of_rows(count: int, first: c.Expression) -> c.Statement:
+        left, panel_at = (c.Address(a, first * a_row_step), a_row_step), c.Address(panel, _ZERO)
+        fetched = (panel_at, ahead + first * shared(depth * width), shared(c.Size(count * width) + ahead_rows))
+        operands = ((count, vectors), left, panel_at, depth, c.Address(sums, first * pitch))
         step = panel_step if strided else None
-        operands = ((count, vectors), left, panel_at, depth, to)
         return multiply(kernel, *operands, pitch=pitch, adds=adds, ahead=fetched, panel_step=step)
 
-    body: list[c.Statement] = [c.Let(whole, given // rows * rows)]
-    for count in sorted(counts or range(1, rows + 1), reverse=True):
-        if count == rows:
-            row = c.Variable("row")
-            body.append(c.For(row, _ZERO, whole, (of_rows(rows, row),), step=rows))
-        else:
-            body.append(c.If((given - whole).compare("==", count), (of_rows(count, whole),)))
+    body = (
+        c.Let(whole, given // rows * rows),
+        *((c.For(row, _ZERO, whole, (of_rows(rows, row),), step=rows),) if rows in counts else ()),
+        *(
+            c.If((given - whole).compare("==", count), (of_rows(count, whole),))
+            for count in sorted(counts - {rows}, reverse=True)
+        ),
+    )
+    source = (panel_step, depth) if strided else (depth,)
     parameters = (a, a_row_step, panel, *source, given, sums, pitch, adds, ahead, ahead_rows)
     name = f"rows_{'strided_' if strided else ''}{c_suffix(dtype)}_{width}"
-    return kernel.shared_function(c.Function(name, parameters, tuple(body)))
+    return kernel.shared_function(c.Function(name, parameters, body))
 
 
 def pack_function(kernel: Kernel, dtype: str, width: int) -> c.Callee:

@@ -6,19 +6,19 @@ rows run over some of the axes before. Loops go along the columns inside, so tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from byoc_core.authoring import c
 from byoc_core.dims import Dim
-from byoc_core.errors import InternalError
 from byoc_core.ir import Value
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.pointwise import element_statements, operand_dims
+from byoc_ccompiler.kernels.pointwise import element_of, operand_layout
+from byoc_ccompiler.kernels.strided_nest import Layout
 from byoc_ccompiler.steps import dtype_of, shape_of
 
-__all__ = ["SumsTile", "collapsed_step", "epilogue", "index_term", "operand_strides", "result_place"]
+__all__ = ["SumsTile", "collapsed_step", "epilogue", "index_term", "result_place"]
 
 _FIRST = c.Size(0)
 
@@ -28,19 +28,9 @@ class SumsTile:
     """A tile of sums: where it lies, and which part of the result it is.
 
     The axes of the result are the leading ones, each with an index of its own; then those that the rows run over, in
-    row-major order; then the one of the columns.
-
-    Attributes:
-        sums: the array of the sums.
-        row_step: elements from one row of sums to the next.
-        first_row: the index of the first row.
-        num_rows: how many rows there are.
-        first_column: the index of the first column.
-        num_columns: how many columns there are.
-        full_columns: how many there are in most tiles, where that is known: the loop over so many is written apart.
-        leading: the indices along the leading axes.
-        has_columns: whether the result has an axis of columns; if not, there is one column.
-        offset: the offset of the tile's first sum in the array.
+    row-major order; then the one of the columns, where it has one: else there is one column. The loop over a full
+    number of columns, where that is known, is written apart. The first sum lies at ``offset`` in the array, and rows of
+    sums lie ``row_step`` elements apart.
     """
 
     sums: c.Buffer
@@ -53,23 +43,6 @@ class SumsTile:
     leading: tuple[c.Expression, ...] = ()
     has_columns: bool = True
     offset: c.Expression = _FIRST
-
-
-def operand_strides(shape: Sequence[Dim], strides: Sequence[Dim], dims: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Return an operand's strides along the axes of the space that it broadcasts to, 0 where it does.
-
-    Args:
-        shape: the operand's sizes.
-        strides: its strides.
-        dims: its sizes along the axes of the space.
-    """
-    rank, own = len(dims), len(shape)
-    for front in range(rank - own, -1, -1):
-        rest = (*dims[:front], *dims[front + own :])
-        if tuple(dims[front : front + own]) == tuple(shape) and all(dim == 1 for dim in rest):
-            aligned = (*(0,) * front, *strides, *(0,) * (rank - own - front))
-            return tuple(0 if dim == 1 else step for dim, step in zip(dims, aligned, strict=True))
-    raise InternalError("epilogue", "an operand does not fit its space", got=tuple(shape), expected=tuple(dims))
 
 
 def epilogue(kernel: Kernel, tile: SumsTile) -> c.Block:
@@ -86,128 +59,84 @@ def result_place(kernel: Kernel, tile: SumsTile) -> tuple[c.Buffer, c.Expression
     ``None`` where something follows the sums, or the rows of the result do not lie at equal distances.
     """
     (anchor, *rest) = kernel.group.steps
-    if rest or not tile.has_columns:
-        return None
-    space, strides = shape_of(anchor.result), kernel.strides(anchor.result)
-    first = len(tile.leading)
+    space, strides, first = shape_of(anchor.result), kernel.strides(anchor.result), len(tile.leading)
     step = collapsed_step(space[first:-1], space[first:-1], strides[first:-1])
-    if step is None:
+    if rest or not tile.has_columns or step is None:
         return None
-    leading = zip(tile.leading, space, strides, strict=False)
-    terms = [index_term(index, size, size, stride) for index, size, stride in leading]
-    return kernel.target(anchor.result), _sum([*terms, tile.first_row * step, tile.first_column]), step
+    leading = zip(tile.leading, space, space, strides, strict=False)
+    offset = sum((index_term(*term) for term in leading), _FIRST) + tile.first_row * step + tile.first_column
+    return kernel.target(anchor.result), offset, step
 
 
 class _Epilogue:
-    """The statements of one epilogue: those before the rows, those of each row, and those of each column."""
+    """The statements of one epilogue: those of each row, and those of each column."""
 
     def __init__(self, kernel: Kernel, tile: SumsTile) -> None:
-        self.kernel = kernel
-        self.tile = tile
-        anchor = kernel.group.steps[0]
-        self.space = shape_of(anchor.result)
-        end = len(self.space) - (1 if tile.has_columns else 0)
-        self.row_axes = range(len(tile.leading), end)
+        anchor, *steps = kernel.group.steps
+        self.tile, self.space = tile, shape_of(anchor.result)
+        self.rows = slice(len(tile.leading), len(self.space) - tile.has_columns)
+        self.axes = [c.Variable(f"r{axis}") for axis in range(len(self.space))[self.rows]]
         self.row, self.column = c.Variable("m"), c.Variable("j")
-        self.axes = {axis: c.Variable(f"r{axis}") for axis in self.row_axes}
         self.sum = c.Variable("sum", c.CType(dtype_of(anchor.result)))
-        self.per_tile: list[c.Statement] = []
         self.per_row: list[c.Statement] = []
         self.body: list[c.Statement] = []
-        self._add_steps(anchor.result)
-
-    def _add_steps(self, result: Value) -> None:
-        kernel = self.kernel
-        known: dict[Value, c.Expression] = {result: self.sum}
-        loaded: dict[tuple[Value, tuple[Dim, ...]], c.Expression] = {}
-        for step in kernel.group.steps[1:]:
-            at_hand = dict(known)
+        known: dict[Value, c.Variable] = {anchor.result: self.sum}
+        loaded: dict[tuple[Value, Layout], c.Variable] = {}
+        for step in steps:
+            values: list[c.Expression] = []
             roles = step.binding.op.operand_names(len(step.operands))
-            for operand, dims, role in zip(step.operands, operand_dims(step), roles, strict=True):
-                if operand in at_hand or kernel.constant(operand) is not None:
-                    continue
-                key = (operand, dims)
-                if key not in loaded:
-                    loaded[key] = self._load(operand, dims, role)
-                at_hand[operand] = loaded[key]
-            self.body += element_statements(kernel, [step], _never, at_hand)
-            known[step.result] = at_hand[step.result]
-        for value in kernel.stored:
-            place = self._place(value, shape_of(value), kernel.target(value))
-            self.body.append(c.Store(place.buffer, place.index, known[value]))
+            for index, (operand, role) in enumerate(zip(step.operands, roles, strict=True)):
+                value = known.get(operand) or kernel.constant(operand)
+                if value is None:
+                    key = (operand, operand_layout(kernel, step, index))
+                    value = loaded[key] = loaded.get(key) or self._load(key[1], kernel.source(operand, role))
+                values.append(value)
+            known[step.result] = c.Variable(step.result.name, c.CType(dtype_of(step.result)))
+            self.body.append(c.Let(known[step.result], element_of(step, values)))
+        for stored in kernel.stored:
+            place = self._place(Layout(shape_of(stored), kernel.strides(stored)), kernel.target(stored))
+            self.body.append(c.Store(place.buffer, place.index, known[stored]))
 
-    def _load(self, operand: Value, dims: tuple[Dim, ...], role: str) -> c.Variable:
-        """Add the load of an operand, before the rows, in each row or in each column, and return its variable."""
-        place = self._place(operand, dims, self.kernel.source(operand, role))
+    def _load(self, layout: Layout, buffer: c.Buffer) -> c.Variable:
+        """Add the load of an operand, in each row or in each column, and return its variable."""
+        place = self._place(layout, buffer)
         value = c.Variable(f"{place.buffer.name}_value", place.type)
-        is_single = not self.tile.has_columns or dims[-1] == 1
-        (self._setup(place.index) if is_single else self.body).append(c.Let(value, place))
+        (self.per_row if place.buffer is buffer else self.body).append(c.Let(value, place))
         return value
 
-    def _place(self, value: Value, dims: tuple[Dim, ...], buffer: c.Buffer) -> c.Load:
-        """Return a value's element; the pointer to a line of it is set up before the rows or in each row."""
-        tile = self.tile
-        strides = operand_strides(shape_of(value), self.kernel.strides(value), dims)
-        offset = self._row_offset(dims, strides)
-        if not tile.has_columns or dims[-1] == 1:
-            return buffer[offset]
-        offset = offset + self._column(dims, tile.first_column)
-        line = c.Buffer(f"{buffer.name}_line", buffer.dtype, buffer.access)
-        self._setup(offset).append(c.Alias(line, buffer, offset))
-        return line[self._column(dims, self.column)]
-
-    def _column(self, dims: tuple[Dim, ...], index: c.Expression) -> c.Expression:
-        return index_term(index, dims[-1], self.space[-1], 1)
-
-    def _setup(self, expression: c.Expression) -> list[c.Statement]:
-        """Return the statements before the loop in which an expression is known."""
-        is_of_row = any(item in (self.row, *self.axes.values()) for item in c.variables_in(expression))
-        return self.per_row if is_of_row else self.per_tile
-
-    def _row_offset(self, dims: tuple[Dim, ...], strides: tuple[Dim, ...]) -> c.Expression:
-        """Return the offset of a row's first element."""
-        leading = zip(self.tile.leading, dims, self.space, strides, strict=False)
-        terms = [index_term(*term) for term in leading]
-        axes = self.row_axes
-        step = collapsed_step([self.space[axis] for axis in axes], [dims[a] for a in axes], [strides[a] for a in axes])
+    def _place(self, layout: Layout, buffer: c.Buffer) -> c.Load:
+        """Return a value's element; the pointer to a line of it is set up in each row."""
+        dims, strides = layout
+        axes = zip((*self.tile.leading, *self.axes), dims, self.space, strides, strict=False)
+        terms = [index_term(*axis) for axis in axes]
+        step = collapsed_step(self.space[self.rows], dims[self.rows], strides[self.rows])
         if step is not None:
-            return _sum([*terms, self.row * step])
-        return _sum([*terms, *(index_term(self.axes[a], dims[a], self.space[a], strides[a]) for a in axes)])
+            terms[self.rows] = [self.row * step]
+        offset = sum(terms, _FIRST)
+        if not self.tile.has_columns or dims[-1] == 1:
+            return buffer[offset]
+        first, column = (index_term(at, dims[-1], self.space[-1], 1) for at in (self.tile.first_column, self.column))
+        line = c.Buffer(f"{buffer.name}_line", buffer.dtype, buffer.access)
+        self.per_row.append(c.Alias(line, buffer, offset + first))
+        return line[column]
 
     def block(self) -> c.Block:
-        """Return all of it."""
+        """Return the loop over the rows; in each a loop over the columns, one over a full number of them apart."""
         tile, i = self.tile, c.Variable("i")
         line = c.Buffer("line", tile.sums.dtype)
-        places = c.unravelled(self.row, [self.space[axis] for axis in self.row_axes])
+        body = (c.Let(self.sum, line[self.column]), *self.body)
+        columns: c.Block = (c.For(self.column, _FIRST, tile.num_columns, body),)
+        if tile.full_columns is not None and tile.num_columns != c.Size(tile.full_columns):
+            full = c.For(self.column, _FIRST, c.Size(tile.full_columns), body)
+            columns = (c.If(tile.num_columns.compare("==", tile.full_columns), (full,), columns),)
         row = (
             c.Let(self.row, tile.first_row + i),
-            *(c.Let(index, place) for index, place in zip(self.axes.values(), places, strict=True)),
+            *map(c.Let, self.axes, c.unravelled(self.row, self.space[self.rows])),
             *self.per_row,
             c.Alias(line, tile.sums, tile.offset + i * tile.row_step),
-            *self._columns(line),
+            *columns,
         )
-        return c.drop_unused((*self.per_tile, c.For(i, c.Size(0), tile.num_rows, row)))
-
-    def _columns(self, line: c.Buffer) -> c.Block:
-        """Return the loop over the columns, and before it the one over a full number of them."""
-        tile = self.tile
-        body = (c.Let(self.sum, line[self.column]), *self.body)
-        any_number = c.For(self.column, c.Size(0), tile.num_columns, body)
-        if tile.full_columns is None or tile.num_columns == c.Size(tile.full_columns):
-            return (any_number,)
-        full = c.For(self.column, c.Size(0), c.Size(tile.full_columns), body)
-        return (c.If(tile.num_columns.compare("==", tile.full_columns), (full,), (any_number,)),)
-
-
-def _never(step: object, index: int) -> c.Expression:
-    raise InternalError("epilogue", "an operand was not loaded", got=index)
-
-
-def _sum(terms: Iterable[c.Expression]) -> c.Expression:
-    whole: c.Expression = c.Size(0)
-    for term in terms:
-        whole = whole + term
-    return whole
+        return c.drop_unused((c.For(i, _FIRST, tile.num_rows, row),))
 
 
 def index_term(index: c.Expression, dim: Dim, size: Dim, stride: Dim) -> c.Expression:
@@ -222,15 +151,13 @@ def index_term(index: c.Expression, dim: Dim, size: Dim, stride: Dim) -> c.Expre
 def collapsed_step(space: Sequence[Dim], dims: Sequence[Dim], strides: Sequence[Dim]) -> Dim | None:
     """Return the distance from row to row where all axes of the rows are as good as one; ``None`` otherwise."""
     step: Dim | None = None
-    expected: Dim = 0
+    expected: Dim | None = None
     for size, dim, stride in zip(reversed(space), reversed(dims), reversed(strides), strict=True):
         if size == 1:
             continue
-        if dim != size and dim != 1:
+        own = 0 if dim == 1 else stride
+        if dim not in (1, size) or (expected is not None and own != expected):
             return None
-        if step is None:
-            step = stride
-        elif stride != expected:
-            return None
-        expected = stride * size
+        step = own if step is None else step
+        expected = own * size
     return 0 if step is None else step

@@ -8,12 +8,10 @@ their sums so far wait in a small array. While rows pass, the next part is fetch
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum, auto
 
 from byoc_core.authoring import c
 from byoc_core.dims import Dim, ceildiv, dim_min, product
 from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels, panel_vectors
@@ -21,16 +19,13 @@ from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue, result_place
 from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.vector_unit import product_ps
 
-__all__ = ["write_panel_product"]
+__all__ = ["PanelKernel"]
 
 _DEPTH_BLOCK = 768
 """Steps of a panel that pass in one go; longer sums are cut into equal parts."""
 
-_FEW_ROWS = 12
-"""Up to so many rows it does not pay to rearrange what they are multiplied by."""
-
-_ROWS_AT_ONCE, _ROWS_WAITING = 48, 192
-"""Rows whose sums are complete at once; rows whose sums wait for the next part of the panel."""
+_FEW_ROWS, _ROWS_AT_ONCE, _ROWS_WAITING = 12, 48, 192
+"""Rows for which nothing is rearranged; whose sums are complete at once; whose sums wait for a panel's next part."""
 
 _NEAR_NBYTES, _CACHE_NBYTES = 1 << 16, 1 << 20
 """What surely stays in the nearest cache, or one behind it, while a kernel runs."""
@@ -41,92 +36,62 @@ _PACKED_PS = 100
 _ZERO = c.Size(0)
 
 
-class _Form(Enum):
-    """How the right operand reaches the tiles."""
-
-    CONSTANT = auto()
-    PACKED = auto()
-    IN_PLACE = auto()
-
-
-def write_panel_product(kernel: Kernel, product_: Product) -> None:
-    """Write the kernel of a product of floats and of what follows it elementwise."""
-    kernel.finish_block(_PanelKernel(kernel, product_).block())
-
-
-def _form_of(kernel: Kernel, p: Product) -> _Form:
-    if p.weights is not None:
-        return _Form.CONSTANT
-    if p.right.column_step != 1:
-        return _Form.PACKED
-    if p.known_rows is not None and p.known_rows <= _FEW_ROWS:
-        return _Form.IN_PLACE
-    has_tail = p.known_columns is None or p.known_columns % kernel.unit.lanes(p.dtype) != 0
-    return _Form.IN_PLACE if _fits(p, _NEAR_NBYTES) and not has_tail else _Form.PACKED
-
-
-class _PanelKernel:
-    """One kernel under construction: an item is a panel, and the rows that meet it.
-
-    Args:
-        kernel: where it goes.
-        p: the product.
-    """
+class PanelKernel:
+    """A kernel of a product of floats and of what follows elementwise: an item is a panel and the rows that meet it."""
 
     def __init__(self, kernel: Kernel, p: Product) -> None:
-        self.kernel, self.p, self.form = kernel, p, _form_of(kernel, p)
-        self.lanes = kernel.unit.lanes(p.dtype)
+        self.kernel, self.p, self.lanes = kernel, p, kernel.unit.lanes(p.dtype)
         # Columns of a panel, and of the last one where that is known to have fewer vectors; else 0.
         self.width, self.tail = (n * self.lanes for n in panel_vectors(kernel.unit, p.dtype, p.num_columns))
         self.num_panels = ceildiv(p.num_columns, self.width)
-        self.has_few_rows = p.known_rows is not None and p.known_rows <= _FEW_ROWS
-        # Steps that pass in one go.
-        self.depth_block = p.depth if self.has_few_rows else _depth_block(p.depth)
-        chunk = _ROWS_AT_ONCE if self.depth_block == p.depth else _ROWS_WAITING
-        # Rows whose sums are held at a time, and rows that all panels meet before the next ones come.
-        self.chunk = chunk if p.known_rows is None else max(1, min(chunk, p.known_rows))
-        self.outer = _outer_rows(p, self.chunk)
-        self.left = kernel.source(p.left.value, "x")
-        self.right = kernel.source(p.right.value if self.form is not _Form.CONSTANT else self._constant(), "weights")
         self.item, self.b, self.n0, self.n_count = map(c.Variable, ("item", "b", "n0", "n_count"))
         self.m_begin, self.m_end, self.panel_step = map(c.Variable, ("m_begin", "m_end", "panel_step"))
         self.rows, self.matrix, self.panel = (c.Buffer(name, p.dtype) for name in ("left", "right", "panel"))
         # The last columns may be fewer than a vector's; a tail that is known has tiles of its own.
         self.has_ragged_tail = p.known_columns is None or p.known_columns % self.lanes != 0
         rest = self.n_count % self.lanes
-        self.is_ragged = rest.compare("!=", 0) if p.known_columns else self.n_count.compare("<", self.width)
-
-    def _constant(self) -> Constant:
-        """Return the weights as panels."""
-        p, weights = self.p, self.p.weights
-        assert weights is not None
-        array = self.kernel.scope.constants.array(weights, self.kernel.scope.where)
-        columns, depth = int(str(p.num_columns)), int(str(p.depth))
-        matrix = array.reshape(columns, depth).T if p.is_transposed else array.reshape(depth, columns)
-        return self.kernel.scope.constants.derive(packed_panels(matrix, self.width, self.lanes))
+        self.is_ragged = self.n_count.compare("<", self.width) if p.known_columns is None else rest.compare("!=", 0)
+        row_nbytes = p.depth * dtype_info(p.dtype).itemsize
+        nbytes = row_nbytes * p.num_columns
+        is_near, is_cached = (isinstance(nbytes, int) and nbytes <= most for most in (_NEAR_NBYTES, _CACHE_NBYTES))
+        has_few_rows = p.known_rows is not None and p.known_rows <= _FEW_ROWS
+        # How the right operand reaches the tiles: as a constant, as it lies, or else packed.
+        stays = has_few_rows or (is_near and not self.has_ragged_tail)
+        self.is_in_place = p.weights is None and p.right.column_step == 1 and stays
+        self.is_packed = p.weights is None and not self.is_in_place
+        self.depth_block = None if has_few_rows else _depth_block(p.depth)
+        chunk = _ROWS_AT_ONCE if self.depth_block is None else _ROWS_WAITING
+        # Rows whose sums are held at a time, and rows that all panels meet before the next ones come: those that stay
+        # in the cache, where the panels do not.
+        self.chunk = chunk if p.known_rows is None else min(chunk, p.known_rows)
+        stay = _CACHE_NBYTES // row_nbytes if isinstance(row_nbytes, int) and row_nbytes else 2 * _ROWS_WAITING
+        self.outer = self.chunk if is_cached else max(1, stay // self.chunk) * self.chunk
+        # What the panel goes on with is fetched meanwhile where it is far away and enough rows pass.
+        self.fetches = not (self.is_in_place or has_few_rows or (self.depth_block is None and is_cached))
+        self.left, right = kernel.source(p.left.value, "x"), p.right.value
+        if p.weights is not None:
+            right = kernel.scope.constants.derive(packed_panels(p.weight_matrix(kernel), self.width, self.lanes))
+        self.right = kernel.source(right, "weights")
 
     def block(self) -> c.Block:
         """Return the loops."""
-        p, form = self.p, self.form
-        is_one_pass = p.known_rows is not None and p.known_rows <= self.outer
-        packs_apart = form is _Form.PACKED and not p.batch and not is_one_pass
-        packs_inside = (form is _Form.PACKED and not packs_apart) or (form is _Form.IN_PLACE and self.has_ragged_tail)
+        p = self.p
+        packs_apart = self.is_packed and not p.batch and ceildiv(p.num_rows, self.outer) != 1
+        packs_inside = (self.is_packed and not packs_apart) or (self.is_in_place and self.has_ragged_tail)
         # A panel that an item packs serves all rows of that item.
-        outer: Dim = p.num_rows if packs_inside or p.num_rows == 0 else self.outer
-        num_outer: Dim = 1 if packs_inside else ceildiv(p.num_rows, self.outer)
-        part = self.item // self.num_panels
-        m_begin = (part % num_outer if p.batch or num_outer == 1 else part) * outer
-        m_end = c.Size(p.num_rows) if num_outer == 1 else c.index_min(self.m_begin + outer, p.num_rows)
-        position, indices = p.position(self.b)
+        outer: Dim = p.num_rows if packs_inside else self.outer
+        num_outer = ceildiv(p.num_rows, outer)
         scratch = None
         if packs_apart or packs_inside:
-            num_panels = self.num_panels if form is _Form.PACKED else 1
+            num_panels = self.num_panels if self.is_packed else 1
             scratch = self.kernel.scratch_memory(product(p.batch) * num_panels * self.width * p.depth, p.dtype)
+        position, indices = p.position(self.b)
+        b, part, _ = c.unravelled(self.item, (product(p.batch), num_outer, self.num_panels))
         body = (
-            c.Let(self.b, self.item // (num_outer * self.num_panels) if p.batch else _ZERO),
+            c.Let(self.b, b),
             *position,
-            c.Let(self.m_begin, m_begin),
-            c.Let(self.m_end, m_end),
+            c.Let(self.m_begin, part * outer),
+            c.Let(self.m_end, c.index_min(self.m_begin + outer, p.num_rows)),
             c.Alias(self.rows, self.left, p.left.place(p.batch, indices)),
             c.Alias(self.matrix, self.right, p.right.place(p.batch, indices)),
             *self._panel(scratch, packs_inside=packs_inside),
@@ -154,21 +119,19 @@ class _PanelKernel:
         return c.If(self.n_count.compare(">", self.tail), (whole,), (c.Evaluate(call(self.tail)),))
 
     def _pack(self, to: c.Buffer, place: c.Expression) -> c.Statement:
-        right, depth = self.p.right, self.p.depth
-        first = c.Address(self.matrix, self.n0 * right.column_step)
-        source = (first, c.Size(right.row_step), c.Size(right.column_step), c.Size(depth), self.n_count)
-        target = c.Address(to, place)
-        return self._by_width(lambda width: c.Call(pack_function(self.kernel, to.dtype, width), (*source, target)))
+        right = self.p.right
+        steps = (c.Size(right.row_step), c.Size(right.column_step), c.Size(self.p.depth))
+        operands = (c.Address(self.matrix, self.n0 * right.column_step), *steps, self.n_count, c.Address(to, place))
+        return self._by_width(lambda width: c.Call(pack_function(self.kernel, to.dtype, width), operands))
 
     def _panel(self, scratch: c.Buffer | None, *, packs_inside: bool) -> c.Block:
         """Return the statements that say where the panel of an item lies, and pack it there if need be."""
-        p = self.p
-        row_step = c.Let(self.panel_step, c.Size(p.right.row_step))
-        if self.form is _Form.CONSTANT:
+        p, row_step = self.p, c.Size(self.p.right.row_step)
+        if p.weights is not None:
             return (c.Alias(self.panel, self.right, self.n0 * p.depth),)
         if scratch is None:
-            return (c.Alias(self.panel, self.matrix, self.n0), row_step)
-        if self.form is _Form.PACKED:
+            return (c.Alias(self.panel, self.matrix, self.n0), c.Let(self.panel_step, row_step))
+        if self.is_packed:
             place = (self.b * (self.num_panels * self.width) + self.n0) * p.depth
             pack = (self._pack(scratch, place),) if packs_inside else ()
             return (*pack, c.Alias(self.panel, scratch, place))
@@ -181,7 +144,7 @@ class _PanelKernel:
             c.Alias(packed, scratch, self.b * (p.depth * self.width)),
             c.If(self.is_ragged, (self._pack(packed, _ZERO),)),
             c.Alias(self.panel, packed, _ZERO, self.is_ragged, in_place),
-            c.Let(self.panel_step, c.Select(self.is_ragged, width, row_step.value)),
+            c.Let(self.panel_step, c.Select(self.is_ragged, width, row_step)),
         )
 
     def _chunks(self, indices: tuple[c.Variable, ...]) -> c.For:
@@ -191,62 +154,44 @@ class _PanelKernel:
         is_even = self.p.known_columns is not None and self.p.known_columns % self.width == 0
         columns = (self.n0, c.Size(self.width) if is_even else self.n_count, self.width)
         tile = SumsTile(sums, self.width, m0, m_count, *columns, indices, has_columns=self.p.has_columns)
+        waiting = self._sums(m0, m_count, sums, _ZERO, self.width)
+        body: c.Block = (c.LocalArray(sums), *waiting, *epilogue(self.kernel, tile))
         # Where nothing follows, whole vectors of sums go where they belong, and stay there until they are complete.
         place = result_place(self.kernel, tile)
-        body: c.Block = ()
-        if place is None or self.has_ragged_tail:
-            waiting = self._sums(m0, m_count, sums, _ZERO, self.width)
-            body = (c.LocalArray(sums), *waiting, *epilogue(self.kernel, tile))
         if place is not None:
             direct = self._sums(m0, m_count, *place)
-            body = (c.If(self.is_ragged, body, direct),) if body else direct
+            body = (c.If(self.is_ragged, body, direct),) if self.has_ragged_tail else direct
         body = (c.Let(m_count, c.index_min(c.Size(self.chunk), self.m_end - m0)), *body)
         return c.For(m0, self.m_begin, self.m_end, body, step=self.chunk)
 
     def _sums(self, m0: c.Expression, m_count: c.Expression, to: c.Buffer, place: c.Expression, pitch: Dim) -> c.Block:
         """Return the statements that sum up a chunk of rows, to a place from which rows lie ``pitch`` apart."""
-        p, is_strided, depth = self.p, self.form is _Form.IN_PLACE, c.Size(self.p.depth)
+        p, depth, block = self.p, c.Size(self.p.depth), self.depth_block
         rows: set[int] = set() if p.known_rows is None else {self.chunk, p.known_rows % self.chunk}
-        # What the panel goes on with is fetched meanwhile where it is far away and enough rows pass.
-        fetches = not (is_strided or self.has_few_rows or (self.depth_block == p.depth and _fits(p, _CACHE_NBYTES)))
+        strided = (self.panel_step,) if self.is_in_place else ()
 
         def multiply(k0: c.Expression, k_count: c.Expression) -> c.Statement:
             def call(width: int) -> c.Call:
-                function = block_function(self.kernel, p.dtype, width // self.lanes, rows, strided=is_strided)
-                step: c.Expression = self.panel_step if is_strided else c.Size(width)
+                function = block_function(self.kernel, p.dtype, width // self.lanes, rows, strided=self.is_in_place)
                 left = (c.Address(self.rows, m0 * p.left.row_step + k0), c.Size(p.left.row_step))
-                panel = (c.Address(self.panel, k0 * step), *((step,) if is_strided else ()), k_count)
+                step = self.panel_step if self.is_in_place else c.Size(width)
+                panel = (c.Address(self.panel, k0 * step), *strided, k_count, m_count)
                 target = (c.Address(to, place), c.Size(pitch), k0.compare(">", 0))
-                ahead = (k_count * width, m_count) if fetches else (_ZERO, _ZERO)
-                return c.Call(function, (*left, *panel, m_count, *target, *ahead))
+                ahead = (k_count * width, m_count) if self.fetches else (_ZERO, _ZERO)
+                return c.Call(function, (*left, *panel, *target, *ahead))
 
             return self._by_width(call)
 
-        if not isinstance(self.depth_block, int) or self.depth_block == p.depth:
+        if block is None:
             return (multiply(_ZERO, depth),)
         k0, k_count = c.Variable("k0"), c.Variable("k_count")
-        count = c.Let(k_count, c.index_min(c.Size(self.depth_block), depth - k0))
-        return (c.For(k0, _ZERO, c.index_max(depth, 1), (count, multiply(k0, k_count)), step=self.depth_block),)
+        count = c.Let(k_count, c.index_min(c.Size(block), depth - k0))
+        return (c.For(k0, _ZERO, c.index_max(depth, 1), (count, multiply(k0, k_count)), step=block),)
 
 
-def _depth_block(depth: Dim) -> Dim:
-    """Return how many steps pass in one go: all of them, or equal parts."""
+def _depth_block(depth: Dim) -> int | None:
+    """Return how many steps pass in one go: equal parts; ``None`` for all of them."""
     if not isinstance(depth, int):
         return _DEPTH_BLOCK
     parts = -(-depth // _DEPTH_BLOCK)
-    return depth if parts <= 1 else -(-depth // parts // 4) * 4
-
-
-def _fits(p: Product, nbytes: int) -> bool:
-    """Tells whether the right matrix is known to take no more than so many bytes."""
-    size = p.depth * p.num_columns * dtype_info(p.dtype).itemsize
-    return isinstance(size, int) and size <= nbytes
-
-
-def _outer_rows(p: Product, chunk: int) -> int:
-    """Gives the rows that meet all panels before the next rows come: those that stay in the cache, or the panels do."""
-    if _fits(p, _CACHE_NBYTES):
-        return chunk
-    nbytes = p.depth * dtype_info(p.dtype).itemsize
-    rows = _CACHE_NBYTES // nbytes if isinstance(nbytes, int) and nbytes else 2 * _ROWS_WAITING
-    return max(1, rows // chunk) * chunk
+    return None if parts <= 1 else -(-depth // parts // 4) * 4

@@ -1,22 +1,41 @@
-"""Matrix products, ``nn.dense`` and ``matmul``: which way each is computed."""
+"""Matrix products, ``nn.dense`` and ``matmul``: which way each is computed, and tiles of dot products.
+
+Dot products rearrange nothing. They are for operands that both run along the sums, with few rows, or one or two
+columns: each element of the larger operand is read once, in the order in which it lies.
+"""
 
 from __future__ import annotations
 
-from byoc_core.authoring.csource import FunctionScope
+from collections.abc import Callable
+from functools import partial
+
+from byoc_core.authoring import c
+from byoc_core.authoring.csource import FunctionScope, c_suffix
 from byoc_core.backend.hooks import Rejection
+from byoc_core.dims import ceildiv, product
 from byoc_core.ir import Binding
 
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.bfloat16_products import suits_product, write_product
-from byoc_ccompiler.kernels.dot_products import prefers_dots, write_dot_product
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.integer_products import write_integer_product
-from byoc_ccompiler.kernels.panel_products import write_panel_product
+from byoc_ccompiler.kernels.panel_products import PanelKernel
 from byoc_ccompiler.kernels.product_geometry import Product
+from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK
 from byoc_ccompiler.rejections import FLOATS, operand_shape, reject_sizes
 from byoc_ccompiler.steps import Step, shape_of
+from byoc_ccompiler.vector_unit import VectorUnit, product_ps
 
-__all__ = ["FAMILIES"]
+__all__ = ["FAMILY"]
+
+_OPS = frozenset({"nn.dense", "matmul"})
+
+_FEW_ROWS, _FEW_COLUMNS = 8, 2
+_AT_HAND = 64
+"""Rows and columns of the result that are summed up before what follows is computed."""
+
+_ZERO = c.Size(0)
 
 
 def _write(kernel: Kernel) -> None:
@@ -25,17 +44,17 @@ def _write(kernel: Kernel) -> None:
         kernel.finish_block(())
     elif geometry.dtype not in FLOATS:
         write_integer_product(kernel, geometry)
-    elif prefers_dots(geometry):
-        write_dot_product(kernel, geometry)
+    elif _prefers_dots(geometry):
+        _write_dots(kernel, geometry)
     elif suits_product(kernel, geometry):
         write_product(kernel, geometry)
     else:
-        write_panel_product(kernel, geometry)
+        kernel.finish_block(PanelKernel(kernel, geometry).block())
 
 
 def _reads(step: Step, index: int) -> Access:
     """Rearranging takes a matrix on the right as it is; all else is read along its rows."""
-    is_matrix = step.op in ("nn.dense", "matmul") and index == 1 and len(shape_of(step.operands[1])) > 1
+    is_matrix = step.op in _OPS and index == 1 and len(shape_of(step.operands[1])) > 1
     return Access.ANY if is_matrix else Access.ROWS
 
 
@@ -43,17 +62,14 @@ def _writes(step: Step, index: int) -> Access:
     return Access.ROWS
 
 
-def _reject_matmul(binding: Binding) -> Rejection | None:
+def _reject(binding: Binding) -> Rejection | None:
     left, right = (operand_shape(binding, k) for k in (0, 1))
-    return reject_sizes(binding) if left[-1] != right[-2 if len(right) > 1 else 0] else None
+    along = 1 if binding.op.name == "nn.dense" else max(0, len(right) - 2)
+    return reject_sizes(binding) if left[-1] != right[along] else None
 
 
-def _reject_dense(binding: Binding) -> Rejection | None:
-    return reject_sizes(binding) if operand_shape(binding, 0)[-1] != operand_shape(binding, 1)[1] else None
-
-
-def _require_matmul(scope: FunctionScope, step: Step) -> None:
-    """Has the axes in front of the matrices checked, which broadcast."""
+def _require(scope: FunctionScope, step: Step) -> None:
+    """Have the axes in front of the matrices checked, which broadcast."""
     shapes = [shape_of(operand) for operand in step.operands]
     space = shape_of(step.result)
     batch = space[: len(space) - sum(len(shape) > 1 for shape in shapes)]
@@ -61,16 +77,116 @@ def _require_matmul(scope: FunctionScope, step: Step) -> None:
         scope.require_broadcast(step.op, name, shape[:-2], batch)
 
 
-FAMILIES = (
-    KernelFamily(frozenset({"nn.dense"}), _reject_dense, _write, takes_epilogue=True, reads=_reads, writes=_writes),
-    KernelFamily(
-        frozenset({"matmul"}),
-        _reject_matmul,
-        _write,
-        takes_epilogue=True,
-        require=_require_matmul,
-        reads=_reads,
-        writes=_writes,
-    ),
-)
+def _prefers_dots(p: Product) -> bool:
+    """Return whether a product is best computed as dot products: both operands lie along the sums, and one is small."""
+    if p.right.row_step != 1 or p.left.column_step != 1:
+        return False
+    if p.known_columns is not None and p.known_columns <= _FEW_COLUMNS:
+        return True
+    return p.weights is None and p.known_rows is not None and p.known_rows <= _FEW_ROWS
+
+
+def _write_dots(kernel: Kernel, p: Product) -> None:
+    """Write the kernel of such a product of floats and of what follows it elementwise."""
+    left, right = kernel.source(p.left.value, "x"), kernel.source(p.right.value, "y")
+    rows, columns = (min(_AT_HAND, size or _AT_HAND) for size in (p.known_rows, p.known_columns))
+    across, down = ceildiv(p.num_columns, columns), ceildiv(p.num_rows, rows)
+    item, m0, m_count, n0, n_count = map(c.Variable, ("item", "m0", "m_count", "n0", "n_count"))
+    position, indices = p.position(item // (across * down))
+    sums = c.Buffer("sums", p.dtype, c.MemoryAccess.WRITE, rows * columns)
+    x, w = (c.Buffer(name, p.dtype) for name in ("x", "w"))
+    tile = SumsTile(sums, columns, m0, m_count, n0, n_count, columns, indices, has_columns=p.has_columns)
+    x_step, w_step = c.Size(p.left.row_step), c.Size(p.right.column_step)
+    # How many rows and columns are multiplied at a time.
+    side = 4 if kernel.unit.registers >= 32 else 2
+    tile_columns = min(columns, 8 if rows == 1 else side)
+    tile_rows = min(rows, 8 if tile_columns == 1 else side)
+
+    def dots(tile_rows: int, m: c.Expression, tile_columns: int, n: c.Expression) -> c.Block:
+        function = kernel.shared_function(_dot_tile(kernel.unit, p.dtype, tile_rows, tile_columns))
+        factors = (c.Address(x, m * x_step), x_step, c.Address(w, n * w_step), w_step, c.Size(p.depth))
+        return (c.Evaluate(c.Call(function, (*factors, c.Address(sums, m * columns + n), c.Size(columns)))),)
+
+    parts = partial(_in_parts, "n", n_count, tile_columns)
+    body = (
+        c.Let(n0, item % across * columns),
+        c.Let(n_count, c.index_min(c.Size(columns), c.Size(p.num_columns) - n0)),
+        c.Let(m0, item // across % down * rows),
+        c.Let(m_count, c.index_min(c.Size(rows), c.Size(p.num_rows) - m0)),
+        *position,
+        c.Alias(x, left, p.left.place(p.batch, indices) + m0 * x_step),
+        c.Alias(w, right, p.right.place(p.batch, indices) + n0 * w_step),
+        c.LocalArray(sums),
+        *_in_parts("m", m_count, tile_rows, lambda count, m: parts(partial(dots, count, m))),
+        *epilogue(kernel, tile),
+    )
+    item_ps = p.depth * columns * product_ps(kernel.unit, p.dtype, rows)
+    count = c.Size(product(p.batch) * across * down)
+    kernel.finish_block((c.For(item, _ZERO, count, body, kind=c.LoopKind.PARALLEL, round_ps=item_ps),))
+
+
+def _in_parts(name: str, size: c.Expression, part: int, body: Callable[[int, c.Expression], c.Block]) -> c.Block:
+    """Return a loop over whole parts of a size, and a loop over what is left of it."""
+    index, rest = c.Variable(name), c.Variable(name)
+    # Where the rest begins is computed from the size, so that a compiler sees where there is none.
+    whole = size // part * part
+    loops = (c.For(index, _ZERO, whole, body(part, index), step=part),)
+    return loops if part == 1 else (*loops, c.For(rest, whole, size, body(1, rest)))
+
+
+def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Function:
+    """Return a function that computes ``rows`` times ``columns`` dot products of ``depth`` neighbouring elements.
+
+    C signature: ``(x, x_step, w, w_step, depth, sums, pitch)``; the sums of one row lie side by side, ``pitch``
+    elements behind those of the row before.
+    """
+    lanes, type_ = unit.lanes(dtype), c.CType(dtype)
+    vector = type_.with_lanes(lanes)
+    x, w, sums = c.Buffer("x", dtype), c.Buffer("w", dtype), c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
+    totals = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, rows * columns)
+    x_step, w_step, depth, pitch = map(c.Variable, ("x_step", "w_step", "depth", "pitch"))
+    begin, end, whole, i, j, k, rest = map(c.Variable, ("begin", "end", "whole", "i", "j", "k", "rest"))
+    lefts = [c.Variable("left", vector) for _ in range(rows)]
+    rights = [c.Variable("right", vector) for _ in range(columns)]
+    values = [c.Variable("value", vector) for _ in range(rows * columns)]
+    terms = [left * right for left in lefts for right in rights]
+    step = (
+        *(c.Let(left, c.Load(x, x_step * i + k, lanes)) for i, left in enumerate(lefts)),
+        *(c.Let(right, c.Load(w, w_step * j + k, lanes)) for j, right in enumerate(rights)),
+        *(c.Assign(value, value + term) for value, term in zip(values, terms, strict=True)),
+    )
+    total = c.Variable("total", type_)
+    old = sums[i * pitch + j]
+    finish = (
+        c.Declare(total, totals[i * columns + j]),
+        c.For(rest, whole, end, (c.Assign(total, total + x[i * x_step + rest] * w[j * w_step + rest]),)),
+        c.Store(sums, old.index, c.Select(begin.compare(">", 0), old + total, total)),
+    )
+    chunk = DEPTH_CHUNK * lanes
+    part = (
+        c.Let(end, c.index_min(depth, begin + chunk)),
+        c.Let(whole, begin + (end - begin) // lanes * lanes),
+        *(c.Declare(value, c.Broadcast(c.Literal(0, type_), lanes)) for value in values),
+        c.For(k, begin, whole, step, step=lanes),
+        *(item for place, value in enumerate(values) for item in _lane_sum(value, totals, c.Size(place))),
+        c.For(i, _ZERO, c.Size(rows), (c.For(j, _ZERO, c.Size(columns), finish),)),
+    )
+    body = (c.LocalArray(totals), c.For(begin, _ZERO, c.index_max(depth, 1), part, step=chunk))
+    parameters = (x, x_step, w, w_step, depth, sums, pitch)
+    return c.Function(f"dot_{c_suffix(dtype)}_{rows}x{columns}", parameters, body, is_contracted=True)
+
+
+def _lane_sum(vector: c.Expression, to: c.Buffer, place: c.Expression) -> c.Block:
+    """Return the statements that store the sum of a vector's lanes: the upper half is added to the lower, and so on."""
+    size = vector.type.lanes // 2
+    block: list[c.Statement] = []
+    while size:
+        part = c.Variable("part", vector.type)
+        block.append(c.Let(part, vector))
+        vector = part + c.Shuffle(part, part, tuple(lane % size + size for lane in range(part.type.lanes)))
+        size //= 2
+    return (*block, c.Store(to, place, c.Lane(vector, _ZERO)))
+
+
+FAMILY = KernelFamily(_OPS, _reject, _write, takes_epilogue=True, require=_require, reads=_reads, writes=_writes)
 """Matrix products."""

@@ -21,7 +21,7 @@ __all__ = ["DEPTH_CHUNK", "multiply", "tile_function"]
 DEPTH_CHUNK = 512
 """Products that are added up one after another in a register; longer sums are sums of such sums."""
 
-_FALSE = c.Literal(False, c.BOOL)
+_ZERO, _FALSE = c.Size(0), c.Literal(False, c.BOOL)
 
 
 def multiply(
@@ -40,36 +40,24 @@ def multiply(
 ) -> c.Evaluate:
     """Return the call of a :func:`tile_function` that all kernels of the source share.
 
-    Args:
-        kernel: where the call stands.
-        shape: the rows of the tile, and the vectors in a row of a panel.
-        left: the rows: the first one and the distance to the next; or pointers, how many runs a row has, and where in
-            each it starts.
-        panel: the panel.
-        depth: steps of the sums, in each run.
-        sums: the first sum.
-        pitch: elements from one row of sums to the next, where they do not lie side by side.
-        adds: whether the sums are added to what is there.
-        ahead: memory to fetch meanwhile: an address, elements behind it, and elements in each step; empty for none.
-        panel_step: elements from one step of the panel to the next, where they do not lie side by side.
-        panels: how many panels, one behind the other.
+    The shape is the rows of the tile, and the vectors in a row of a panel. The rows on the left are the first one and
+    the distance to the next; or pointers, how many runs a row has, and where in each it starts: then ``depth`` is that
+    of a run. Rows of sums lie ``pitch`` elements apart, and steps of the panel ``panel_step``, where they do not lie
+    side by side. ``ahead`` is memory to fetch meanwhile: an address, elements behind it, and elements in each step.
     """
-    rows, vectors = shape
-    indirect = isinstance(left[0], c.Address) and isinstance(left[0].buffer, c.PointerArray)
-    is_plain = pitch is None and adds == _FALSE and left[2:] in ((), (c.Size(0),))
+    dtype, is_plain = sums.buffer.dtype, pitch is None and adds == _FALSE and left[2:] in ((), (_ZERO,))
     function = tile_function(
-        *(kernel.unit, sums.buffer.dtype, rows, vectors),
-        indirect=indirect,
+        *(kernel.unit, dtype, *shape),
+        indirect=isinstance(left[0], c.Address) and isinstance(left[0].buffer, c.PointerArray),
         strided=panel_step is not None,
         fetches=bool(ahead),
         is_plain=is_plain,
         panels=panels,
     )
-    if pitch is None:
-        pitch = c.Size(panels * vectors * kernel.unit.lanes(sums.buffer.dtype))
     steps = () if panel_step is None else (panel_step,)
-    places = (*left[:2], panel) if is_plain else (*left, panel)
-    arguments = (*places, *steps, depth, *ahead, sums, *(() if is_plain else (pitch, adds)))
+    row_size = c.Size(panels * shape[1] * kernel.unit.lanes(dtype)) if pitch is None else pitch
+    arguments = (*left[: 2 if is_plain else 3], panel, *steps, depth, *ahead, sums)
+    arguments += () if is_plain else (row_size, adds)
     return c.Evaluate(c.Call(kernel.shared_function(function), arguments))
 
 
@@ -92,83 +80,69 @@ def tile_function(
     factors of a row lie side by side too. All may lie at any address.
 
     Parameters in C: ``a, a_row_step, panel, [panel_step,] depth, [ahead, ahead_at, ahead_step,] sums, pitch, adds``.
-    Row ``j`` starts at ``a + j * a_row_step``. In each step ``ahead_step`` more elements behind ``ahead + ahead_at``
-    are brought into the second-level cache. Rows of sums lie ``pitch`` elements apart. They are added to where ``adds``
-    is true, else overwritten. Indirect: ``rows, num_taps, first`` in place of ``a, a_row_step``; row ``j`` is
-    ``num_taps`` runs of ``depth`` factors, run ``t`` at ``rows[t * ROWS + j] + first``, and the panel has
-    ``num_taps * depth`` steps. A plain tile has no ``first``, ``pitch`` and ``adds``: they are numbers, and a short sum
-    need not wait for them.
-
-    Args:
-        unit: the vector registers.
-        dtype: ``float32`` or ``float64``.
-        rows: rows of the tile.
-        vectors: vectors in a row of a panel.
-        indirect: whether rows are found through pointers.
-        strided: whether steps of the panel lie ``panel_step`` elements apart, and not side by side.
-        fetches: whether it fetches.
-        is_plain: whether runs start at 0, sums lie side by side, and what is there is overwritten.
-        panels: how many panels of ``depth`` steps, one behind the other, it reads at a time: rows of sums go over all.
+    Row ``j`` starts at ``a + j * a_row_step``. Steps of a strided panel lie ``panel_step`` elements apart. In each step
+    ``ahead_step`` more elements behind ``ahead + ahead_at`` are fetched into the second-level cache. Rows of sums lie
+    ``pitch`` elements apart. They are added to where ``adds`` is true, else overwritten. Indirect: ``rows, num_taps,
+    first`` in place of ``a, a_row_step``; row ``j`` is ``num_taps`` runs of ``depth`` factors, run ``t`` at ``rows[t *
+    ROWS + j] + first``, and the panel has ``num_taps * depth`` steps. A plain tile has no ``first``, ``pitch`` and
+    ``adds``: they are numbers, and a short sum need not wait for them. Rows of sums go over all ``panels``, which have
+    ``depth`` steps and lie one behind the other.
     """
-    lanes, type_, width, zero = unit.lanes(dtype), c.CType(dtype), vectors * unit.lanes(dtype), c.Size(0)
+    lanes, type_, width = unit.lanes(dtype), c.CType(dtype), vectors * unit.lanes(dtype)
     names = ("a_row_step", "num_taps", "first", "panel_step", "depth", "ahead_at", "ahead_step", "pitch")
     a_row_step, num_taps, first, panel_step, depth, ahead_at, ahead_step, pitch = map(c.Variable, names)
     j, t, k, begin, end, room = map(c.Variable, ("j", "t", "k", "begin", "end", "room"))
-    adds, is_later = c.Variable("adds", c.BOOL), c.Variable("is_later", c.BOOL)
-    own, begins, was_there = (c.Size(panels * width), zero, _FALSE) if is_plain else (pitch, first, adds)
+    adds, is_later, scale = c.Variable("adds", c.BOOL), c.Variable("is_later", c.BOOL), c.Variable("scale", type_)
     left = c.PointerArray("rows", dtype) if indirect else c.Buffer("a", dtype)
     panel, ahead, row = (c.Buffer(name, dtype) for name in ("panel", "ahead", "row"))
     acc = c.Buffer("acc", dtype, c.MemoryAccess.WRITE, rows * panels * width)
     sums = c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
-    scale = c.Variable("scale", type_)
+    # The numbers of the vectors' first elements, and what each is multiplied by in a step.
     parts = {n: c.Variable("part", type_.with_lanes(lanes)) for n in range(0, panels * width, lanes)}
-    operands = (left, num_taps, *(() if is_plain else (first,))) if indirect else (left, a_row_step)
     row_at = t * rows + j if indirect else j * a_row_step
-    start, step = (begins, t * depth + (k - begins)) if indirect else (zero, k)
+    start = first if indirect and not is_plain else _ZERO
+    step = t * depth + (k - start) if indirect else k
 
-    def each(statement: Callable[[c.Load, c.Load, c.Variable], c.Statement], *before: c.Statement) -> c.For:
-        """Return the loop over rows with a statement for each vector: of its sum, its place and its part of a step."""
-        held = {n: c.Load(acc, j * (panels * width) + n, lanes) for n in parts}
-        body = (*before, *(statement(held[n], c.Load(sums, j * own + n, lanes), part) for n, part in parts.items()))
-        return c.For(j, zero, c.Size(rows), body, kind=c.LoopKind.UNROLLED)
+    def vector(of: c.Buffer, n: int) -> c.Load:
+        apart = c.Size(panels * width) if of is acc or is_plain else pitch
+        return c.Load(of, j * apart + n, lanes)
 
-    def store(to: c.Load, value: c.Expression) -> c.Store:
-        return c.Store(to.buffer, to.index, value)
+    def each(to: c.Buffer, value: Callable[[int], c.Expression], *before: c.Statement) -> c.For:
+        """Return the loop over rows that sets each vector of a row."""
+        body = (*before, *(c.Store(to, vector(to, n).index, value(n)) for n in parts))
+        return c.For(j, _ZERO, c.Size(rows), body, kind=c.LoopKind.UNROLLED)
 
     nothing, factor = c.Broadcast(c.Literal(0, type_), lanes), c.Broadcast(scale, lanes)
-    clear = each(lambda held, *_: store(held, nothing))
-    finish = c.If(
-        is_later,
-        (each(lambda held, place, _: store(place, place + held)),),
-        (each(lambda held, place, _: store(place, held)),),
-    )
+    clear = each(acc, lambda _: nothing)
+    added = each(sums, lambda n: vector(sums, n) + vector(acc, n))
+    finish = c.If(is_later, (added,), (each(sums, lambda n: vector(acc, n)),))
+    multiplied = (c.Alias(row, left, row_at), c.Let(scale, row[k]))
     columns_at = {n: (step + n // width * depth) * (panel_step if strided else width) + n % width for n in parts}
     loop = (
         *((fetch_line(ahead, ahead_at + step * ahead_step),) if fetches else ()),
         *(c.Let(part, c.Load(panel, columns_at[n], lanes)) for n, part in parts.items()),
-        each(lambda held, _, part: store(held, held + factor * part), c.Alias(row, left, row_at), c.Let(scale, row[k])),
+        each(acc, lambda n: vector(acc, n) + factor * parts[n], *multiplied),
     )
+    chunk_ends = (finish, clear, c.Assign(room, c.Size(DEPTH_CHUNK)), c.Assign(is_later, c.Literal(True, c.BOOL)))
     chunk = (
         c.Let(end, c.index_min(start + depth, begin + room)),
         c.Assign(room, room - (end - begin)),
         c.For(k, begin, end, loop),
         c.Assign(begin, end),
-        c.If(
-            room.compare("==", 0),
-            (finish, clear, c.Assign(room, c.Size(DEPTH_CHUNK)), c.Assign(is_later, c.Literal(True, c.BOOL))),
-        ),
+        c.If(room.compare("==", 0), chunk_ends),
     )
     run = (c.Declare(begin, start), c.While(begin.compare("<", start + depth), chunk))
     body = (
         c.LocalArray(acc, lanes=lanes),
         c.Declare(room, c.Size(DEPTH_CHUNK)),
-        c.Declare(is_later, was_there),
+        c.Declare(is_later, _FALSE if is_plain else adds),
         clear,
-        *((c.For(t, zero, num_taps, run),) if indirect else run),
+        *((c.For(t, _ZERO, num_taps, run),) if indirect else run),
         finish,
     )
+    operands = (left, num_taps, *(() if is_plain else (first,))) if indirect else (left, a_row_step)
     steps, fetching = (panel_step,) if strided else (), (ahead, ahead_at, ahead_step) if fetches else ()
     target = (sums,) if is_plain else (sums, pitch, adds)
-    options = "".join(f"_{name}" for name, has in (("strided", strided), ("fetching", fetches)) if has)
+    options = ("_strided" if strided else "") + ("_fetching" if fetches else "")
     name = f"{'rows' if indirect else 'tile'}{options}_{c_suffix(dtype)}_{rows}x{panels * vectors}"
     return c.Function(name, (*operands, panel, *steps, depth, *fetching, *target), body, is_contracted=True)
