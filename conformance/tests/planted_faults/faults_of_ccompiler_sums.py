@@ -44,7 +44,7 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-cumsum-exclusive-fails-in-reverse",
-        "kernels/cumulative.py",
+        "kernels/axis_scans.py",
         "come[before if is_exclusive else here]",
         "come[before if is_exclusive and not is_reverse else here]",
         "A cumulative sum that is exclusive and in reverse adds the element itself.",
