@@ -100,8 +100,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-long-columns-lose-a-round",
         "kernels/row_columns.py",
-        "c.For(first, c.Size(0), c.Size(size), body, step=_ROUNDS)",
-        "c.For(first, c.Size(0), c.Size(size // _ROUNDS * _ROUNDS), body, step=_ROUNDS)",
+        "c.For(first, c.Size(0), c.Size(sizes[-1]), body, step=_ROUNDS)",
+        "c.For(first, c.Size(0), c.Size(sizes[-1] // _ROUNDS * _ROUNDS), body, step=_ROUNDS)",
         "A sum of more than 256 rows leaves out those behind the last 64.",
         "L2-op[sum]",
         "L2-op[mean]",
@@ -119,8 +119,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-maximum-loses-nan-in-the-tail",
-        "kernels/row_extremes.py",
-        "    sum += *(const {name}u *)(x + count - {lanes});\n",
+        "kernels/row_functions.py",
+        "    sum += *(const {vector}u *)(x + count - {lanes});\n",
         "",
         "A NaN behind the last whole register of a row is no maximum.",
         "L2-op[max]",
