@@ -15,10 +15,17 @@ from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["extreme_function", "total_function"]
+__all__ = ["PIECE", "extreme_function", "total_function"]
 
 _ROUNDS = 16
 """Registers that are added up one after the other, before their sum is added to that of the others."""
+
+PIECE = 1024
+"""Elements of a row that one call combines.
+
+The sums of pieces are added up in float64 (with a second number for what is lost, where the pieces are of float64
+themselves), so that the error does not grow with the number of pieces.
+"""
 
 _FETCH_NBYTES = 2048
 """How far ahead a row is fetched, which the processor itself does within a page only."""
@@ -35,7 +42,22 @@ def total_function(unit: VectorUnit, name: str, dtype: str, sign: str, none: str
     ctype, vector, wide = c_type(dtype), f"{name}_{lanes}", 4 * lanes
     parts = [_total_register(f"{name}_{width}", dtype, width, sign, none) for width in (*narrow, lanes)]
     short = "".join(f"\n  if (count >= {width}) return {name}_{width}_row(x, count);" for width in narrow)
-    each = "BYOC_UNROLL\n      for (int v = 0; v < 4; ++v)"
+    each, is_in_rounds = "BYOC_UNROLL\n      for (int v = 0; v < 4; ++v)", sign == "+" and wide * _ROUNDS < PIECE
+    to, end = ("part", "end") if is_in_rounds else ("acc", "count")
+    walk = f"""\
+    for (; k + {wide} <= {end}; k += {wide}) {{
+      {_fetch(unit)}
+      {each} {to}[v] = {to}[v] {sign} *(const {vector}u *)(x + k + v * {lanes});
+    }}"""
+    if is_in_rounds:
+        walk = f"""\
+    while (k + {wide} <= count) {{
+      const int64_t end = byoc_min(count, k + {wide * _ROUNDS});
+      {vector} part[4];
+      {each} part[v] = ({vector}){{0}};
+{walk}
+      {each} acc[v] += part[v];
+    }}"""
     return f"""{"".join(parts)}
 static inline {ctype} {name}(const {ctype} *x, int64_t count) {{
   if (count >= {lanes}) {{
@@ -43,16 +65,7 @@ static inline {ctype} {name}(const {ctype} *x, int64_t count) {{
     int64_t k = 0;
     BYOC_UNROLL
     for (int v = 0; v < 4; ++v) acc[v] = ({vector}){{0}} + {none};
-    while (k + {wide} <= count) {{
-      const int64_t end = byoc_min(count, k + {wide * _ROUNDS});
-      {vector} part[4];
-      {each} part[v] = ({vector}){{0}} + {none};
-      for (; k + {wide} <= end; k += {wide}) {{
-      {_fetch(unit)}
-        {each} part[v] = part[v] {sign} *(const {vector}u *)(x + k + v * {lanes});
-      }}
-      {each} acc[v] = acc[v] {sign} part[v];
-    }}
+{walk}
     for (; k + {lanes} <= count; k += {lanes}) acc[0] = acc[0] {sign} *(const {vector}u *)(x + k);
     if (k < count) acc[1] = acc[1] {sign} {vector}_last(x, k, count);
     acc[0] = acc[0] {sign} acc[1];

@@ -1,6 +1,6 @@
 """What combines elements: the reductions' neutral elements and operations, and C functions that combine a row.
 
-Sums of long rows are made of pieces, see :data:`PIECE`.
+Sums of long rows are made of pieces, see :data:`~byoc_ccompiler.kernels.row_functions.PIECE`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from byoc_ccompiler.kernels.row_functions import extreme_function, total_functio
 from byoc_ccompiler.steps import Step, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["ADD_PIECE", "PIECE", "REDUCTIONS", "WHOLE_SUM", "combined", "reduced_axes", "row_function", "start"]
+__all__ = ["ADD_PIECE", "REDUCTIONS", "WHOLE_SUM", "combined", "reduced_axes", "row_function", "start"]
 
 _ELEMENT_OPS = {"sum": "add", "mean": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 _ELEMENT_OPS |= {"any": "logical_or", "all": "logical_and"}
@@ -25,13 +25,6 @@ _ELEMENT_OPS |= {"any": "logical_or", "all": "logical_and"}
 
 REDUCTIONS = frozenset(_ELEMENT_OPS)
 """The reductions that row kernels compute."""
-
-PIECE = 1024
-"""Elements of a row that one call combines.
-
-The sums of pieces are added up in float64, with a second number for what is lost, so that the error does not grow with
-the number of pieces.
-"""
 
 _DOUBLE = c.CType("float64")
 
