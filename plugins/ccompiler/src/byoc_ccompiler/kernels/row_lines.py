@@ -61,10 +61,10 @@ class _Total:
             return (c.LocalArray(self._pair, is_zeroed=True),)
         return (c.Declare(self._variable, start(self._op, self._variable.type.dtype)),)
 
-    def add(self, source: _Place, count: c.Expression) -> c.Block:
-        """Return the statements that add so many elements from a place on."""
+    def add(self, first: c.Load, count: c.Expression) -> c.Block:
+        """Return the statements that add so many elements from one on."""
         function = row_function(self._kernel.unit, self._op, self._type.dtype)
-        part = c.Call(function, (c.Address(*source), count), self._type)
+        part = c.Call(function, (c.Address(first.buffer, first.index), count), self._type)
         return (c.Let(self._variable, part),) if self._is_one_piece else self._combine(part)
 
     def _combine(self, part: c.Expression) -> c.Block:
@@ -176,13 +176,13 @@ class LineWriter(RowWriter):
         calls: c.Block = ()
         tiles: dict[Value, c.LocalArray] = {}
         for step, total in totals.items():
-            source = self._side_by_side(step, part[0])
-            operand = step.operands[0]
-            if source is None and operand not in tiles:
+            element, operand = self._side_by_side(step), step.operands[0]
+            if element is None and operand not in tiles:
                 tiles[operand] = row_array("piece", dtype_of(operand), length)
-                element = self.reduced_element(step, known)
-                body += (c.Store(tiles[operand].buffer, variable - part[0], element),)
-            calls += total.add(source or (tiles[operand].buffer, c.Size(0)), part[1] - part[0])
+                value = self.reduced_element(step, known)
+                body += (c.Store(tiles[operand].buffer, variable - part[0], value),)
+            calls += total.add(element or tiles[operand].buffer[0], part[1] - part[0])
+        calls = c.substitute(calls, {variable: part[0]})
         if body and fetched:
             ahead, stop = c.Variable("next"), c.Variable("stop")
             lines = (fetch(buffer, row + ahead, nbytes) for (buffer, row), nbytes in fetched.items())
@@ -192,22 +192,17 @@ class LineWriter(RowWriter):
             body = (c.For(variable, *part, body),)
         return (*tiles.values(), *body, *calls)
 
-    def _side_by_side(self, step: Step, first: c.Expression) -> _Place | None:
-        """Return where the elements that a reduction combines begin, where memory has them side by side."""
+    def _side_by_side(self, step: Step) -> c.Load | None:
+        """Return the element that a reduction combines, where memory has those of a row side by side."""
         (operand,) = step.operands
-        if operand not in self.kernel.group.results:
-            if self.kernel.constant(operand) is not None or not self._lies_side_by_side((step, 0)):
-                return None
-            return self.kernel.source(operand), self.offset((step, 0), first)
-        assert isinstance(operand, Var)
-        if is_moved(self.kernel, operand):
-            element, along = self.loaded(operand), self.inner.variables
-            if not isinstance(element, c.Load) or not along or c.stride_of(element.index, along[-1]) != 1:
-                return None
-            moved = self.loaded(operand, first)
-            return (moved.buffer, moved.index) if isinstance(moved, c.Load) else None
-        result = self.home_key(operand)
-        return None if result is not None and not self._lies_side_by_side(result) else self.home(operand, first)
+        element: c.Expression | None = None
+        if operand not in self.kernel.group.results or is_moved(self.kernel, operand):
+            element = self.reduced_element(step, {})
+        elif isinstance(operand, Var):
+            element = self.home(operand)
+        if isinstance(element, c.Load) and all(c.stride_of(element.index, r) == 1 for r in self.inner.variables[-1:]):
+            return element
+        return None
 
     @property
     def _is_in_blocks(self) -> bool:
@@ -222,21 +217,18 @@ class LineWriter(RowWriter):
         """Write the kernel of a large tensor that is one row: the results of blocks first, then those together."""
         (this,), (size,) = self.plan.passes, self.inner.sizes
         blocks = (size + (_BLOCK - 1)) // _BLOCK
-        type_ = c.CType(dtype_of(self.kernel.stored[0]))
-        scratch = self.kernel.scratch_memory(
-            blocks * (2 * len(this.reductions)), "float64" if type_.is_float else type_.dtype
-        )
-        totals, wholes = (self._totals(this, is_one_piece=False) for _ in range(2))
+        dtype, count = dtype_of(self.kernel.stored[0]), blocks * (2 * len(this.reductions))
+        scratch = self.kernel.scratch_memory(count, "float64" if c.CType(dtype).is_float else dtype)
+        totals = self._totals(this, is_one_piece=False)
         block, end = c.Variable("block"), c.Variable("block_end")
         body: c.Block = (c.Let(end, c.index_min(c.Size(size), (block + 1) * _BLOCK)), *_declarations(totals))
         body += self._pieces(this, totals, (block * _BLOCK, end), {})
-        after: c.Block = ()
-        for index, (step, total) in enumerate(totals.items()):
+        after = _declarations(totals)
+        for index, total in enumerate(totals.values()):
             high, low = (scratch[c.Size(blocks * (2 * index + half)) + block] for half in (0, 1))
             body += total.save(high, low)
-            load = c.For(block, c.Size(0), c.Size(blocks), wholes[step].load(high, low))
-            after += (*wholes[step].declaration(), load)
-        after += self._results(wholes) + self.between(1)
+            after += (c.For(block, c.Size(0), c.Size(blocks), total.load(high, low)),)
+        after += self._results(totals) + self.between(1)
         whole = loops_around(body, [block], [blocks], part=0, round_ps=_BLOCK * self.element_ps)
         self.kernel.finish_block((*whole, *after))
 

@@ -121,27 +121,19 @@ class RowWriter(ABC):
         taken[value] = row_array(f"{value.name}_row", dtype_of(value), size)
         return True
 
-    def offset(self, key: Hashable, start: c.Expression | None = None) -> c.Expression:
-        """Return where a tensor's current element lies; ``start`` stands for the innermost variable of a row."""
-        place = self.inner.position(key, start=self.outer.position(key), last=start)
-        return self.columns.position(key, start=place)
+    def offset(self, key: Hashable) -> c.Expression:
+        """Return where a tensor's current element lies."""
+        return self.columns.position(key, start=self.inner.position(key, start=self.outer.position(key)))
 
-    def home(self, value: Var, start: c.Expression | None = None) -> tuple[c.Buffer, c.Expression] | None:
-        """Return buffer and offset of where a value of every element waits or is stored; ``None``: nowhere."""
-        key = self.home_key(value)
-        if key is not None:
-            return self.kernel.target(key), self.offset(key, start)
+    def home(self, value: Var) -> c.Load | None:
+        """Return the element of a value where it waits or is stored; ``None``: nowhere."""
+        result = value if value in self.kernel.stored else self.plan.borrowed.get(value)
+        if result is not None:
+            return self.kernel.target(result)[self.offset(result)]
         if value not in self._buffers:
             return None
-        indices: list[c.Expression] = [*self.inner.variables]
-        if start is not None and indices:
-            indices[-1] = start
         strides = [stride * self.row_width for stride in compact_strides(self.inner.sizes)]
-        return self._buffers[value].buffer, offset_along(indices, strides) + self.column
-
-    def home_key(self, value: Var) -> Var | None:
-        """Return the result in whose memory a value waits, ``None`` for a buffer."""
-        return value if value in self.kernel.stored else self.plan.borrowed.get(value)
+        return self._buffers[value].buffer[offset_along(self.inner.variables, strides) + self.column]
 
     def element_operands(self) -> list[tuple[tuple[Step, int], Value]]:
         """Return the tensors that are read for every element, under their keys."""
@@ -189,22 +181,15 @@ class RowWriter(ABC):
         reads: c.Block = ()
         for value in this.read:
             known[value] = variable = c.Variable(value.name, c.CType(dtype_of(value)))
-            reads += (c.Let(variable, c.Load(*homes[value])),)
+            reads += (c.Let(variable, homes[value]),)
         reading = (*this.steps, *(step for step in this.reductions if not is_moved(self.kernel, step.operands[0])))
         reads += load_statements(self.kernel, reading, self._indices(), known)
         body = self._known_steps(this.steps, known, reads)
-        return (*body, *(c.Store(*homes[value], known[value]) for value in this.written))
+        return (*body, *(c.Store(homes[value].buffer, homes[value].index, known[value]) for value in this.written))
 
     def _indices(self) -> dict[int, c.Expression]:
         """Return the position along each axis of the space that has more than one."""
         return {**self.outer.indices(), **self.inner.indices(), **self.columns.indices()}
-
-    def loaded(self, value: Value, start: c.Expression | None = None) -> c.Expression:
-        """Return the current element of a load that moves; ``start`` stands for the variable along a row."""
-        indices = self._indices()
-        if start is not None:
-            indices[self.inner.groups[-1][0]] = start
-        return element_in_space(self.kernel, value, indices, [])
 
     def _known_steps(self, steps: Sequence[Step], known: dict[Value, c.Expression], before: c.Block = ()) -> c.Block:
         """Return statements, and those that compute steps behind them; those read the row's own values first."""
@@ -222,7 +207,7 @@ class RowWriter(ABC):
         (operand,) = step.operands
         found = known.get(operand) or self.row_values.get(operand) or self.kernel.constant(operand)
         if found is None and is_moved(self.kernel, operand):
-            return self.loaded(operand)
+            return element_in_space(self.kernel, operand, self._indices(), [])
         return self.kernel.source(operand)[self.offset((step, 0))] if found is None else found
 
     def row_stores(self, values: Sequence[Var]) -> c.Block:
