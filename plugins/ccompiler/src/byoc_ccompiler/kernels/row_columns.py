@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from byoc_core.authoring import c
 from byoc_core.dims import Dim
 from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Value
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import loops_around
@@ -164,13 +163,12 @@ class ColumnWriter(RowWriter):
         totals = {step: _Total.of_step(self, step) for step in this.reductions}
         arrays = (c.LocalArray(array, alignment=64) for total in totals.values() for array in total.arrays)
         starts = self.across(tuple(total.start(total.arrays[-1]) for total in totals.values()))
-        known: dict[Value, c.Expression] = {}
-        body = self.element_body(this, known)
+        body, known = self.element_body(this)
         ends: c.Block = ()
         for step, total in totals.items():
             body += total.add(self.reduced_element(step, known))
             self.row_values[step.result] = total.arrays[0][self.column]
-            ends += (*total.finish(self.row_size), *self.row_stores([step.result]))
+            ends += (*total.finish(self.row_size), *self.row_stores(step.result))
         in_rounds = [total for total in totals.values() if total.is_in_rounds]
         fetches = self._fetches() if index == 0 else ()
         rounds = self._rounds((*fetches, *self.across(body)), in_rounds)

@@ -35,6 +35,8 @@ _Place = tuple[c.Buffer, c.Expression]
 _Part = tuple[c.Expression, c.Expression]
 """A part of the innermost loop: its first round, and its end."""
 
+_Totals = Mapping[Step, "_Total"]
+
 _DOUBLE = c.CType("float64")
 
 
@@ -65,9 +67,10 @@ class _Total:
         """Return the statements that add so many elements from one on."""
         function = row_function(self._kernel.unit, self._op, self._type.dtype)
         part = c.Call(function, (c.Address(first.buffer, first.index), count), self._type)
-        return (c.Let(self._variable, part),) if self._is_one_piece else self._combine(part)
+        return (c.Let(self._variable, part),) if self._is_one_piece else self.combine(part)
 
-    def _combine(self, part: c.Expression) -> c.Block:
+    def combine(self, part: c.Expression) -> c.Block:
+        """Return the statements that add what a part comes to."""
         if self._pair is not None:
             function = self._kernel.shared_function(ADD_PIECE)
             return (c.Evaluate(c.Call(function, (c.Address(self._pair, c.Size(0)), part))),)
@@ -75,37 +78,24 @@ class _Total:
         whole = c.Assign(self._variable, combined(self._op, self._variable, piece))
         return (c.Let(piece, _cast(part, piece.type)), whole)
 
-    def save(self, high: c.Load, low: c.Load) -> c.Block:
-        """Return the statements that keep in two places what was collected."""
+    def value(self) -> c.Expression:
+        """Return what was collected, as wide as it was."""
         if self._pair is None:
-            return (c.Store(high.buffer, high.index, _cast(self._variable, high.type)),)
-        return (c.Store(high.buffer, high.index, self._pair[0]), c.Store(low.buffer, low.index, self._pair[1]))
-
-    def load(self, high: c.Load, low: c.Load) -> c.Block:
-        """Return the statements that add what :meth:`save` kept."""
-        lost = () if self._pair is None else (c.Store(self._pair, c.Size(1), self._pair[1] + low),)
-        return (*self._combine(high), *lost)
+            return self._variable
+        return c.Call(self._kernel.shared_function(WHOLE_SUM), (c.Address(self._pair, c.Size(0)),), _DOUBLE)
 
     def whole(self, count: Dim) -> c.Expression:
         """Return the result of a reduction of so many elements."""
-        total: c.Expression = self._variable
-        if self._pair is not None:
-            function = self._kernel.shared_function(WHOLE_SUM)
-            total = c.Call(function, (c.Address(self._pair, c.Size(0)),), _DOUBLE)
-        if self._op == "mean":
-            total = total / c.Cast(c.Size(count), total.type)
-        return _cast(total, self._type)
+        value = self.value()
+        return _cast(value / c.Cast(c.Size(count), value.type) if self._op == "mean" else value, self._type)
 
 
 def _cast(value: c.Expression, type_: c.CType) -> c.Expression:
     return value if value.type == type_ else c.Cast(value, type_)
 
 
-_Totals = Mapping[Step, _Total]
-
-
 class LineWriter(RowWriter):
-    """Writes row kernels that go along memory."""
+    """Writes row kernels that go along memory: one row after another, or blocks of a row that is large and alone."""
 
     def lends(self, result: Var) -> bool:
         """Return whether rows are long: so their memory is in the cache when the result is written."""
@@ -114,13 +104,6 @@ class LineWriter(RowWriter):
     def _lies_side_by_side(self, key: object) -> bool:
         """Return whether a tensor's elements lie side by side along the innermost loop of a row."""
         return not self.inner.sizes or self.inner.step(key, len(self.inner.sizes) - 1) == (1, None)
-
-    def write(self) -> None:
-        """Write the kernel: rows one after the other, or where there is one large one, blocks of it."""
-        if self._is_in_blocks:
-            self._write_blocks()
-        else:
-            self.finish(self.write_passes())
 
     def _fetched(self) -> dict[_Place, int]:
         """Return the bytes to fetch at a time of the tensors that the first pass over the next row reads.
@@ -140,23 +123,40 @@ class LineWriter(RowWriter):
 
     def write_pass(self, index: int, this: Pass) -> c.Block:
         """Return the statements of one pass; in the second one the next row is fetched."""
-        is_short = isinstance(self.row_size, int) and self.row_size <= PIECE
-        totals = self._totals(this, is_one_piece=is_short and len(self.inner.sizes) <= 1)
-        part = c.Size(0), c.Size(self.inner.sizes[-1] if self.inner.sizes else 1)
-        body = self._pieces(this, totals, part, self._fetched() if index == 1 else {})
-        body = loops_around(body, self.inner.variables[:-1], self.inner.sizes[:-1])
-        return (*_declarations(totals), *body, *self._results(totals))
-
-    def _totals(self, this: Pass, *, is_one_piece: bool) -> _Totals:
-        return {step: _Total(self.kernel, step, is_one_piece=is_one_piece) for step in this.reductions}
-
-    def _results(self, totals: _Totals) -> c.Block:
-        """Return the statements that give reductions their results."""
-        lets: c.Block = ()
+        (*outer, size), variables = self.inner.sizes or (1,), self.inner.variables
+        is_short = not outer and isinstance(size, int) and size <= PIECE
+        totals = {step: _Total(self.kernel, step, is_one_piece=is_short) for step in this.reductions}
+        if self._is_in_blocks(this):
+            body = self._blocks(this, totals, size)
+        else:
+            body = self._pieces(this, totals, (c.Size(0), c.Size(size)), self._fetched() if index == 1 else {})
+            body = loops_around(body, variables[:-1], outer)
+        body = (*_declarations(totals), *body)
         for step, total in totals.items():
             self.row_values[step.result] = variable = c.Variable(step.result.name, c.CType(dtype_of(step.result)))
-            lets += (c.Let(variable, total.whole(self.row_size)),)
-        return lets + self.row_stores([step.result for step in totals])
+            body += (c.Let(variable, total.whole(self.row_size)), *self.row_stores(step.result))
+        return body
+
+    def _is_in_blocks(self, this: Pass) -> bool:
+        """Return whether all of the tensor is one row so large that threads may share it."""
+        is_large = not isinstance(self.row_size, int) or self.row_size >= 2 * _BLOCK
+        is_alone = len(self.plan.passes) == 1 and not self.outer.sizes and len(self.inner.sizes) == 1
+        return is_large and is_alone and len({dtype_of(step.operands[0]) for step in this.reductions}) == 1
+
+    def _blocks(self, this: Pass, totals: _Totals, size: Dim) -> c.Block:
+        """Return the parallel loop that reduces blocks of a large row, and the loops that reduce their results."""
+        blocks, dtype = (size + (_BLOCK - 1)) // _BLOCK, dtype_of(this.reductions[0].operands[0])
+        results = self.kernel.scratch_memory(blocks * len(totals), "float64" if c.CType(dtype).is_float else dtype)
+        block, end = c.Variable("block"), c.Variable("block_end")
+        parts = {step: _Total(self.kernel, step, is_one_piece=False) for step in totals}
+        body: c.Block = (c.Let(end, c.index_min(c.Size(size), (block + 1) * _BLOCK)), *_declarations(parts))
+        body += self._pieces(this, parts, (block * _BLOCK, end), {})
+        loads: c.Block = ()
+        for index, (step, total) in enumerate(totals.items()):
+            result = results[c.Size(blocks * index) + block]
+            body += (c.Store(result.buffer, result.index, _cast(parts[step].value(), result.type)),)
+            loads += (c.For(block, c.Size(0), c.Size(blocks), total.combine(result)),)
+        return (*loops_around(body, [block], [blocks], part=0, round_ps=_BLOCK * self.element_ps), *loads)
 
     def _pieces(self, this: Pass, totals: _Totals, part: _Part, fetched: Mapping[_Place, int]) -> c.Block:
         """Return one walk along the innermost loop of a pass, in pieces where it is not known to be short."""
@@ -170,26 +170,24 @@ class LineWriter(RowWriter):
 
     def _piece(self, this: Pass, totals: _Totals, part: _Part, fetched: Mapping[_Place, int], length: int) -> c.Block:
         """Return the walk over a piece: the loop over elements, and calls that reduce them where they lie."""
-        known: dict[Value, c.Expression] = {}
-        body = self.element_body(this, known)
-        variable = self.inner.variables[-1] if self.inner.variables else c.Variable("r")
+        body, known = self.element_body(this)
+        variable, (first, end) = self.inner.variables[-1] if self.inner.variables else c.Variable("r"), part
         calls: c.Block = ()
         tiles: dict[Value, c.LocalArray] = {}
         for step, total in totals.items():
             element, operand = self._side_by_side(step), step.operands[0]
             if element is None and operand not in tiles:
                 tiles[operand] = row_array("piece", dtype_of(operand), length)
-                value = self.reduced_element(step, known)
-                body += (c.Store(tiles[operand].buffer, variable - part[0], value),)
-            calls += total.add(element or tiles[operand].buffer[0], part[1] - part[0])
-        calls = c.substitute(calls, {variable: part[0]})
+                body += (c.Store(tiles[operand].buffer, variable - first, self.reduced_element(step, known)),)
+            calls += total.add(element or tiles[operand].buffer[0], end - first)
+        calls = c.substitute(calls, {variable: first})
         if body and fetched:
             ahead, stop = c.Variable("next"), c.Variable("stop")
             lines = (fetch(buffer, row + ahead, nbytes) for (buffer, row), nbytes in fetched.items())
-            end = c.Let(stop, c.index_min(part[1], ahead + _FETCHED))
-            body = (c.For(ahead, *part, (*lines, end, c.For(variable, ahead, stop, body)), step=_FETCHED),)
+            body = (*lines, c.Let(stop, c.index_min(end, ahead + _FETCHED)), c.For(variable, ahead, stop, body))
+            body = (c.For(ahead, first, end, body, step=_FETCHED),)
         elif body:
-            body = (c.For(variable, *part, body),)
+            body = (c.For(variable, first, end, body),)
         return (*tiles.values(), *body, *calls)
 
     def _side_by_side(self, step: Step) -> c.Load | None:
@@ -203,34 +201,6 @@ class LineWriter(RowWriter):
         if isinstance(element, c.Load) and all(c.stride_of(element.index, r) == 1 for r in self.inner.variables[-1:]):
             return element
         return None
-
-    @property
-    def _is_in_blocks(self) -> bool:
-        """Whether all of the tensor is one row so large that threads may share it."""
-        one = len(self.plan.passes) == 1 and not self.outer.sizes and len(self.inner.sizes) == 1
-        if not one or (isinstance(self.row_size, int) and self.row_size < 2 * _BLOCK):
-            return False
-        dtype = dtype_of(self.kernel.stored[0])
-        return all(dtype_of(step.result) == dtype for step in self.plan.passes[0].reductions)
-
-    def _write_blocks(self) -> None:
-        """Write the kernel of a large tensor that is one row: the results of blocks first, then those together."""
-        (this,), (size,) = self.plan.passes, self.inner.sizes
-        blocks = (size + (_BLOCK - 1)) // _BLOCK
-        dtype, count = dtype_of(self.kernel.stored[0]), blocks * (2 * len(this.reductions))
-        scratch = self.kernel.scratch_memory(count, "float64" if c.CType(dtype).is_float else dtype)
-        totals = self._totals(this, is_one_piece=False)
-        block, end = c.Variable("block"), c.Variable("block_end")
-        body: c.Block = (c.Let(end, c.index_min(c.Size(size), (block + 1) * _BLOCK)), *_declarations(totals))
-        body += self._pieces(this, totals, (block * _BLOCK, end), {})
-        after = _declarations(totals)
-        for index, total in enumerate(totals.values()):
-            high, low = (scratch[c.Size(blocks * (2 * index + half)) + block] for half in (0, 1))
-            body += total.save(high, low)
-            after += (c.For(block, c.Size(0), c.Size(blocks), total.load(high, low)),)
-        after += self._results(totals) + self.between(1)
-        whole = loops_around(body, [block], [blocks], part=0, round_ps=_BLOCK * self.element_ps)
-        self.kernel.finish_block((*whole, *after))
 
 
 def _declarations(totals: _Totals) -> c.Block:

@@ -63,21 +63,13 @@ def row_array(name: str, dtype: str, size: int) -> c.LocalArray:
 class RowWriter(ABC):
     """Writes one row kernel.
 
-    Args:
-        kernel: the kernel.
-        layouts: those of :func:`row_layouts`.
-        columns: the axes of rows that are computed together, side by side.
-
     Attributes:
         outer: the loops over rows, or over blocks of them.
         inner: the loops along a row.
-        columns: the loop over rows that are computed together.
-        row_size: the elements of a row.
+        columns: the loop over rows that are computed together, side by side.
         row_width: how many rows are computed together, at most.
         column: the position in arrays over rows that are computed together.
-        plan: what is done in each pass over a row.
         row_values: the row's own values known so far: variables, or elements of arrays.
-        element_ps: estimated picoseconds for one element of the space.
     """
 
     def __init__(self, kernel: Kernel, layouts: Mapping[Hashable, Layout], columns: Sequence[int] = ()) -> None:
@@ -93,11 +85,11 @@ class RowWriter(ABC):
         self._buffers: dict[Var, c.LocalArray] = {}
         self.plan = RowPlan(kernel.group, kernel.stored, self._take_buffer, self.lends)
         self.row_values: dict[Value, c.Expression] = {}
-        self.element_ps = (len(kernel.group.steps) + 1) * _STEP_PS
+        self.element_ps = (len(kernel.group.steps) + 1) * _STEP_PS  # Estimated picoseconds of an element of the space.
 
-    @abstractmethod
     def write(self) -> None:
         """Write the kernel."""
+        self.finish(self.write_passes())
 
     @abstractmethod
     def write_pass(self, index: int, this: Pass) -> c.Block:
@@ -165,7 +157,7 @@ class RowWriter(ABC):
         body = self._known_steps(steps, known)
         for step in steps:
             self.row_values[step.result] = value = known[step.result]
-            body += self.row_stores([step.result])
+            body += self.row_stores(step.result)
             others = (later for later in self._group.steps if later not in steps)
             if self.columns.sizes and any(step.result in later.operands for later in others):
                 name, dtype = f"{step.result.name}_columns", dtype_of(step.result)
@@ -175,8 +167,9 @@ class RowWriter(ABC):
                 self.row_values[step.result] = array[self.column]
         return (*arrays, *self.across(body))
 
-    def element_body(self, this: Pass, known: dict[Value, c.Expression]) -> c.Block:
-        """Return the statements of one pass for one element: reads, steps, stores; ``known`` grows by the values."""
+    def element_body(self, this: Pass) -> tuple[c.Block, dict[Value, c.Expression]]:
+        """Return the statements of one pass for one element (reads, steps, stores), and the values they make."""
+        known: dict[Value, c.Expression] = {}
         homes = {value: home for value in (*this.read, *this.written) if (home := self.home(value)) is not None}
         reads: c.Block = ()
         for value in this.read:
@@ -185,7 +178,8 @@ class RowWriter(ABC):
         reading = (*this.steps, *(step for step in this.reductions if not is_moved(self.kernel, step.operands[0])))
         reads += load_statements(self.kernel, reading, self._indices(), known)
         body = self._known_steps(this.steps, known, reads)
-        return (*body, *(c.Store(homes[value].buffer, homes[value].index, known[value]) for value in this.written))
+        stores = (c.Store(homes[value].buffer, homes[value].index, known[value]) for value in this.written)
+        return (*body, *stores), known
 
     def _indices(self) -> dict[int, c.Expression]:
         """Return the position along each axis of the space that has more than one."""
@@ -210,10 +204,11 @@ class RowWriter(ABC):
             return element_in_space(self.kernel, operand, self._indices(), [])
         return self.kernel.source(operand)[self.offset((step, 0))] if found is None else found
 
-    def row_stores(self, values: Sequence[Var]) -> c.Block:
-        """Return the stores of those among the row's own values that must reach memory."""
-        stored = [value for value in values if value in self.kernel.stored]
-        return tuple(c.Store(self.kernel.target(value), self.offset(value), self.row_values[value]) for value in stored)
+    def row_stores(self, value: Var) -> c.Block:
+        """Return the store of one of the row's own values, where it must reach memory."""
+        if value not in self.kernel.stored:
+            return ()
+        return (c.Store(self.kernel.target(value), self.offset(value), self.row_values[value]),)
 
     def finish(self, row: c.Block) -> None:
         """Finish the kernel: the statements for one row or block of rows, inside the loops over them."""
