@@ -119,7 +119,7 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-maximum-loses-nan-in-the-tail",
-        "kernels/row_functions.py",
+        "kernels/row_reducers.py",
         "    sum += *(const {vector}u *)(x + count - {lanes});\n",
         "",
         "A NaN behind the last whole register of a row is no maximum.",

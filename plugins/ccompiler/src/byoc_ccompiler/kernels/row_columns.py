@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 
 from byoc_core.authoring import c
 from byoc_core.dims import Dim
@@ -41,59 +40,45 @@ _ROUNDS = 64
 _DOUBLE = c.CType("float64")
 
 
-@dataclass(frozen=True, slots=True)
 class _Total:
     """The arrays in which one reduction of a block of rows is collected.
 
     Attributes:
-        op: the reduction.
-        arrays: the results of a block. A sum in rounds has its rounds there, and the sums of them in a second array.
-        column: the position in them.
+        arrays: the results of a block. A sum of many floats has rounds there, and their sums in an array of float64.
     """
 
-    op: str
-    arrays: tuple[c.Buffer, ...]
-    column: c.Expression
-
-    @classmethod
-    def of_step(cls, writer: RowWriter, step: Step) -> _Total:
-        """Return the arrays of a reduction; a sum of many floats is collected in rounds, added up in float64."""
-        dtype, size = dtype_of(step.operands[0]), writer.row_size
-        is_long = not isinstance(size, int) or size > 4 * _ROUNDS
-        is_in_rounds = step.op in ("sum", "mean") and c.CType(dtype).is_float and is_long
-        kinds = [("totals", dtype), ("sums", "float64")][: 1 + is_in_rounds]
-        arrays = (c.Buffer(f"{step.op}_{name}", of, c.MemoryAccess.WRITE, writer.row_width) for name, of in kinds)
-        return cls(step.op, tuple(arrays), writer.column)
-
-    @property
-    def is_in_rounds(self) -> bool:
-        """Whether a sum is collected in rounds."""
-        return len(self.arrays) > 1
+    def __init__(self, writer: RowWriter, step: Step) -> None:
+        self._op, self._column, dtype = step.op, writer.column, dtype_of(step.operands[0])
+        is_long = not isinstance(writer.row_size, int) or writer.row_size > 4 * _ROUNDS
+        self.is_in_rounds = step.op in ("sum", "mean") and c.CType(dtype).is_float and is_long
+        kinds = [("totals", dtype), ("sums", "float64")][: 1 + self.is_in_rounds]
+        write, width = c.MemoryAccess.WRITE, writer.row_width
+        self.arrays = [c.Buffer(f"{step.op}_{name}", kind, write, width) for name, kind in kinds]
 
     def start(self, array: c.Buffer) -> c.Store:
         """Return the statement before the loops or a round, for one column."""
-        return c.Store(array, self.column, start(self.op, array.dtype))
+        return c.Store(array, self._column, start(self._op, array.dtype))
 
     def end_round(self) -> c.Store:
         """Return the statement after a round of a sum."""
-        part, whole = (array[self.column] for array in self.arrays)
+        part, whole = (array[self._column] for array in self.arrays)
         return c.Store(whole.buffer, whole.index, whole + c.Cast(part, _DOUBLE))
 
     def add(self, element: c.Expression) -> c.Block:
         """Return the statements that add an element."""
-        place = self.arrays[0][self.column]
+        place = self.arrays[0][self._column]
         total = c.Variable("total", place.type)
         reads: c.Block = (c.Let(total, place),)
         if isinstance(element, c.Load):
             value = c.Variable("element", place.type)
             reads, element = (*reads, c.Let(value, element)), value
-        return (*reads, c.Store(place.buffer, place.index, combined(self.op, total, element)))
+        return (*reads, c.Store(place.buffer, place.index, combined(self._op, total, element)))
 
     def finish(self, count: Dim) -> c.Block:
         """Return the statements after the loops, for one column of so many elements."""
-        place = self.arrays[0][self.column]
-        whole: c.Expression = self.arrays[-1][self.column]
-        if self.op == "mean":
+        place = self.arrays[0][self._column]
+        whole: c.Expression = self.arrays[-1][self._column]
+        if self._op == "mean":
             whole = whole / c.Cast(c.Size(count), whole.type)
         elif not self.is_in_rounds:
             return ()
@@ -160,7 +145,7 @@ class ColumnWriter(RowWriter):
 
     def write_pass(self, index: int, this: Pass) -> c.Block:
         """Return the statements of one pass; in the first one what lies further along the rows is fetched."""
-        totals = {step: _Total.of_step(self, step) for step in this.reductions}
+        totals = {step: _Total(self, step) for step in this.reductions}
         arrays = (c.LocalArray(array, alignment=64) for total in totals.values() for array in total.arrays)
         starts = self.across(tuple(total.start(total.arrays[-1]) for total in totals.values()))
         body, known = self.element_body(this)

@@ -13,9 +13,8 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.fetching import fetch
 from byoc_ccompiler.kernels.loads import is_moved
-from byoc_ccompiler.kernels.row_functions import PIECE
 from byoc_ccompiler.kernels.row_plan import Pass
-from byoc_ccompiler.kernels.row_reducers import ADD_PIECE, WHOLE_SUM, combined, row_function, start
+from byoc_ccompiler.kernels.row_reducers import ADD_PIECE, PIECE, WHOLE_SUM, combined, row_function, start
 from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, RowWriter, nbytes_of, row_array
 from byoc_ccompiler.steps import Step, dtype_of
 

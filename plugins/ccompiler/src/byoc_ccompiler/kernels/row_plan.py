@@ -54,10 +54,8 @@ class RowPlan:
         lends: says whether a value had better wait in the memory of a result than in a buffer.
 
     Attributes:
-        passes: in order.
         between: the steps on a row's own values that are computed before each pass, and after the last one.
-        borrowed: for values that wait in the memory of a result which is written later, that result; the others that
-            wait do so in a buffer.
+        borrowed: the results, written later, in whose memory values wait that have no buffer.
     """
 
     def __init__(
@@ -108,7 +106,10 @@ class RowPlan:
         made = self.passes[self._at[value]]
         if value in made.written:
             return True
-        if self._is_cheap(self._maker[value]):
+        # It is computed again where it costs no more than to read it: by a cheap op of few tensors that are read.
+        step = self._maker[value]
+        tensors = {operand for operand in step.operands if operand not in self._row_values}
+        if step.op in CHEAP and tensors.isdisjoint(self._maker) and len(tensors) <= _MAX_READ_AGAIN:
             return False
         place = self._lender(value, index)
         if place is not None and (self._lends(place) or not self._take_buffer(value)):
@@ -117,11 +118,6 @@ class RowPlan:
             return False
         made.written.append(value)
         return True
-
-    def _is_cheap(self, step: Step) -> bool:
-        """Return whether a value costs no more to compute than to read: a cheap op of few tensors that are read."""
-        tensors = {operand for operand in step.operands if operand not in self._row_values}
-        return step.op in CHEAP and tensors.isdisjoint(self._maker) and len(tensors) <= _MAX_READ_AGAIN
 
     def _lender(self, value: Var, index: int) -> Var | None:
         """Return a result that is not written before the last pass that reads the value, and that nothing else uses."""
