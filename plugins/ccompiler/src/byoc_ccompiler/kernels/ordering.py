@@ -93,18 +93,24 @@ class _OrderFunctions:
     """Functions on lines of one dtype, in one direction: each takes ``(keys, apart, ...)``."""
 
     def __init__(self, kernel: Kernel, dtype: str, *, descending: bool) -> None:
-        self._shared, self._descending = kernel.shared_function, descending
-        self._line, self._size = (c.Buffer("keys", dtype), c.Variable("apart")), c.Variable("size")
+        self._shared, self._type, self._descending = kernel.shared_function, c.CType(dtype), descending
+        self._line = c.Buffer("keys", dtype), c.Variable("apart")
+        self._size = c.Variable("size")
 
     def _is_before(self, one: c.Expression, other: c.Expression) -> c.Expression:
         """Return whether the element of one number stands before that of another, from which it differs."""
         keys, apart = self._line
-        left, right = keys[one * apart], keys[other * apart]
-        is_before = left.compare(">" if self._descending else "<", right)
-        if not left.type.is_float:
-            return is_before
-        nan, number = (left, right) if self._descending else (right, left)
-        return c.Binary("||", is_before, c.Binary("&&", nan.compare("!=", nan), number.compare("==", number)))
+        return _call(self._before, keys[one * apart], keys[other * apart])
+
+    @cached_property
+    def _before(self) -> c.Callee:
+        """``(one, other)``: whether one element stands before another that differs from it."""
+        one, other = c.Variable("one", self._type), c.Variable("other", self._type)
+        is_before = one.compare(">" if self._descending else "<", other)
+        if self._type.is_float:
+            nan, number = (one, other) if self._descending else (other, one)
+            is_before = c.Binary("||", is_before, c.Binary("&&", nan.compare("!=", nan), number.compare("==", number)))
+        return self._shared(c.Function("before", (one, other), (c.Return(is_before),), c.BOOL))
 
     @cached_property
     def is_better(self) -> c.Callee:
