@@ -55,13 +55,7 @@ def line_loop(
 ) -> For:
     """Return the loop over lines that each need scratch memory, which a few of them share one after another.
 
-    Args:
-        kernel: the kernel that it stands in; it gets the scratch memory.
-        body: returns the statements that do a line, for its number and its scratch memory.
-        count: how many lines there are.
-        line_ps: estimated picoseconds of one line.
-        scratch: elements of scratch memory for one line.
-        dtype: their dtype.
+    ``body`` returns the statements that do a line, for its number and its memory of ``scratch`` elements.
     """
     workers = dim_min(count, MAX_WORKERS)
     memory = kernel.scratch_memory(workers * scratch, dtype)

@@ -158,25 +158,21 @@ class LineWriter(RowWriter):
         return (*loops_around(body, [block], [blocks], part=0, round_ps=_BLOCK * self.element_ps), *loads)
 
     def _pieces(self, this: Pass, totals: _Totals, part: _Part, fetched: Mapping[_Place, int]) -> c.Block:
-        """Return one walk along the innermost loop of a pass, in pieces where it is not known to be short."""
-        count = part[1] - part[0]
-        if isinstance(count, c.Size) and isinstance(count.dim, int) and count.dim <= PIECE:
-            return self._piece(this, totals, part, fetched, count.dim)
-        first, end = c.Variable("first"), c.Variable("end")
-        piece = self._piece(this, totals, (first, end), fetched, PIECE)
-        body = (c.Let(end, c.index_min(part[1], first + PIECE)), *piece)
-        return (c.For(first, *part, body, step=PIECE),)
+        """Return one walk along the innermost loop of a pass, in pieces where it is not known to be short.
 
-    def _piece(self, this: Pass, totals: _Totals, part: _Part, fetched: Mapping[_Place, int], length: int) -> c.Block:
-        """Return the walk over a piece: the loop over elements, and calls that reduce them where they lie."""
+        A piece is a loop over elements, and calls that reduce them where they lie.
+        """
+        count, bounds = part[1] - part[0], (c.Variable("first"), c.Variable("end"))
+        length = count.dim if isinstance(count, c.Size) and isinstance(count.dim, int) else PIECE + 1
+        first, end = part if length <= PIECE else bounds
         body, known = self.element_body(this)
-        variable, (first, end) = self.inner.variables[-1] if self.inner.variables else c.Variable("r"), part
+        variable = self.inner.variables[-1] if self.inner.variables else c.Variable("r")
         calls: c.Block = ()
         tiles: dict[Value, c.LocalArray] = {}
         for step, total in totals.items():
             element, operand = self._side_by_side(step), step.operands[0]
             if element is None and operand not in tiles:
-                tiles[operand] = row_array("piece", dtype_of(operand), length)
+                tiles[operand] = row_array("piece", dtype_of(operand), min(length, PIECE))
                 body += (c.Store(tiles[operand].buffer, variable - first, self.reduced_element(step, known)),)
             calls += total.add(element or tiles[operand].buffer[0], end - first)
         calls = c.substitute(calls, {variable: first})
@@ -187,7 +183,11 @@ class LineWriter(RowWriter):
             body = (c.For(ahead, first, end, body, step=_FETCHED),)
         elif body:
             body = (c.For(variable, first, end, body),)
-        return (*tiles.values(), *body, *calls)
+        piece = (*tiles.values(), *body, *calls)
+        if length <= PIECE:
+            return piece
+        piece = (c.Let(bounds[1], c.index_min(part[1], bounds[0] + PIECE)), *piece)
+        return (c.For(bounds[0], *part, piece, step=PIECE),)
 
     def _side_by_side(self, step: Step) -> c.Load | None:
         """Return the element that a reduction combines, where memory has those of a row side by side."""
