@@ -175,8 +175,9 @@ class RowWriter(ABC):
         for value in this.read:
             known[value] = variable = c.Variable(value.name, c.CType(dtype_of(value)))
             reads += (c.Let(variable, homes[value]),)
-        reading = (*this.steps, *(step for step in this.reductions if not is_moved(self.kernel, step.operands[0])))
-        reads += load_statements(self.kernel, reading, self._indices(), known)
+        if self._group.loads:
+            reading = (*this.steps, *(step for step in this.reductions if not is_moved(self.kernel, step.operands[0])))
+            reads += load_statements(self.kernel, reading, self._indices(), known)
         body = self._known_steps(this.steps, known, reads)
         stores = (c.Store(homes[value].buffer, homes[value].index, known[value]) for value in this.written)
         return (*body, *stores), known
