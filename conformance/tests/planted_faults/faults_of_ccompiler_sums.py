@@ -110,8 +110,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-large-sum-loses-a-block",
         "kernels/row_lines.py",
-        "blocks = (size + (_BLOCK - 1)) // _BLOCK",
-        "blocks = size // _BLOCK",
+        "blocks, dtype = (size + (_BLOCK - 1)) // _BLOCK",
+        "blocks, dtype = size // _BLOCK",
         "A sum of a whole tensor of more than 65536 elements leaves out the last block, which is not full.",
         "L2-op[sum]",
         "L2-op[mean]",
