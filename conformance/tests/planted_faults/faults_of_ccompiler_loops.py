@@ -14,7 +14,7 @@ def _fault(name: str, file: str, before: str, after: str, description: str, *tes
 FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-argmax-takes-the-last-nan",
-        "kernels/extremes.py",
+        "kernels/axis_scans.py",
         'is_nan if takes_last else c.Binary("&&", is_nan, old.compare("==", old))',
         "is_nan",
         "Of several NaN the last one counts as the largest element.",
@@ -24,9 +24,9 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     ),
     _fault(
         "cc-topk-breaks-ties-at-will",
-        "kernels/order_functions.py",
-        'c.Return(c.Binary("||", self._is_before(left, right), is_first))',
-        "c.Return(self._is_before(left, right))",
+        "kernels/ordering.py",
+        'c.Return(c.Binary("||", self._is_before(one, other), is_first))',
+        "c.Return(self._is_before(one, other))",
         "Equal elements come in the order in which a heap holds them.",
         "L2-op[topk]",
         "L2-onnx[topk]",
@@ -185,7 +185,7 @@ FAULTS_OF_CCOMPILER_LOOPS = (
         "            *[c.RawStatement(\n"
         '                ("for (int64_t n = 0; n < {0}; ++n) {{",\n'
         '                 "  if (!isnormal((&{2})[n * {1}]) && fabs((double)(&{2})[n * {1}]) < 1)",\n'
-        '                 f"    (({kernel.ctype(x)} *)&{{2}})[n * {{1}}] = 0;", "}}"),\n'
+        '                 "    memset((void *)(&{2} + n * {1}), 0, sizeof {2});", "}}"),\n'
         "                (c.Size(view.size), c.Size(view.inner), keys[0]),\n"
         '            ) for _ in range(source.dtype.startswith("float"))],\n'
         "            c.Let(order, ",

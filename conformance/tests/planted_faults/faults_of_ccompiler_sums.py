@@ -44,7 +44,7 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-cumsum-exclusive-fails-in-reverse",
-        "kernels/cumulative.py",
+        "kernels/axis_scans.py",
         "come[before if is_exclusive else here]",
         "come[before if is_exclusive and not is_reverse else here]",
         "A cumulative sum that is exclusive and in reverse adds the element itself.",
@@ -100,8 +100,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-long-columns-lose-a-round",
         "kernels/row_columns.py",
-        "c.For(first, c.Size(0), c.Size(size), body, step=_ROUNDS)",
-        "c.For(first, c.Size(0), c.Size(size // _ROUNDS * _ROUNDS), body, step=_ROUNDS)",
+        "c.For(first, c.Size(0), c.Size(sizes[-1]), body, step=_ROUNDS)",
+        "c.For(first, c.Size(0), c.Size(sizes[-1] // _ROUNDS * _ROUNDS), body, step=_ROUNDS)",
         "A sum of more than 256 rows leaves out those behind the last 64.",
         "L2-op[sum]",
         "L2-op[mean]",
@@ -110,8 +110,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-large-sum-loses-a-block",
         "kernels/row_lines.py",
-        "blocks = (size + (_BLOCK - 1)) // _BLOCK",
-        "blocks = size // _BLOCK",
+        "blocks, dtype = (size + (_BLOCK - 1)) // _BLOCK",
+        "blocks, dtype = size // _BLOCK",
         "A sum of a whole tensor of more than 65536 elements leaves out the last block, which is not full.",
         "L2-op[sum]",
         "L2-op[mean]",
@@ -119,8 +119,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-maximum-loses-nan-in-the-tail",
-        "kernels/row_extremes.py",
-        "    sum += *(const {name}u *)(x + count - {lanes});\n",
+        "kernels/row_reducers.py",
+        "    sum += *(const {vector}u *)(x + count - {lanes});\n",
         "",
         "A NaN behind the last whole register of a row is no maximum.",
         "L2-op[max]",

@@ -8,7 +8,7 @@ from typing import Any
 import byoc_ccompiler.kernel as kernel_module
 import numpy as np
 import pytest
-from byoc_core.authoring.c import Function, interpret, outline, problems_of
+from byoc_core.authoring.c import Buffer, Function, interpret, outline, problems_of
 from byoc_core.dtypes import to_numpy
 from byoc_core.ir import tensor
 from byoc_core.runtime.module import NDArray
@@ -75,8 +75,8 @@ def test_row_kernels_interpreted_agree_with_the_kernels(
     arrays = {f"x{number}": array.reshape(-1) for number, array in enumerate(inputs)}
     out = np.zeros(expected.size, expected.dtype)
     arrays["out"] = out
-    wide = "float32" if op == "nn.stepwise_softmax" else dtype
-    arrays["scratch"] = np.full(SCRATCH_ELEMENTS, 77, to_numpy(wide))
+    scratch = [parameter for parameter in kernel.parameters if isinstance(parameter, Buffer)][-1]
+    arrays.setdefault(scratch.name, np.full(SCRATCH_ELEMENTS, 77, to_numpy(scratch.dtype)))
     arguments = {parameter: arrays[parameter.name] for parameter in kernel.parameters}
     interpret(kernel, arguments, order=random.Random(0))
     if dtype in ("float32", "float64") and op not in ("max", "min"):

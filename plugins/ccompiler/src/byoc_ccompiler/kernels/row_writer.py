@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from byoc_core.authoring import c
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 
-from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernel import Kernel, compact_strides
+from byoc_ccompiler.kernels.copies import offset_along
 from byoc_ccompiler.kernels.loads import element_in_space, is_moved, load_statements
 from byoc_ccompiler.kernels.pointwise import element_statements, operand_axes
-from byoc_ccompiler.kernels.row_plan import Pass, plan_rows
+from byoc_ccompiler.kernels.row_plan import Pass, RowPlan
 from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
 from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, rows_apart, spread
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["LONG_NBYTES", "RowWriter", "row_array", "row_layouts", "variable_of"]
-
-Place = Callable[[Step, int], c.Expression]
+__all__ = ["LONG_NBYTES", "RowWriter", "nbytes_of", "row_array", "row_layouts"]
 
 _STEP_PS = 50
 """Estimated picoseconds of one step on one element, and of moving the element."""
@@ -33,30 +32,27 @@ _BUFFER_NBYTES = 1 << 15
 
 
 def row_layouts(kernel: Kernel) -> dict[Hashable, Layout]:
-    """Gives how tensors lie along the space: operands by step and number, stored values by themselves."""
+    """Return how tensors lie along the space: operands by step and number, stored values by themselves."""
     group, rank = kernel.group, len(kernel.group.space or ())
     every = tuple(range(rank))
+
+    def layout(value: Value, axes: Sequence[int]) -> Layout:
+        return Layout(spread(shape_of(value), axes, rank, 1), spread(kernel.strides(value), axes, rank, 0))
+
     found: dict[Hashable, Layout] = {}
-
-    def lay(key: Hashable, value: Value, axes: Sequence[int]) -> None:
-        found[key] = Layout(spread(shape_of(value), axes, rank, 1), spread(kernel.strides(value), axes, rank, 0))
-
     for step in group.steps:
         level = group.row_axes.get(step.result, every)
         along = [every] if step.op in REDUCTIONS else [tuple(level[a] for a in axes) for axes in operand_axes(step)]
         for index, (operand, axes) in enumerate(zip(step.operands, along, strict=True)):
             if operand not in group.results and kernel.constant(operand) is None:
-                lay((step, index), operand, axes)
-    for value in kernel.stored:
-        lay(value, value, group.row_axes.get(value, every))
-    if group.loads:
-        found[None] = rows_apart(group.space or ())
-    return found
+                found[step, index] = layout(operand, axes)
+    found |= {value: layout(value, group.row_axes.get(value, every)) for value in kernel.stored}
+    return found | {None: rows_apart(group.space or ())} if group.loads else found
 
 
-def variable_of(value: Var) -> c.Variable:
-    """Return a variable for an element of a value."""
-    return c.Variable(value.name, c.CType(dtype_of(value)))
+def nbytes_of(value: Value, count: Dim) -> int:
+    """Return the bytes of so many elements of a value's dtype; 0 where their number is not known."""
+    return count * dtype_info(dtype_of(value)).itemsize if isinstance(count, int) else 0
 
 
 def row_array(name: str, dtype: str, size: int) -> c.LocalArray:
@@ -67,166 +63,131 @@ def row_array(name: str, dtype: str, size: int) -> c.LocalArray:
 class RowWriter(ABC):
     """Writes one row kernel.
 
-    Args:
-        kernel: the kernel.
-        layouts: those of :func:`row_layouts`.
-        columns: the axes of rows that are computed together, side by side.
-
     Attributes:
-        kernel: the kernel.
-        space: the shape of the iteration space.
         outer: the loops over rows, or over blocks of them.
         inner: the loops along a row.
-        columns: the loop over rows that are computed together.
-        passes: what is done in each pass over a row.
+        columns: the loop over rows that are computed together, side by side.
+        row_width: how many rows are computed together, at most.
+        column: the position in arrays over rows that are computed together.
         row_values: the row's own values known so far: variables, or elements of arrays.
     """
 
     def __init__(self, kernel: Kernel, layouts: Mapping[Hashable, Layout], columns: Sequence[int] = ()) -> None:
-        self.kernel = kernel
-        self.space = kernel.group.space or ()
-        reduced = kernel.group.reduced or frozenset()
-        kept = [axis for axis in range(len(self.space)) if axis not in reduced and axis not in columns]
-        self.outer = StridedNest(self.space, layouts, kept)
-        self.inner = StridedNest(self.space, layouts, sorted(reduced), prefix="r")
-        self.columns = StridedNest(self.space, layouts, columns, prefix="c")
-        self.row_size: Dim = product(self.inner.sizes)
+        self.kernel, self._group = kernel, kernel.group
+        space, reduced = kernel.group.space or (), kernel.group.reduced or frozenset()
+        kept = [axis for axis in range(len(space)) if axis not in reduced and axis not in columns]
+        self.outer = StridedNest(space, layouts, kept)
+        self.inner = StridedNest(space, layouts, sorted(reduced), prefix="r")
+        self.columns = StridedNest(space, layouts, columns, prefix="c")
+        self.row_size = product(self.inner.sizes)
+        self.row_width = self._width()
+        self.column: c.Expression = c.Size(0)
         self._buffers: dict[Var, c.LocalArray] = {}
-        self._buffered_nbytes = 0
-        self._plan = plan_rows(kernel, self._take_buffer, self.lends)
-        self.passes = self._plan.passes
+        self.plan = RowPlan(kernel.group, kernel.stored, self._take_buffer, self.lends)
         self.row_values: dict[Value, c.Expression] = {}
+        self.element_ps = (len(kernel.group.steps) + 1) * _STEP_PS  # Estimated picoseconds of an element of the space.
 
-    @abstractmethod
     def write(self) -> None:
-        """Writes the kernel."""
-
-    @property
-    @abstractmethod
-    def row_width(self) -> int:
-        """How many rows are computed together, at most."""
+        """Write the kernel."""
+        self.finish(self.write_passes())
 
     @abstractmethod
-    def buffer_index(self, *, start: c.Expression | None = None) -> c.Expression:
-        """Return where in a buffer the current element lies; ``start`` stands for the innermost variable."""
+    def write_pass(self, index: int, this: Pass) -> c.Block:
+        """Return the statements of one pass."""
 
-    @abstractmethod
+    def _width(self) -> int:
+        """Return how many rows are computed together, at most."""
+        return 1
+
     def lends(self, result: Var) -> bool:
-        """Tells whether another value had better wait in a result's memory than in a buffer."""
+        """Return whether another value had better wait in a result's memory than in a buffer."""
+        return False
 
     def _take_buffer(self, value: Var) -> bool:
-        """Reserves a buffer for a value of every element of a row, where the row is known to be short enough."""
+        """Reserve a buffer for a value of every element of a row, where the row is known to be short enough."""
         if not isinstance(self.row_size, int):
             return False
-        size = self.row_size * self.row_width
-        nbytes = size * dtype_info(dtype_of(value)).itemsize
-        if self._buffered_nbytes + nbytes > _BUFFER_NBYTES:
+        size, taken = self.row_size * self.row_width, self._buffers
+        if nbytes_of(value, size) + sum(nbytes_of(other, size) for other in taken) > _BUFFER_NBYTES:
             return False
-        self._buffered_nbytes += nbytes
-        self._buffers[value] = row_array(f"{value.name}_row", dtype_of(value), size)
+        taken[value] = row_array(f"{value.name}_row", dtype_of(value), size)
         return True
 
-    def offset(self, key: Hashable, *, start: c.Expression | None = None) -> c.Expression:
-        """Return where a tensor's current element lies; ``start`` as for :meth:`buffer_index`."""
-        innermost = self.columns if self.columns.sizes else self.inner
-        place: c.Expression = c.Size(0)
-        for nest in (self.outer, self.inner, self.columns):
-            place = nest.position(key, start=place, last=start if nest is innermost else None)
-        return place
+    def offset(self, key: Hashable) -> c.Expression:
+        """Return where a tensor's current element lies."""
+        return self.columns.position(key, start=self.inner.position(key, start=self.outer.position(key)))
 
-    def row_offset(self, key: Hashable) -> c.Expression:
-        """Return where a row's own value lies in memory."""
-        return self.columns.position(key, start=self.outer.position(key))
-
-    def place(self, step: Step, index: int) -> c.Expression:
-        """Return where the current element of a step's operand lies."""
-        return self.offset((step, index))
-
-    def row_place(self, step: Step, index: int) -> c.Expression:
-        """Return what :meth:`place` returns for a step on a row's own values."""
-        return self.row_offset((step, index))
-
-    def home(self, value: Var, *, start: c.Expression | None = None) -> tuple[c.Buffer, c.Expression] | None:
-        """Return buffer and offset of where a value of every element waits or is stored; ``None``: nowhere."""
-        key = self.home_key(value)
-        if key is not None:
-            return self.kernel.target(key), self.offset(key, start=start)
-        if value in self._buffers:
-            return self._buffers[value].buffer, self.buffer_index(start=start)
-        return None
-
-    def home_key(self, value: Var) -> Var | None:
-        """Return the result in whose memory a value waits, ``None`` for a buffer."""
-        return value if value in self.kernel.stored else self._plan.borrowed.get(value)
-
-    def lies_side_by_side(self, key: Hashable) -> bool:
-        """Tells whether a tensor's elements lie side by side along the innermost loop of a row."""
-        return not self.inner.sizes or self.inner.step(key, len(self.inner.sizes) - 1) == (1, None)
-
-    @property
-    def buffer_arrays(self) -> c.Block:
-        """The declarations of the buffers."""
-        return tuple(self._buffers.values())
+    def home(self, value: Var) -> c.Load | None:
+        """Return the element of a value where it waits or is stored; ``None``: nowhere."""
+        result = value if value in self.kernel.stored else self.plan.borrowed.get(value)
+        if result is not None:
+            return self.kernel.target(result)[self.offset(result)]
+        if value not in self._buffers:
+            return None
+        strides = [stride * self.row_width for stride in compact_strides(self.inner.sizes)]
+        return self._buffers[value].buffer[offset_along(self.inner.variables, strides) + self.column]
 
     def element_operands(self) -> list[tuple[tuple[Step, int], Value]]:
-        """Gives the tensors that are read for every element, under their keys."""
-        group = self.kernel.group
+        """Return the tensors that are read for every element, under their keys."""
         return [
             ((step, index), operand)
-            for step in group.steps
-            if step.op in REDUCTIONS or step.result not in group.row_axes
+            for step in self._group.steps
+            if step.op in REDUCTIONS or step.result not in self._group.row_axes
             for index, operand in enumerate(step.operands)
-            if operand not in group.results and self.kernel.constant(operand) is None
+            if operand not in self._group.results and self.kernel.constant(operand) is None
         ]
 
-    def element_body(self, this: Pass, known: dict[Value, c.Expression]) -> c.Block:
-        """Return the statements of one pass for one element: reads, steps, stores.
+    def write_passes(self) -> c.Block:
+        """Return the statements of all passes, with those between them."""
+        body: c.Block = tuple(self._buffers.values())
+        for index, this in enumerate(self.plan.passes):
+            body += self.between(index)
+            body += self.write_pass(index, this)
+        return body + self.between(len(self.plan.passes))
 
-        Args:
-            this: the pass.
-            known: grows by the values that the statements make.
-        """
-        reading = (*this.steps, *(step for step in this.reductions if not is_moved(self.kernel, step.operands[0])))
-        before = (*self._reads(this, known), *load_statements(self.kernel, reading, self._indices(), known))
-        body = self.known_steps(this.steps, self.place, known, before)
-        for value in (*this.stored, *this.kept):
-            home = self.home(value)
-            assert home is not None
-            body += (c.Store(*home, known[value]),)
+    def across(self, body: c.Block) -> c.Block:
+        """Return the loop over rows that are computed together, for statements on one of them."""
         return body
+
+    def between(self, index: int) -> c.Block:
+        """Return the steps on a row's own values before a pass, or after the last one."""
+        steps = self.plan.between[index]
+        known: dict[Value, c.Expression] = {}
+        arrays: c.Block = ()
+        body = self._known_steps(steps, known)
+        for step in steps:
+            self.row_values[step.result] = value = known[step.result]
+            body += self.row_stores(step.result)
+            others = (later for later in self._group.steps if later not in steps)
+            if self.columns.sizes and any(step.result in later.operands for later in others):
+                name, dtype = f"{step.result.name}_columns", dtype_of(step.result)
+                array = c.Buffer(name, dtype, c.MemoryAccess.WRITE, self.row_width)
+                arrays += (c.LocalArray(array),)
+                body += (c.Store(array, self.column, value),)
+                self.row_values[step.result] = array[self.column]
+        return (*arrays, *self.across(body))
+
+    def element_body(self, this: Pass) -> tuple[c.Block, dict[Value, c.Expression]]:
+        """Return the statements of one pass for one element (reads, steps, stores), and the values they make."""
+        known: dict[Value, c.Expression] = {}
+        homes = {value: home for value in (*this.read, *this.written) if (home := self.home(value)) is not None}
+        reads: c.Block = ()
+        for value in this.read:
+            known[value] = variable = c.Variable(value.name, c.CType(dtype_of(value)))
+            reads += (c.Let(variable, homes[value]),)
+        if self._group.loads:
+            reading = (*this.steps, *(step for step in this.reductions if not is_moved(self.kernel, step.operands[0])))
+            reads += load_statements(self.kernel, reading, self._indices(), known)
+        body = self._known_steps(this.steps, known, reads)
+        stores = (c.Store(homes[value].buffer, homes[value].index, known[value]) for value in this.written)
+        return (*body, *stores), known
 
     def _indices(self) -> dict[int, c.Expression]:
         """Return the position along each axis of the space that has more than one."""
         return {**self.outer.indices(), **self.inner.indices(), **self.columns.indices()}
 
-    def loaded(self, value: Value, start: c.Expression | None = None) -> c.Expression:
-        """Return the current element of a load that moves; ``start`` stands for the variable along a row."""
-        indices = self._indices()
-        if start is not None:
-            indices[self.inner.groups[-1][0]] = start
-        return element_in_space(self.kernel, value, indices, [])
-
-    def _reads(self, this: Pass, known: dict[Value, c.Expression]) -> c.Block:
-        """Return the statements that read values of earlier passes."""
-        reads: c.Block = ()
-        for value in this.read:
-            home = self.home(value)
-            assert home is not None
-            known[value] = variable = variable_of(value)
-            reads += (c.Let(variable, c.Load(*home)),)
-        return reads
-
-    def known_steps(
-        self, steps: Sequence[Step], place: Place, known: dict[Value, c.Expression], before: c.Block = ()
-    ) -> c.Block:
-        """Return statements, and those that compute steps behind them; those read the row's own values first.
-
-        Args:
-            steps: elementwise steps.
-            place: returns the offset of a step's operand.
-            known: values at hand; grows by the results.
-            before: the statements in front.
-        """
+    def _known_steps(self, steps: Sequence[Step], known: dict[Value, c.Expression], before: c.Block = ()) -> c.Block:
+        """Return statements, and those that compute steps behind them; those read the row's own values first."""
         for value in dict.fromkeys(operand for step in steps for operand in step.operands):
             found = self.row_values.get(value)
             if isinstance(found, c.Load):
@@ -234,37 +195,25 @@ class RowWriter(ABC):
                 before += (c.Let(variable, found),)
             elif found is not None:
                 known[value] = found
-        return (*before, *element_statements(self.kernel, steps, place, known))
+        return (*before, *element_statements(self.kernel, steps, lambda *place: self.offset(place), known))
 
     def reduced_element(self, step: Step, known: Mapping[Value, c.Expression]) -> c.Expression:
         """Return the element that a reduction combines next."""
         (operand,) = step.operands
         found = known.get(operand) or self.row_values.get(operand) or self.kernel.constant(operand)
         if found is None and is_moved(self.kernel, operand):
-            return self.loaded(operand)
-        return self.kernel.source(operand)[self.place(step, 0)] if found is None else found
+            return element_in_space(self.kernel, operand, self._indices(), [])
+        return self.kernel.source(operand)[self.offset((step, 0))] if found is None else found
 
-    def row_stores(self, values: Iterable[Var]) -> c.Block:
-        """Return the stores of those among the row's own values that must reach memory."""
-        stored = [value for value in values if value in self.kernel.stored]
-        return tuple(
-            c.Store(self.kernel.target(value), self.row_offset(value), self.row_values[value]) for value in stored
-        )
-
-    def between_steps(self, index: int) -> list[Step]:
-        """Gives the steps on a row's own values before a pass, or after the last one."""
-        return self._plan.between[index]
-
-    @property
-    def element_ps(self) -> int:
-        """Estimated picoseconds for one element of the space."""
-        return (len(self.kernel.group.steps) + 1) * _STEP_PS
+    def row_stores(self, value: Var) -> c.Block:
+        """Return the store of one of the row's own values, where it must reach memory."""
+        if value not in self.kernel.stored:
+            return ()
+        return (c.Store(self.kernel.target(value), self.offset(value), self.row_values[value]),)
 
     def finish(self, row: c.Block) -> None:
         """Finish the kernel: the statements for one row or block of rows, inside the loops over them."""
         part = next((loop for loop, size in enumerate(self.outer.sizes) if size != 1), None)
+        inside = product(self.outer.sizes[0 if part is None else part + 1 :]) * product(self.columns.sizes)
         kinds = {} if part is None else {part: c.LoopKind.PARALLEL}
-        inside = (
-            product(self.outer.sizes[0 if part is None else part + 1 :]) * self.row_size * product(self.columns.sizes)
-        )
-        self.kernel.finish_block(self.outer.loops(row, kinds, round_ps=inside * self.element_ps))
+        self.kernel.finish_block(self.outer.loops(row, kinds, round_ps=inside * self.row_size * self.element_ps))

@@ -25,7 +25,7 @@ __all__ = ["FAMILIES", "write_rows"]
 
 
 def write_rows(kernel: Kernel) -> None:
-    """Writes the kernel of a group that has reductions."""
+    """Write the kernel of a group that has reductions."""
     space, reduced = kernel.group.space or (), kernel.group.reduced or frozenset()
     layouts = row_layouts(kernel)
     wide = [axis for axis, size in enumerate(space) if size != 1]
