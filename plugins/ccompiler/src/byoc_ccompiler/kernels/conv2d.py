@@ -12,14 +12,7 @@ from byoc_core.ops import RANKS, axes_of
 from byoc_ccompiler.attributes import ints_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels import (
-    bfloat16_convolutions,
-    convolution_loops,
-    depthwise,
-    few_pixels,
-    implicit_gemm,
-    winograd,
-)
+from byoc_ccompiler.kernels import bfloat16_convolutions, convolution_loops, depthwise, implicit_gemm, winograd
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.implicit_gemm_plan import is_suited, joins_lines
 from byoc_ccompiler.rejections import FLOATS, operand_shape, operand_type
@@ -43,11 +36,8 @@ def choose_writer(step: Step, kernel: Kernel) -> Callable[[Kernel], None]:
         return depthwise.write
     if bfloat16_convolutions.is_suited(step, kernel):
         return bfloat16_convolutions.write
-    if step.op == "nn.conv2d":
-        if winograd.is_suited(step, kernel):
-            return winograd.write
-        if few_pixels.is_suited(kernel):
-            return few_pixels.write
+    if step.op == "nn.conv2d" and winograd.is_suited(step, kernel):
+        return winograd.write
     return implicit_gemm.write if is_suited(step) else convolution_loops.write
 
 

@@ -234,10 +234,10 @@ class _Chain:
         if loop.plan.copies:
             source = c.Buffer("image", shape.dtype, c.MemoryAccess.WRITE, loop.plan.image_size)
             copied, row = (kernel.in_scratch(source), copy_image(loop.plan, image.buffer, source, _START)), self.ready
-        rows = WindowRows.of(self.expand, loop.plan, source, loop.plan.rows)
+        rows = WindowRows(self.expand, loop.plan, source, loop.plan.rows)
         find = by_count(loop.count, loop.counts, lambda count: rows.find(row * width + loop.pixel, count, _START))
         runs = (c.Address(rows.rows, _START), c.Size(loop.plan.runs), _START)
-        return copied, rows.declarations(), (place, loop.over(c.Size(width), runs, loop.pixel, leading, find))
+        return copied, rows.declared, (place, loop.over(c.Size(width), runs, loop.pixel, leading, find))
 
     def _products(self, y0: c.Variable) -> c.Block:
         """Return the statements that multiply the rows that wait."""
