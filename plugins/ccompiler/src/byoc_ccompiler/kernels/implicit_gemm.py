@@ -52,9 +52,9 @@ def write(kernel: Kernel) -> None:
         loop = (_tiles if of_few is None else _tiles_of_few)(kernel, plan, source, packed)
         kernel.finish_block((*block, loop))
         return
-    size, n = plan.image_size, c.Variable("n")
-    image = c.Buffer("image", shape.dtype, c.MemoryAccess.WRITE, size)
-    copy, tiles = copy_image(plan, source, image, n), _tiles(kernel, plan, image, packed, (n,))
+    n = c.Variable("n")
+    image, copy = copy_image(plan, source, n)
+    size, tiles = image.size, _tiles(kernel, plan, image, packed, (n,))
     images = c.For(n, c.Size(0), c.Size(shape.batch), (copy, tiles))
     if shape.batch != 1 and isinstance(size, int) and size * dtype_info(shape.dtype).itemsize <= _STACK_NBYTES:
         all_tiles = c.substitute(tiles.body, {tiles.first: c.Size(0), tiles.end: c.Size(tiles.count)})
@@ -65,31 +65,26 @@ def write(kernel: Kernel) -> None:
     kernel.finish_block((*block, images))
 
 
-def copy_image(plan: ImplicitGemm, source: c.Buffer, image: c.Buffer, n: c.Expression) -> c.For:
-    """Return the loop that copies image number ``n``, line by line, padded with zeros."""
-    shape, (batch, channel, row_step, pixel) = plan.shape, plan.steps
-    left, right = (size * shape.channels for size in shape.padding[1::2])
-    line, count = plan.padded[1] * shape.channels, shape.width * shape.channels
+def copy_image(plan: ImplicitGemm, source: c.Buffer, n: c.Expression) -> tuple[c.Buffer, c.For]:
+    """Return the padded copy of image number ``n``, and the loop that writes it line by line."""
+    shape, (batch, channel, row_step, pixel), (height, width) = plan.shape, plan.steps, plan.padded
+    line, left = width * shape.channels, shape.padding[1] * shape.channels
     row, y, column, k = map(c.Variable, ("row", "y", "column", "c"))
+    image = c.Buffer("image", shape.dtype, c.MemoryAccess.WRITE, height * line)
     to, from_ = c.Buffer("to", shape.dtype, c.MemoryAccess.WRITE), c.Buffer("from", shape.dtype)
-    copy: c.Block = (c.Copy(to, c.Size(left), from_, c.Size(0), c.Size(count)),)
+    copy: c.Block = (c.Copy(to, c.Size(left), from_, c.Size(0), c.Size(shape.width * shape.channels)),)
     if channel != 1 or pixel != shape.channels:
         store = c.Store(to, column * shape.channels + (k + left), from_[column * pixel + k * channel])
         copy = loops_around((store,), (column, k), (shape.width, shape.channels))
-    filled: c.Block = (
-        c.Alias(from_, source, n * batch + y * row_step),
-        *([c.Clear(to, c.Size(0), c.Size(left))] if left else []),
-        *copy,
-        *([c.Clear(to, c.Size(left + count), c.Size(right))] if right else []),
-    )
     is_inside = c.Binary("&&", y.compare(">=", 0), y.compare("<", shape.height))
     body: c.Block = (
         c.Alias(to, image, row * line),
         c.Let(y, row - shape.padding[0]),
-        c.If(is_inside, filled, (c.Clear(to, c.Size(0), c.Size(line)),)),
+        *([c.Clear(to, c.Size(0), c.Size(line))] if shape.is_padded else []),
+        c.If(is_inside, (c.Alias(from_, source, n * batch + y * row_step), *copy)),
     )
-    height = c.Size(plan.padded[0])
-    return c.For(row, c.Size(0), height, body, kind=c.LoopKind.PARALLEL, round_ps=line * _COPY_PS)
+    round_ps = line * _COPY_PS
+    return image, c.For(row, c.Size(0), c.Size(height), body, kind=c.LoopKind.PARALLEL, round_ps=round_ps)
 
 
 def _tile_ps(kernel: Kernel, plan: ImplicitGemm, rows: int) -> int:
@@ -100,17 +95,7 @@ def _tile_ps(kernel: Kernel, plan: ImplicitGemm, rows: int) -> int:
 def _tiles(
     kernel: Kernel, plan: ImplicitGemm, source: c.Buffer, packed: c.Buffer, leading: tuple[c.Expression, ...] = ()
 ) -> c.Dispatch:
-    """Return the loop over the tiles of all pixels and all panels, which threads share.
-
-    Where the filter is large, all pixels pass one panel first.
-
-    Args:
-        kernel: the convolution, and what follows it.
-        plan: how it is cut.
-        source: the image, or its padded copy.
-        packed: the panels of the filter.
-        leading: the number of the image, where each is computed by itself.
-    """
+    """Return the loop over the tiles of all pixels, or of image ``leading``, which threads share."""
     names = ("first", "end", "item", "block", "panel", "m0", "m_count", "at_hand")
     first, end, item, block, panel, m0, m_count, at_hand = map(c.Variable, names)
     panels, pixels = plan.shape.groups * plan.panels, plan.num_pixels

@@ -21,7 +21,7 @@ from byoc_ccompiler.kernels.copies import MOVE_PS, loops_around, offset_along
 from byoc_ccompiler.steps import Step
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["MAX_POINTERS", "ImplicitGemm", "choose_tile", "is_suited", "joins_lines", "pack_filter"]
+__all__ = ["MAX_POINTERS", "ImplicitGemm", "is_suited", "joins_lines", "pack_filter"]
 
 _FEW_CHANNELS = 16  # up to so many channels, a run is a line of the filter
 _RESIDENT_NBYTES = 1 << 19  # a filter up to this size stays in the second-level cache while all pixels pass
@@ -57,44 +57,36 @@ class ImplicitGemm:
     Attributes:
         shape: its sizes.
         steps: the image's distances from one image, channel, row and pixel to the next.
-        rows: of a tile.
-        vectors: of a tile.
-        columns: of a tile.
         copies: whether images are copied, padded with zeros, one after another.
+        num_pixels: the rows of the product: pixels of one image where images are copied, else of all.
+        runs: runs of factors in a row.
+        depth: factors of a run.
+        rows: of a tile.
+        vectors: of a tile, in a row.
+        columns: of a tile.
     """
 
     shape: ConvolutionGeometry
     steps: tuple[Dim, Dim, Dim, Dim]
+    copies: bool
+    num_pixels: Dim
+    runs: int
+    depth: int
     rows: int
     vectors: int
     columns: int
-    copies: bool
 
     @classmethod
-    def of(cls, kernel: Kernel) -> ImplicitGemm:
-        """Return the cut of the convolution that a kernel begins with."""
-        anchor = kernel.group.steps[0]
+    def of(cls, kernel: Kernel, pixels: int | None = None) -> ImplicitGemm:
+        """Return the cut of the convolution that a kernel begins with, by tiles for all pixels or for so many."""
+        anchor, unit = kernel.group.steps[0], kernel.unit
         shape = ConvolutionGeometry.of_step(anchor)
-        steps = shape.image_steps(kernel.strides(anchor.operands[0]))
+        steps, runs = shape.image_steps(kernel.strides(anchor.operands[0])), _count_runs(shape)
         copies = joins_lines(shape) and (shape.is_padded or steps[1] != 1 or steps[3] != shape.channels)
-        pixels = shape.out_height * shape.out_width if copies else shape.num_pixels
-        rows, vectors = choose_tile(kernel.unit, shape, pixels)
-        return cls(shape, steps, rows, vectors, vectors * kernel.unit.lanes(shape.dtype), copies)
-
-    @property
-    def num_pixels(self) -> Dim:
-        """The rows of the product: pixels of one image where images are copied, else of all."""
-        return self.shape.out_height * self.shape.out_width if self.copies else self.shape.num_pixels
-
-    @property
-    def runs(self) -> int:
-        """Runs of factors in a row."""
-        return _count_runs(self.shape)
-
-    @property
-    def depth(self) -> int:
-        """Factors of a run."""
-        return self.shape.num_taps // self.runs * self.shape.group_channels
+        num_pixels = shape.out_height * shape.out_width if copies else shape.num_pixels
+        rows, vectors = _choose_tile(unit, shape, num_pixels if pixels is None else pixels)
+        depth, columns = shape.num_taps // runs * shape.group_channels, vectors * unit.lanes(shape.dtype)
+        return cls(shape, steps, copies, num_pixels, runs, depth, rows, vectors, columns)
 
     @property
     def panels(self) -> int:
@@ -124,11 +116,6 @@ class ImplicitGemm:
         return self.shape.height + top + bottom, self.shape.width + left + right
 
     @property
-    def image_size(self) -> Dim:
-        """Elements of the padded copy."""
-        return self.padded[0] * self.padded[1] * self.shape.channels
-
-    @property
     def has_pointers(self) -> bool:
         """Whether the rows of a tile are found through pointers: their distance is not everywhere the same."""
         shape, (batch, _, row, pixel) = self.shape, self.steps
@@ -138,7 +125,7 @@ class ImplicitGemm:
         return not (is_one_run and isinstance(self.num_pixels, int))
 
 
-def choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim) -> tuple[int, int]:
+def _choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim) -> tuple[int, int]:
     """Return the (rows, vectors) of a tile for which all tiles together take least."""
     lanes, tap_nbytes = unit.lanes(shape.dtype), shape.group_channels * dtype_info(shape.dtype).itemsize
     best, best_cost = (1, 1), float("inf")

@@ -53,20 +53,12 @@ class WindowRows:
         )
 
     def find(self, first: c.Expression, count: int, offset: c.Expression, place: c.Expression = _START) -> c.Statement:
-        """Return the statement that finds the windows of neighbouring pixels.
-
-        Args:
-            first: the number of the first pixel.
-            count: how many there are.
-            offset: of the first channel that is read, in a pixel.
-            place: the number of the first pointer.
-        """
+        """Return the statement that sets pointers, from number ``place`` on, to channel ``offset`` of pixels."""
         image = c.Address(self._image, offset)
         zeros = image if self._outside is None else c.Address(self._outside, _START)
         function = self._kernel.shared_function(rows_function(self._image.dtype, count))
-        return c.Evaluate(
-            c.Call(function, (c.Address(self.rows, place), image, zeros, c.Address(self._window, _START), first))
-        )
+        arguments = (c.Address(self.rows, place), image, zeros, c.Address(self._window, _START), first)
+        return c.Evaluate(c.Call(function, arguments))
 
 
 def rows_function(dtype: str, count: int) -> c.Function:
@@ -76,39 +68,40 @@ def rows_function(dtype: str, count: int) -> c.Function:
     ``m0 + j`` (of the last pixel, where that is behind it), or ``zeros`` where the tap lies outside the image.
     """
     rows, x, zeros = c.PointerArray("rows", dtype, c.MemoryAccess.WRITE), c.Buffer("x", dtype), c.Buffer("zeros", dtype)
-    window, m0, j = c.Buffer("window", "int64"), c.Variable("m0"), c.Variable("j")
-    size = {name: c.Variable(name) for name in _SIZES}
-    column, line, row, image, at = map(c.Variable, ("column", "line", "row", "image", "at"))
-    top, left, first = (c.Buffer(name, "int64", c.MemoryAccess.WRITE, count) for name in ("tops", "lefts", "firsts"))
-    next_image = c.If(row.compare(">=", size["out_height"]), (c.Assign(row, _START), c.Assign(image, image + 1)))
+    window, m0, j, sizes = c.Buffer("window", "int64"), c.Variable("m0"), c.Variable("j"), [*map(c.Variable, _SIZES)]
+    last, out_height, out_width, height, width, top, left, stride_down, stride_right, *others = sizes
+    taps_down, taps_right, apart_down, apart_right, image_step, row_step, pixel_step = others
+    names = ("column", "line", "row", "image", "at", "tap_down", "tap_right", "down", "right", "step")
+    column, line, row, image, at, tap_down, tap_right, down, right, step = map(c.Variable, names)
+    tops, lefts, firsts = (c.Buffer(name, "int64", c.MemoryAccess.WRITE, count) for name in ("tops", "lefts", "firsts"))
+    next_image = c.If(row.compare(">=", out_height), (c.Assign(row, _START), c.Assign(image, image + 1)))
     next_row = (c.Assign(column, _START), c.Assign(row, row + 1), next_image)
-    next_pixel = (c.Assign(column, column + 1), c.If(column.compare(">=", size["out_width"]), next_row))
+    next_pixel = (c.Assign(column, column + 1), c.If(column.compare(">=", out_width), next_row))
     corner: c.Block = (
-        c.Store(top, j, row * size["stride_down"] - size["top"]),
-        c.Store(left, j, column * size["stride_right"] - size["left"]),
-        c.Store(first, j, image * size["image_step"] + top[j] * size["row_step"] + left[j] * size["pixel_step"]),
-        c.If((m0 + j).compare("<", size["last"]), next_pixel),
+        c.Store(tops, j, row * stride_down - top),
+        c.Store(lefts, j, column * stride_right - left),
+        c.Store(firsts, j, image * image_step + tops[j] * row_step + lefts[j] * pixel_step),
+        c.If((m0 + j).compare("<", last), next_pixel),
     )
-    tap_down, tap_right, down, right, step = map(c.Variable, ("tap_down", "tap_right", "down", "right", "step"))
     # Without a branch: as numbers without a sign, those below 0 are large.
-    limits = ((top[j] + down, size["height"]), (left[j] + right, size["width"]))
+    limits = ((tops[j] + down, height), (lefts[j] + right, width))
     is_down, is_right = (c.Cast(place, _UNSIGNED).compare("<", c.Cast(limit, _UNSIGNED)) for place, limit in limits)
     pointer = c.Select(c.Binary("&", is_down, is_right), c.Address(x, at), c.Address(zeros, _START))
-    number = tap_down * size["taps_right"] + tap_right
+    store = c.Store(rows, (tap_down * taps_right + tap_right) * count + j, pointer)
     tap: c.Block = (
-        c.Let(down, tap_down * size["apart_down"]),
-        c.Let(right, tap_right * size["apart_right"]),
-        c.Let(step, down * size["row_step"] + right * size["pixel_step"]),
-        c.For(j, _START, c.Size(count), (c.Let(at, first[j] + step), c.Store(rows, number * count + j, pointer))),
+        c.Let(down, tap_down * apart_down),
+        c.Let(right, tap_right * apart_right),
+        c.Let(step, down * row_step + right * pixel_step),
+        c.For(j, _START, c.Size(count), (c.Let(at, firsts[j] + step), store)),
     )
     body: c.Block = (
-        *(c.Let(variable, window[number]) for number, variable in enumerate(size.values())),
-        *map(c.LocalArray, (top, left, first)),
-        c.Let(line, m0 // size["out_width"]),
-        c.Declare(column, m0 % size["out_width"]),
-        c.Declare(row, line % size["out_height"]),
-        c.Declare(image, line // size["out_height"]),
+        *(c.Let(variable, window[number]) for number, variable in enumerate(sizes)),
+        *map(c.LocalArray, (tops, lefts, firsts)),
+        c.Let(line, m0 // out_width),
+        c.Declare(column, m0 % out_width),
+        c.Declare(row, line % out_height),
+        c.Declare(image, line // out_height),
         c.For(j, _START, c.Size(count), corner),
-        c.For(tap_down, _START, size["taps_down"], (c.For(tap_right, _START, size["taps_right"], tap),)),
+        c.For(tap_down, _START, taps_down, (c.For(tap_right, _START, taps_right, tap),)),
     )
     return c.Function(f"windows_{c_suffix(dtype)}_{count}", (rows, x, zeros, window, m0), body)
