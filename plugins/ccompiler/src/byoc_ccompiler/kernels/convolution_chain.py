@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from byoc_core.authoring import c
 
-from byoc_ccompiler.kernel import Group, Kernel
+from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, known
 from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.depthwise import filter_taps
@@ -33,10 +33,6 @@ def write_chain(kernel: Kernel) -> None:
     kernel.finish_block(_Chain(kernel).block())
 
 
-def _geometry(group: Group) -> ConvolutionGeometry:
-    return ConvolutionGeometry.of_step(group.steps[0])
-
-
 class _Chain:
     """The pieces of the kernel: up to three convolutions, and the memory between them.
 
@@ -47,12 +43,14 @@ class _Chain:
         ring: the rows of the image at hand, behind it a row of zeros.
         lines: the rows that wait for the last convolution.
         ready: the rows of the image that have been computed.
+        block_ps: estimated picoseconds of a block of rows.
     """
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel, chain = kernel, kernel.group.chain
-        at = next(index for index, group in enumerate(chain) if _geometry(group).is_depthwise)
-        self.shape = shape = _geometry(chain[at])
+        shapes = [ConvolutionGeometry.of_step(group.steps[0]) for group in chain]
+        at = next(index for index, shape in enumerate(shapes) if shape.is_depthwise)
+        self.shape = shape = shapes[at]
         names = ("ring", "nothing", "lines", "ring_row", "line_row")
         buffers = [c.Buffer(name, shape.dtype, c.MemoryAccess.WRITE) for name in names]
         self.ring, self.nothing, self.lines, self.ring_row, self.line_row = buffers
@@ -68,6 +66,10 @@ class _Chain:
         # What the last block reads, and at least the row and what pads it before.
         last = (-(-self.out_width // tile.columns) - 1) * tile.columns * shape.strides[1]
         self.row_size = max((last + tile.in_columns) * shape.channels, self.left + self.width * shape.channels)
+        products = self.line_size * (shape.num_taps * 2 + (shapes[-1].out_channels if has_project else 0))
+        if at:
+            products += self.width * shape.strides[0] * shape.channels * (shapes[0].channels * shapes[0].num_taps)
+        self.block_ps = products * tile.rows * multiply_add_ps(tile.unit, shape.dtype)
 
     def block(self) -> c.Block:
         """Return the statements of the kernel."""
@@ -94,7 +96,7 @@ class _Chain:
             c.Declare(self.ready, _START),
             c.For(item, first, end, self._rows(item, first, row, taps)),
         )
-        loop = c.Dispatch(first, end, part, num_blocks, grain, num_blocks * self._block_ps())
+        loop = c.Dispatch(first, end, part, num_blocks, grain, num_blocks * self.block_ps)
         return (allocated, *packed, *copied, loop)
 
     def _rows(self, item: c.Variable, first: c.Variable, row: c.Block, taps: c.Buffer) -> c.Block:
@@ -128,18 +130,6 @@ class _Chain:
             c.For(x0, _START, c.Size(shape.out_width), (chunks,), tile.columns),
             *self._products(y0),
         )
-
-    def _block_ps(self) -> int:
-        """Return the estimated picoseconds of a block of rows."""
-        shape, rows = self.shape, self.tile.rows
-        products = self.line_size * rows * (shape.num_taps * 2)
-        if self.expand is not None:
-            source = _geometry(self.expand.group)
-            depth = source.channels * source.num_taps
-            products += self.width * rows * shape.strides[0] * shape.channels * depth
-        if self.project is not None:
-            products += self.line_size * rows * _geometry(self.project.group).out_channels
-        return products * multiply_add_ps(self.tile.unit, shape.dtype)
 
     def _row(self) -> tuple[c.Block, c.Block, c.Block]:
         """Return the statements before all parts and before each, and those that write row ``ready`` to the ring."""

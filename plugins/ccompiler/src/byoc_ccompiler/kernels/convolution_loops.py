@@ -94,7 +94,7 @@ class _Convolution:
         self.totals = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, _STRETCH)
         self.first, self.count, self.channel, self.at = map(c.Variable, ("first", "count", "c", "at"))
         self.factor, self.line = c.Variable("factor", c.CType(dtype)), c.Buffer("line", dtype_of(image))
-        self.group: c.Expression = c.Variable("g") if self.groups > 1 else c.Size(0)
+        self.group = c.Variable("g")
 
     def value(self, element: c.Expression) -> c.Expression:
         """Return an element as the totals have it."""
@@ -174,7 +174,7 @@ def write(kernel: Kernel) -> None:
         c.Let(row, item // (groups * stretches)),
         c.Let(loops.first, item % stretches * _STRETCH),
         *(c.Let(index, place) for index, place in zip(indices, c.unravelled(row, sizes), strict=True)),
-        *([c.Let(loops.group, group)] if isinstance(loops.group, c.Variable) else []),
+        c.Let(loops.group, group),
         c.Let(loops.count, c.index_min(c.Size(width) - loops.first, _STRETCH)),
         c.LocalArray(loops.totals, is_zeroed=True),
         *(loops.over_channels(*indices) if loops.is_last else loops.over_pixels(*indices)),

@@ -24,6 +24,7 @@ from byoc_core.ir import Constant
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import known
 from byoc_ccompiler.kernels.copies import loops_around
+from byoc_ccompiler.kernels.epilogue import collapsed_step
 from byoc_ccompiler.kernels.implicit_gemm_plan import MAX_POINTERS, ImplicitGemm, pack_filter
 from byoc_ccompiler.kernels.pixel_tiles import PixelTile, by_count
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, multiply
@@ -68,20 +69,22 @@ def write(kernel: Kernel) -> None:
 def copy_image(plan: ImplicitGemm, source: c.Buffer, n: c.Expression) -> tuple[c.Buffer, c.For]:
     """Return the padded copy of image number ``n``, and the loop that writes it line by line."""
     shape, (batch, channel, row_step, pixel), (height, width) = plan.shape, plan.steps, plan.padded
-    line, left = width * shape.channels, shape.padding[1] * shape.channels
+    line, count = width * shape.channels, shape.width * shape.channels
+    left, right = (size * shape.channels for size in shape.padding[1::2])
     row, y, column, k = map(c.Variable, ("row", "y", "column", "c"))
     image = c.Buffer("image", shape.dtype, c.MemoryAccess.WRITE, height * line)
     to, from_ = c.Buffer("to", shape.dtype, c.MemoryAccess.WRITE), c.Buffer("from", shape.dtype)
-    copy: c.Block = (c.Copy(to, c.Size(left), from_, c.Size(0), c.Size(shape.width * shape.channels)),)
+    copy: c.Block = (c.Copy(to, c.Size(left), from_, c.Size(0), c.Size(count)),)
     if channel != 1 or pixel != shape.channels:
         store = c.Store(to, column * shape.channels + (k + left), from_[column * pixel + k * channel])
         copy = loops_around((store,), (column, k), (shape.width, shape.channels))
+    sides = [c.Clear(to, c.Size(at), c.Size(size)) for at, size in ((0, left), (left + count, right)) if size]
     is_inside = c.Binary("&&", y.compare(">=", 0), y.compare("<", shape.height))
+    filled: c.Block = (c.Alias(from_, source, n * batch + y * row_step), *sides, *copy)
     body: c.Block = (
         c.Alias(to, image, row * line),
         c.Let(y, row - shape.padding[0]),
-        *([c.Clear(to, c.Size(0), c.Size(line))] if shape.is_padded else []),
-        c.If(is_inside, (c.Alias(from_, source, n * batch + y * row_step), *copy)),
+        c.If(is_inside, filled, (c.Clear(to, c.Size(0), c.Size(line)),)),
     )
     round_ps = line * _COPY_PS
     return image, c.For(row, c.Size(0), c.Size(height), body, kind=c.LoopKind.PARALLEL, round_ps=round_ps)
@@ -98,22 +101,22 @@ def _tiles(
     """Return the loop over the tiles of all pixels, or of image ``leading``, which threads share."""
     names = ("first", "end", "item", "block", "panel", "m0", "m_count", "at_hand")
     first, end, item, block, panel, m0, m_count, at_hand = map(c.Variable, names)
-    panels, pixels = plan.shape.groups * plan.panels, plan.num_pixels
+    shape, panels, pixels = plan.shape, plan.shape.groups * plan.panels, plan.num_pixels
+    sizes, (batch, _, down, right) = (shape.batch, shape.height, shape.width), plan.steps
     places = (item // panels, item % panels)
     if plan.panels_outside:
         places = (item % plan.blocks, item // plan.blocks % panels)
-    counts = [plan.rows]
+    step, counts, group = None, [plan.rows], panel // plan.panels
     if isinstance(pixels, int):
-        counts = [count for count in (pixels // plan.rows and plan.rows, pixels % plan.rows) if count]
-    group = panel // plan.panels
+        counts = sorted({min(plan.rows, pixels), pixels % plan.rows} - {0}, reverse=True)
+        if shape.is_pointwise and shape.strides == (1, 1):
+            step = collapsed_step(sizes, sizes, (batch, down, right))
     before: c.Block = ()
     found: c.Block = ()
-    factors: tuple[c.Expression, ...] = (
-        c.Address(source, m0 * plan.steps[3] + group * plan.depth),
-        c.Size(plan.steps[3]),
-    )
-    if plan.has_pointers:
-        rows, key = WindowRows(kernel, plan, source, plan.rows), block * plan.shape.groups + group
+    if step is not None:
+        factors: tuple[c.Expression, ...] = (c.Address(source, m0 * step + group * plan.depth), c.Size(step))
+    else:
+        rows, key = WindowRows(kernel, plan, source, plan.rows), block * shape.groups + group
         find = by_count(m_count, counts, lambda count: rows.find(m0, count, group * plan.depth))
         before = (*rows.declared, c.Declare(at_hand, c.Size(-1)))
         found = (c.If(at_hand.compare("!=", key), (c.Assign(at_hand, key), *find)),)
@@ -127,14 +130,11 @@ def _tiles(
         *found,
         *tile.product(counts, packed, factors, _next_panel(plan, packed, block, panel)),
     )
-    count = plan.blocks * panels
-    part = (*before, c.For(item, first, end, body))
+    count, part = plan.blocks * panels, (*before, c.For(item, first, end, body))
     return c.Dispatch(first, end, part, count, 1, count * _tile_ps(kernel, plan, plan.rows))
 
 
-def _next_panel(
-    plan: ImplicitGemm, packed: c.Buffer, block: c.Expression, panel: c.Expression
-) -> tuple[c.Expression, ...]:
+def _next_panel(plan: ImplicitGemm, packed: c.Buffer, block: c.Variable, panel: c.Variable) -> tuple[c.Expression, ...]:
     """Return what to fetch, a tile's share of the next panel: few tiles would not hide its way from memory."""
     blocks, size = plan.blocks, plan.panel_size
     if not plan.panels_outside or not isinstance(blocks, int) or not 2 <= blocks <= _FEW_BLOCKS:

@@ -115,15 +115,6 @@ class ImplicitGemm:
         top, left, bottom, right = self.shape.padding
         return self.shape.height + top + bottom, self.shape.width + left + right
 
-    @property
-    def has_pointers(self) -> bool:
-        """Whether the rows of a tile are found through pointers: their distance is not everywhere the same."""
-        shape, (batch, _, row, pixel) = self.shape, self.steps
-        lines_follow = shape.height == 1 or row == shape.width * pixel
-        images_follow = shape.batch == 1 or batch == shape.height * shape.width * pixel
-        is_one_run = shape.is_pointwise and shape.strides == (1, 1) and lines_follow and images_follow
-        return not (is_one_run and isinstance(self.num_pixels, int))
-
 
 def _choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim) -> tuple[int, int]:
     """Return the (rows, vectors) of a tile for which all tiles together take least."""
