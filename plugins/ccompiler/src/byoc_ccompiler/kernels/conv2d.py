@@ -12,7 +12,7 @@ from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels import bfloat16_convolutions, convolution_loops, depthwise, implicit_gemm, winograd
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, known
-from byoc_ccompiler.kernels.implicit_gemm_plan import is_suited, joins_lines
+from byoc_ccompiler.kernels.implicit_gemm_plan import MAX_POINTERS, count_runs, joins_lines
 from byoc_ccompiler.rejections import FLOATS, operand_shape, operand_type
 from byoc_ccompiler.size_checks import require_spatial
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
@@ -40,7 +40,7 @@ def _write(kernel: Kernel) -> None:
         bfloat16_convolutions.write(kernel)
     elif has_plane and winograd.is_suited(step, kernel):
         winograd.write(kernel)
-    elif is_suited(step):
+    elif count_runs(ConvolutionGeometry.of_step(step)) <= MAX_POINTERS:
         implicit_gemm.write(kernel)
     else:
         convolution_loops.write(kernel)

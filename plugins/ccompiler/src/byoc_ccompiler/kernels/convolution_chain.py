@@ -26,6 +26,7 @@ __all__ = ["write_chain"]
 
 _MOST_PARTS = 16  # rings that there is room for: the threads that share the work, at most
 _START = c.Size(0)
+_NOTHING: c.Block = ()
 
 
 def write_chain(kernel: Kernel) -> None:
@@ -140,16 +141,14 @@ class _Chain:
             count = width if image.pixel_step == shape.channels else 1
             pixel, size = image.offset(self.batch, self.ready, k * count), count * shape.channels
             copy = c.Copy(self.ring_row, k * size, image.buffer, pixel, c.Size(size))
-            return (), (), (place, *loops_around((copy,), [k], [width // count]))
+            return _NOTHING, _NOTHING, (place, *loops_around((copy,), [k], [width // count]))
         loop, image = PixelLoop.of(self.expand, [width]), ImagePixels.of(self.expand)
         plan, source, pixel = loop.plan, image.buffer, image.offset(self.batch, self.ready, loop.pixel)
         factors: tuple[c.Expression, ...] = (c.Address(source, pixel), c.Size(image.pixel_step))
-        copied: c.Block = ()
-        declared: c.Block = ()
-        find: c.Block = ()
+        copied, declared, find = _NOTHING, _NOTHING, _NOTHING
         if not plan.shape.is_pointwise:  # The first convolution of a network: there is one image.
             if plan.copies:
-                source, copy_loop = copy_image(plan, image.buffer, _START)
+                plan, source, copy_loop = copy_image(plan, source, _START)
                 copied = (self.kernel.in_scratch(source), copy_loop)
             rows, first = WindowRows(self.expand, plan, source, plan.rows), self.ready * width + loop.pixel
             declared, find = rows.declared, by_count(loop.count, loop.counts, lambda n: rows.find(first, n, _START))

@@ -7,7 +7,6 @@ are what a C compiler makes vectors of.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from byoc_core.authoring import c
@@ -19,7 +18,7 @@ from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import loops_around, offset_along
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
-from byoc_ccompiler.steps import Step, dtype_of, shape_of
+from byoc_ccompiler.steps import dtype_of, shape_of
 
 __all__ = ["write"]
 
@@ -56,18 +55,6 @@ class _Axis:
         return loops_around((c.Let(there, self.reach(window)), found), (self.tap,), (self.taps,))
 
 
-def _axes(step: Step, data_axes: Sequence[int], weight_axes: Sequence[int]) -> list[_Axis]:
-    image, weight = shape_of(step.operands[0]), shape_of(step.operands[1])
-    attributes = (ints_of(step.binding, name) for name in ("strides", "dilation", "padding"))
-    axes = []
-    # The padding behind the axes stands last.
-    for number, item in enumerate(zip(data_axes, weight_axes, *attributes, strict=False)):
-        axis, tap, stride, apart, padding = item
-        lie = (1, -apart, padding, stride) if step.op.endswith("_transpose") else (stride, apart, -padding, 1)
-        axes.append(_Axis(image[axis], weight[tap], c.Variable(f"k{number}"), c.Variable(f"i{number}"), *lie))
-    return axes
-
-
 class _Convolution:
     """The convolution that a kernel begins with, and the variables of one item."""
 
@@ -77,7 +64,14 @@ class _Convolution:
         layout, self.groups = str(step.binding.attrs["data_layout"]), int_of(step.binding, "groups")
         data_axes, weight_axes = axes_of(layout, "NC"), axes_of(str(step.binding.attrs["kernel_layout"]), "OI")
         self.is_last, self.is_transposed = layout.endswith("C"), step.op.endswith("_transpose")
-        self.axes = _axes(step, data_axes[2:], weight_axes[2:])
+        attributes = (ints_of(step.binding, name) for name in ("strides", "dilation", "padding"))
+        self.axes = []
+        # The padding behind the axes stands last.
+        for number, item in enumerate(zip(data_axes[2:], weight_axes[2:], *attributes, strict=False)):
+            axis, tap, stride, apart, padding = item
+            lie = (1, -apart, padding, stride) if self.is_transposed else (stride, apart, -padding, 1)
+            tap_at, place = c.Variable(f"k{number}"), c.Variable(f"i{number}")
+            self.axes.append(_Axis(shape_of(image)[axis], shape_of(weight)[tap], tap_at, place, *lie))
         self.in_channels = shape_of(image)[data_axes[1]] // self.groups
         self.out_channels = shape_of(step.result)[data_axes[1]] // self.groups
         if self.is_last and isinstance(weight, Constant):
@@ -92,9 +86,9 @@ class _Convolution:
         dtype = dtype_of(step.result)
         dtype = dtype if dtype.startswith("float") else "uint64" if dtype.endswith("64") else "uint32"
         self.totals = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, _STRETCH)
-        self.first, self.count, self.channel, self.at = map(c.Variable, ("first", "count", "c", "at"))
+        names = ("first", "count", "g", "c", "at")
+        self.first, self.count, self.group, self.channel, self.at = map(c.Variable, names)
         self.factor, self.line = c.Variable("factor", c.CType(dtype)), c.Buffer("line", dtype_of(image))
-        self.group = c.Variable("g")
 
     def value(self, element: c.Expression) -> c.Expression:
         """Return an element as the totals have it."""
@@ -105,51 +99,46 @@ class _Convolution:
         total = self.totals[place] + self.factor * self.value(self.line[element])
         return c.For(self.at, start, stop, (c.Store(self.totals, place, total),))
 
-    def image_place(self, image: c.Expression, axes: Sequence[_Axis]) -> c.Expression:
-        """Return where a tap meets the image, along the first spatial axes."""
-        indices = [image, self.group * self.in_channels + self.channel, *(axis.place for axis in axes)]
-        return offset_along(indices, self.image_steps[: len(indices)])
-
-    def weight_place(self, channel: c.Expression) -> c.Expression:
-        """Return where a tap of the filter lies, to an output channel of the group."""
-        into, out = self.group * self.in_channels, self.group * self.out_channels
-        pair = (channel, into + self.channel) if self.is_transposed else (out + channel, self.channel)
-        return offset_along([*pair, *(axis.tap for axis in self.axes)], self.weight_steps)
-
-    def over_channels(self, image: c.Expression, *windows: c.Expression) -> c.Block:
-        """Return the loops that add up the totals of neighbouring output channels."""
-        inner: c.Block = (
-            c.Let(self.factor, self.value(self.image[self.image_place(image, self.axes)])),
-            c.Alias(self.line, self.weight, self.weight_place(self.first)),
+    def over_channels(self, place: c.Expression, tap: c.Expression) -> c.Block:
+        """Return the loop that adds products of elements of the image to neighbouring output channels."""
+        body: c.Block = (
+            c.Let(self.factor, self.value(self.image[place])),
+            c.Alias(self.line, self.weight, tap),
             self.added(self.at, self.at * self.weight_steps[0], c.Size(0), self.count),
         )
-        return self.over_taps(windows, loops_around(inner, (self.channel,), (self.in_channels,)))
+        return loops_around(body, (self.channel,), (self.in_channels,))
 
-    def over_pixels(self, image: c.Expression, channel: c.Expression, *windows: c.Expression) -> c.Block:
-        """Return the loops that add up the totals of neighbouring pixels of a line."""
-        *outer, last = self.axes
-        apart, right = last.stride * last.scale, c.Variable("right")
+    def over_pixels(self, place: c.Expression, tap: c.Expression) -> c.Block:
+        """Return the statements that add products of a line of the image to neighbouring pixels."""
+        last, right = self.axes[-1], c.Variable("right")
         # Of a line of the image and one of the result, one is walked through, the other in steps.
-        shift, ends = last.reach(self.first), [c.Size(last.size), self.count]
+        apart, shift, ends = last.stride * last.scale, last.reach(self.first), [c.Size(last.size), self.count]
         places = [right + self.at * apart, self.at]
         if self.is_transposed:
             shift, ends, places = 0 - shift, ends[::-1], places[::-1]
         start = c.index_max((apart - 1 - right) // apart, 0)
         stop = c.index_min(ends[1], (ends[0] + (apart - 1) - right) // apart)
         inner: c.Block = (
-            c.Let(self.factor, self.value(self.weight[self.weight_place(channel % self.out_channels)])),
+            c.Let(self.factor, self.value(self.weight[tap])),
             c.Let(right, shift),
             self.added(places[1], places[0] * self.image_steps[-1], start, stop),
         )
-        line = c.Alias(self.line, self.image, self.image_place(image, outer))
-        body = self.over_taps(windows, (line, *loops_around(inner, (last.tap,), (last.taps,))))
-        return loops_around(body, (self.channel,), (self.in_channels,))
+        return (c.Alias(self.line, self.image, place), *loops_around(inner, (last.tap,), (last.taps,)))
 
-    def over_taps(self, windows: Sequence[c.Expression], body: c.Block) -> c.Block:
-        """Return the loops over the taps of windows along as many axes."""
-        for axis, window in reversed(list(zip(self.axes, windows, strict=False))):
+    def sums(self, image: c.Expression, *indices: c.Expression) -> c.Block:
+        """Return the loops that add up the totals."""
+        channel: c.Expression = self.first
+        axes, windows = self.axes, indices
+        if not self.is_last:
+            axes, windows, channel = self.axes[:-1], indices[1:], indices[0] % self.out_channels
+        into, out = self.group * self.in_channels + self.channel, self.group * self.out_channels + channel
+        pair = (channel, into) if self.is_transposed else (out, self.channel)
+        tap = offset_along([*pair, *(axis.tap for axis in self.axes)], self.weight_steps)
+        place = offset_along([image, into, *(axis.place for axis in axes)], self.image_steps[: 2 + len(axes)])
+        body = self.over_channels(place, tap) if self.is_last else self.over_pixels(place, tap)
+        for axis, window in reversed(list(zip(axes, windows, strict=True))):
             body = axis.loop(window, body)
-        return body
+        return body if self.is_last else loops_around(body, (self.channel,), (self.in_channels,))
 
 
 def write(kernel: Kernel) -> None:
@@ -177,7 +166,7 @@ def write(kernel: Kernel) -> None:
         c.Let(loops.group, group),
         c.Let(loops.count, c.index_min(c.Size(width) - loops.first, _STRETCH)),
         c.LocalArray(loops.totals, is_zeroed=True),
-        *(loops.over_channels(*indices) if loops.is_last else loops.over_pixels(*indices)),
+        *loops.sums(*indices),
         *rounded,
         *epilogue(kernel, SumsTile(sums, _STRETCH, row, c.Size(1), column, loops.count)),
     )

@@ -4,13 +4,13 @@ The rows of a register tile are pixels of the result, whatever line of the image
 channels. The factors of a row are found through pointers, one for each tap of the filter: a run of channels of the
 image, or zeros where the window reaches beyond it. So neither columns of windows nor a padded image are written.
 
-Where the image has few channels the runs would be short: there one run is a whole line of the filter (its pixels lie
-side by side), which wants an image padded with zeros; the copy is small, as the image is. Of many small images each
-is copied and computed by one thread; the pixels of larger ones are shared by all, one image after another.
+Where the image has few channels, one run is a whole line of the filter, whose pixels lie side by side. This wants an
+image padded with zeros; the copy is small, as the image is. Of many small images each is copied and computed by one
+thread.
 
-The second half of a network has few pixels, and filters that no cache keeps from call to call. There the filter passes
-once from memory to the nearest cache: all pixels are multiplied by one piece of a panel after another, small enough for
-the first-level cache, while the next one is fetched. The sums of all pixels and one panel wait in that cache too.
+The second half of a network has few pixels, and filters that no cache keeps from call to call. There all pixels are
+multiplied by one piece of a panel after another, small enough for the first-level cache, while the next one is fetched.
+The sums of all pixels and one panel wait in that cache too.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def write(kernel: Kernel) -> None:
     plan, shape, source = of_few or plan, plan.shape, kernel.source(x)
     packed, block = pack_filter(kernel, plan, weight)
     if not plan.copies:
-        loop = (_tiles if of_few is None else _tiles_of_few)(kernel, plan, source, packed)
-        kernel.finish_block((*block, loop))
+        tiles_of = _tiles if of_few is None else _tiles_of_few
+        kernel.finish_block((*block, tiles_of(kernel, plan, source, packed)))
         return
     n = c.Variable("n")
-    image, copy = copy_image(plan, source, n)
+    plan, image, copy = copy_image(plan, source, n)
     size, tiles = image.size, _tiles(kernel, plan, image, packed, (n,))
     images = c.For(n, c.Size(0), c.Size(shape.batch), (copy, tiles))
     if shape.batch != 1 and isinstance(size, int) and size * dtype_info(shape.dtype).itemsize <= _STACK_NBYTES:
@@ -66,11 +66,12 @@ def write(kernel: Kernel) -> None:
     kernel.finish_block((*block, images))
 
 
-def copy_image(plan: ImplicitGemm, source: c.Buffer, n: c.Expression) -> tuple[c.Buffer, c.For]:
-    """Return the padded copy of image number ``n``, and the loop that writes it line by line."""
-    shape, (batch, channel, row_step, pixel), (height, width) = plan.shape, plan.steps, plan.padded
+def copy_image(plan: ImplicitGemm, source: c.Buffer, n: c.Expression) -> tuple[ImplicitGemm, c.Buffer, c.For]:
+    """Return the padded copy of image number ``n``, the plan for it, and the loop that writes it line by line."""
+    shape, (batch, channel, row_step, pixel), (top, left, bottom, right) = plan.shape, plan.steps, plan.shape.padding
+    height, width = shape.height + top + bottom, shape.width + left + right
     line, count = width * shape.channels, shape.width * shape.channels
-    left, right = (size * shape.channels for size in shape.padding[1::2])
+    left, right = left * shape.channels, right * shape.channels
     row, y, column, k = map(c.Variable, ("row", "y", "column", "c"))
     image = c.Buffer("image", shape.dtype, c.MemoryAccess.WRITE, height * line)
     to, from_ = c.Buffer("to", shape.dtype, c.MemoryAccess.WRITE), c.Buffer("from", shape.dtype)
@@ -83,16 +84,13 @@ def copy_image(plan: ImplicitGemm, source: c.Buffer, n: c.Expression) -> tuple[c
     filled: c.Block = (c.Alias(from_, source, n * batch + y * row_step), *sides, *copy)
     body: c.Block = (
         c.Alias(to, image, row * line),
-        c.Let(y, row - shape.padding[0]),
+        c.Let(y, row - top),
         c.If(is_inside, filled, (c.Clear(to, c.Size(0), c.Size(line)),)),
     )
-    round_ps = line * _COPY_PS
-    return image, c.For(row, c.Size(0), c.Size(height), body, kind=c.LoopKind.PARALLEL, round_ps=round_ps)
-
-
-def _tile_ps(kernel: Kernel, plan: ImplicitGemm, rows: int) -> int:
-    """Return the estimated picoseconds of a tile of so many rows."""
-    return rows * plan.panel_size * multiply_add_ps(kernel.unit, plan.shape.dtype)
+    padded = replace(shape, height=height, width=width, padding=(0, 0, 0, 0))
+    plan = replace(plan, shape=padded, steps=(0, 1, line, shape.channels))
+    loop = c.For(row, c.Size(0), c.Size(height), body, kind=c.LoopKind.PARALLEL, round_ps=line * _COPY_PS)
+    return plan, image, loop
 
 
 def _tiles(
@@ -130,8 +128,8 @@ def _tiles(
         *found,
         *tile.product(counts, packed, factors, _next_panel(plan, packed, block, panel)),
     )
-    count, part = plan.blocks * panels, (*before, c.For(item, first, end, body))
-    return c.Dispatch(first, end, part, count, 1, count * _tile_ps(kernel, plan, plan.rows))
+    count, tile_ps = plan.blocks * panels, plan.rows * plan.panel_size * multiply_add_ps(kernel.unit, shape.dtype)
+    return c.Dispatch(first, end, (*before, c.For(item, first, end, body)), count, 1, count * tile_ps)
 
 
 def _next_panel(plan: ImplicitGemm, packed: c.Buffer, block: c.Variable, panel: c.Variable) -> tuple[c.Expression, ...]:
@@ -185,4 +183,5 @@ def _tiles_of_few(kernel: Kernel, plan: ImplicitGemm, source: c.Buffer, packed: 
     )
     find = rows.find(block * plan.rows, plan.rows, c.Size(0), block * (plan.runs * plan.rows))
     part = (*rows.declared, *loops_around((find,), (block,), (blocks,)), c.For(panel, first, end, body))
-    return c.Dispatch(first, end, part, plan.panels, 1, plan.panels * _tile_ps(kernel, plan, pixels))
+    panel_ps = pixels * size * multiply_add_ps(kernel.unit, dtype)
+    return c.Dispatch(first, end, part, plan.panels, 1, plan.panels * panel_ps)

@@ -1,8 +1,7 @@
 """How a convolution, channels last, is cut into register tiles of pixels times output channels, and its filter packed.
 
-A panel holds some output channels of one group, the columns of a tile, padded with zeros: the elements of the filter in
-the order in which a tile reads them. The columns of one input channel lie side by side, the channels of one tap follow
-one another, then the taps.
+A panel is some output channels of one group, the columns of a tile, padded with zeros, as a tile reads them: the
+columns of one input channel lie side by side, the channels of one tap follow one another, then the taps.
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ from byoc_core.ir import Constant, Value
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.copies import MOVE_PS, loops_around, offset_along
-from byoc_ccompiler.steps import Step
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["MAX_POINTERS", "ImplicitGemm", "is_suited", "joins_lines", "pack_filter"]
+__all__ = ["MAX_POINTERS", "ImplicitGemm", "count_runs", "joins_lines", "pack_filter"]
 
 _FEW_CHANNELS = 16  # up to so many channels, a run is a line of the filter
 _RESIDENT_NBYTES = 1 << 19  # a filter up to this size stays in the second-level cache while all pixels pass
@@ -29,23 +27,16 @@ _PANEL_NBYTES = 3 << 18  # a panel up to this size stays in the second-level cac
 _TOO_LARGE = 1.3  # how much longer a step takes with a panel above that size, about
 _REGISTER_POINTERS = 10  # pointers of a tile's rows that stay in registers
 _CACHE_NBYTES = 24  # bytes that the second-level cache gives in a cycle, about
-
-MAX_POINTERS = 1 << 13
-"""Pointers to runs of factors, which lie on the stack, at most."""
+MAX_POINTERS = 1 << 13  # pointers to runs of factors, which lie on the stack, at most
 
 
 def joins_lines(shape: ConvolutionGeometry) -> bool:
     """Return whether one run of factors is a whole line of the filter."""
-    is_joined = shape.filter_width > 1 and shape.dilation[1] == 1
-    return is_joined and shape.groups == 1 and shape.channels <= _FEW_CHANNELS
+    has_line = shape.filter_width > 1 and shape.dilation[1] == 1
+    return has_line and shape.groups == 1 and shape.channels <= _FEW_CHANNELS
 
 
-def is_suited(step: Step) -> bool:
-    """Return whether there is room for the pointers of one row at least."""
-    return _count_runs(ConvolutionGeometry.of_step(step)) <= MAX_POINTERS
-
-
-def _count_runs(shape: ConvolutionGeometry) -> int:
+def count_runs(shape: ConvolutionGeometry) -> int:
     """Return the number of runs of factors in a row."""
     return shape.filter_height if joins_lines(shape) else shape.num_taps
 
@@ -81,7 +72,7 @@ class ImplicitGemm:
         """Return the cut of the convolution that a kernel begins with, by tiles for all pixels or for so many."""
         anchor, unit = kernel.group.steps[0], kernel.unit
         shape = ConvolutionGeometry.of_step(anchor)
-        steps, runs = shape.image_steps(kernel.strides(anchor.operands[0])), _count_runs(shape)
+        steps, runs = shape.image_steps(kernel.strides(anchor.operands[0])), count_runs(shape)
         copies = joins_lines(shape) and (shape.is_padded or steps[1] != 1 or steps[3] != shape.channels)
         num_pixels = shape.out_height * shape.out_width if copies else shape.num_pixels
         rows, vectors = _choose_tile(unit, shape, num_pixels if pixels is None else pixels)
@@ -109,19 +100,13 @@ class ImplicitGemm:
         nbytes = self.shape.groups * self.panels * self.panel_size * dtype_info(self.shape.dtype).itemsize
         return nbytes > _RESIDENT_NBYTES
 
-    @property
-    def padded(self) -> tuple[Dim, Dim]:
-        """Rows and columns of the padded copy."""
-        top, left, bottom, right = self.shape.padding
-        return self.shape.height + top + bottom, self.shape.width + left + right
-
 
 def _choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim) -> tuple[int, int]:
     """Return the (rows, vectors) of a tile for which all tiles together take least."""
     lanes, tap_nbytes = unit.lanes(shape.dtype), shape.group_channels * dtype_info(shape.dtype).itemsize
     best, best_cost = (1, 1), float("inf")
     for vectors in (4, 2, 3, 1):
-        columns, most = vectors * lanes, min(unit.rows_for(vectors), 16, MAX_POINTERS // _count_runs(shape))
+        columns, most = vectors * lanes, min(unit.rows_for(vectors), 16, MAX_POINTERS // count_runs(shape))
         for rows in range(most, 0, -1) if isinstance(pixels, int) else (most,):
             whole, tail = divmod(pixels, rows) if isinstance(pixels, int) else (1 / rows, 0)
             work = whole * _step_cost(unit, rows, vectors) + (_step_cost(unit, tail, vectors) if tail else 0)
@@ -134,10 +119,9 @@ def _choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim) -> t
 
 
 def _step_cost(unit: VectorUnit, rows: int, vectors: int) -> float:
-    """Return the cycles of one step of a tile.
+    """Return the cycles of one step of a tile: two loads are made at a time, and two products, four deep.
 
-    Two loads are made at a time, and two products, four deep. Each row loads its factor, and where there are many rows
-    its pointer as well; the panel comes from the second-level cache.
+    Each row loads its factor, and of many rows its pointer as well; the panel comes from the second-level cache.
     """
     loads = rows * (1 if rows <= _REGISTER_POINTERS else 2) + vectors
     return max(rows * vectors / 2, loads / 2, 4, vectors * unit.nbytes / _CACHE_NBYTES)

@@ -6,7 +6,7 @@ from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm, joins_lines
+from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm
 
 __all__ = ["WindowRows", "rows_function"]
 
@@ -24,7 +24,7 @@ _START = c.Size(0)
 
 
 class WindowRows:
-    """The pointers to the runs of factors of so many pixels of an image, or of its padded copy.
+    """The pointers to the runs of factors of so many pixels of an image.
 
     Attributes:
         rows: the pointers.
@@ -33,19 +33,15 @@ class WindowRows:
 
     def __init__(self, kernel: Kernel, plan: ImplicitGemm, image: c.Buffer, pixels: int) -> None:
         shape, (batch, _, row, pixel) = plan.shape, plan.steps
-        height, width, (top, left, _, _) = shape.height, shape.width, shape.padding
-        if plan.copies:
-            (height, width), top, left = plan.padded, 0, 0
-            batch, row, pixel = 0, width * shape.channels, shape.channels
         sizes = (
-            *(plan.num_pixels - 1, shape.out_height, shape.out_width, height, width, top, left, *shape.strides),
-            *(shape.filter_height, 1 if joins_lines(shape) else shape.filter_width, *shape.dilation),
+            *(plan.num_pixels - 1, shape.out_height, shape.out_width, shape.height, shape.width, *shape.padding[:2]),
+            *(*shape.strides, shape.filter_height, plan.runs // shape.filter_height, *shape.dilation),
             *(batch, row, pixel),
         )
         self._kernel, self._image = kernel, image
         self.rows = c.PointerArray("rows", image.dtype, c.MemoryAccess.WRITE, plan.runs * pixels)
         zeros = c.Buffer("zeros", image.dtype, size=plan.depth)
-        self._outside = zeros if shape.is_padded and not plan.copies else None
+        self._outside = zeros if shape.is_padded else None
         self._window = c.Buffer("window", "int64", c.MemoryAccess.WRITE, len(_SIZES))
         self.declared: c.Block = (
             *(c.LocalArray(zeros, is_zeroed=True), c.LocalArray(self.rows), c.LocalArray(self._window)),
