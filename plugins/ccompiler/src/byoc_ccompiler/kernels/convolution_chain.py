@@ -35,16 +35,10 @@ def write_chain(kernel: Kernel) -> None:
 
 
 class _Chain:
-    """The pieces of the kernel: up to three convolutions, and the memory between them.
+    """The pieces of the kernel: the convolutions, ``expand`` and ``project`` where they are computed, and the memory.
 
-    Attributes:
-        expand: computes the image of the depthwise convolution, if that is computed here.
-        project: reads the result of the depthwise convolution, if there is a last one.
-        tile: the outputs of the depthwise convolution that are summed up together.
-        ring: the rows of the image at hand, behind it a row of zeros.
-        lines: the rows that wait for the last convolution.
-        ready: the rows of the image that have been computed.
-        block_ps: estimated picoseconds of a block of rows.
+    ``ring`` holds the rows of the image at hand, of which ``ready`` have been computed; behind it lies ``nothing``, a
+    row of zeros. ``lines`` are the rows that wait for the last convolution.
     """
 
     def __init__(self, kernel: Kernel) -> None:

@@ -163,7 +163,7 @@ def write(kernel: Kernel) -> None:
         c.Let(row, item // (groups * stretches)),
         c.Let(loops.first, item % stretches * _STRETCH),
         *(c.Let(index, place) for index, place in zip(indices, c.unravelled(row, sizes), strict=True)),
-        c.Let(loops.group, group),
+        c.Let(loops.group, group if loops.groups > 1 else c.Size(0)),
         c.Let(loops.count, c.index_min(c.Size(width) - loops.first, _STRETCH)),
         c.LocalArray(loops.totals, is_zeroed=True),
         *loops.sums(*indices),

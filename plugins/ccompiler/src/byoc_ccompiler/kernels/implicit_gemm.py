@@ -41,6 +41,7 @@ _LEAST_PANELS = 4  # with fewer panels, threads would have too few parts
 _PIECE_NBYTES = 1 << 15  # a piece of a panel, in the first-level cache beside the sums and some rows
 _MOST_ROWS = 10  # rows of a tile of few pixels, at most: their pointers stay in registers
 _VECTORS = 2  # of a tile of few pixels
+_NOTHING: c.Block = ()
 
 
 def write(kernel: Kernel) -> None:
@@ -109,8 +110,7 @@ def _tiles(
         counts = sorted({min(plan.rows, pixels), pixels % plan.rows} - {0}, reverse=True)
         if shape.is_pointwise and shape.strides == (1, 1):
             step = collapsed_step(sizes, sizes, (batch, down, right))
-    before: c.Block = ()
-    found: c.Block = ()
+    before, found = _NOTHING, _NOTHING
     if step is not None:
         factors: tuple[c.Expression, ...] = (c.Address(source, m0 * step + group * plan.depth), c.Size(step))
     else:

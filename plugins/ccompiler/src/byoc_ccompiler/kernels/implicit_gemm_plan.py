@@ -43,18 +43,10 @@ def count_runs(shape: ConvolutionGeometry) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ImplicitGemm:
-    """How a convolution is cut into tiles.
+    """How a convolution is cut into tiles of ``rows`` pixels times ``columns`` output channels, in ``vectors``.
 
-    Attributes:
-        shape: its sizes.
-        steps: the image's distances from one image, channel, row and pixel to the next.
-        copies: whether images are copied, padded with zeros, one after another.
-        num_pixels: the rows of the product: pixels of one image where images are copied, else of all.
-        runs: runs of factors in a row.
-        depth: factors of a run.
-        rows: of a tile.
-        vectors: of a tile, in a row.
-        columns: of a tile.
+    The image has ``steps`` from one image, channel, row and pixel to the next. Where it ``copies`` images, padded with
+    zeros, one after another, the pixels are those of one image, else of all. Each has ``runs`` of ``depth`` factors.
     """
 
     shape: ConvolutionGeometry

@@ -24,12 +24,7 @@ _START = c.Size(0)
 
 
 class WindowRows:
-    """The pointers to the runs of factors of so many pixels of an image.
-
-    Attributes:
-        rows: the pointers.
-        declared: the statements that declare them, and what :meth:`find` needs.
-    """
+    """The pointers to the runs of factors of so many pixels of an image, and the statements that declare them."""
 
     def __init__(self, kernel: Kernel, plan: ImplicitGemm, image: c.Buffer, pixels: int) -> None:
         shape, (batch, _, row, pixel) = plan.shape, plan.steps
