@@ -14,10 +14,7 @@ _SIZES = (
     *("last", "out_height", "out_width", "height", "width", "top", "left", "stride_down", "stride_right"),
     *("taps_down", "taps_right", "apart_down", "apart_right", "image_step", "row_step", "pixel_step"),
 )
-"""The sizes of a window that moves over images: ``stride_*`` from one position to the next, taps ``apart_*``.
-
-The result has ``out_height`` by ``out_width`` pixels an image; the last of all images is number ``last``.
-"""
+"""The sizes of a window that moves by ``stride_*``, with taps ``apart_*``, to pixel number ``last`` of all images."""
 
 _UNSIGNED = c.CType("uint64")
 _START = c.Size(0)
