@@ -56,6 +56,18 @@ def test_sums(dtype: str, march: str) -> None:
         assert_sum(actual, oracle, magnitude, int(np.prod(w[1:])))
 
 
+def test_one_axis(bench: Bench) -> None:
+    builder = bench.builder()
+    weight, image = _random((130, 300, 5), seed=1), builder.param("x", tensor((1, 50, 300)))
+    result = builder.emit("nn.conv1d", image, builder.const(weight), data_layout="NWC", padding=(2, 2))
+    function = bench.add(builder, result)
+    assert "ahead = byoc_min(" in bench.module.get_source()
+    inputs = (_random((1, 50, 300)), weight)
+    (actual,) = bench.run(function, inputs[0])
+    magnitude = _correlate(function.bindings[0], *map(np.abs, inputs))
+    assert_sum(actual, _correlate(function.bindings[0], *inputs), magnitude, 1500)
+
+
 def test_what_follows_and_views() -> None:
     """The image is a part of a larger one, the result a slice of a concat; a bias and a residual follow."""
     bench = Bench(winograd="off")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.backend.hooks import Rejection
 from byoc_core.ir import Binding
@@ -12,51 +10,41 @@ from byoc_core.ops import RANKS, axes_of
 from byoc_ccompiler.attributes import ints_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels import (
-    convolution_loops,
-    depthwise,
-    few_pixels,
-    implicit_gemm,
-    winograd,
-)
+from byoc_ccompiler.kernels import convolution_loops, depthwise, implicit_gemm, winograd
 from byoc_ccompiler.kernels.bfloat16_products import suits_convolution, write_convolution
-from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.implicit_gemm_plan import is_suited, joins_lines
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, known
+from byoc_ccompiler.kernels.implicit_gemm_plan import MAX_POINTERS, count_runs, joins_lines
 from byoc_ccompiler.rejections import FLOATS, operand_shape, operand_type
 from byoc_ccompiler.size_checks import require_spatial
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["FAMILY", "choose_writer", "require_room"]
+__all__ = ["FAMILY", "require_room"]
 
 
 def _is_product(step: Step) -> bool:
-    """Tells whether a convolution is one of floats, channels last, over one or two axes."""
+    """Return whether a convolution is one of floats, channels last, over one or two axes."""
     is_flat = step.op in ("nn.conv1d", "nn.conv2d") and str(step.binding.attrs["data_layout"]).endswith("C")
     return is_flat and dtype_of(step.result) in FLOATS
 
 
-def choose_writer(step: Step, kernel: Kernel) -> Callable[[Kernel], None]:
-    """Gives what writes the kernel whose first step is this convolution."""
-    if not _is_product(step):
-        return convolution_loops.write
-    if step.op == "nn.conv2d" and depthwise.is_suited(step, kernel):
-        return depthwise.write
-    if suits_convolution(step, kernel):
-        return write_convolution
-    if step.op == "nn.conv2d":
-        if winograd.is_suited(step, kernel):
-            return winograd.write
-        if few_pixels.is_suited(kernel):
-            return few_pixels.write
-    return implicit_gemm.write if is_suited(step) else convolution_loops.write
-
-
 def _write(kernel: Kernel) -> None:
+    """Write the kernel of a convolution, and of what follows it, by the writer that suits it."""
     step = kernel.group.steps[0]
+    has_plane = step.op == "nn.conv2d"
     if 0 in shape_of(step.result):
         kernel.finish_block(())
+    elif not _is_product(step):
+        convolution_loops.write(kernel)
+    elif has_plane and depthwise.is_suited(step, kernel):
+        depthwise.write(kernel)
+    elif suits_convolution(step, kernel):
+        write_convolution(kernel)
+    elif has_plane and winograd.is_suited(step, kernel):
+        winograd.write(kernel)
+    elif count_runs(ConvolutionGeometry.of_step(step)) <= MAX_POINTERS:
+        implicit_gemm.write(kernel)
     else:
-        choose_writer(step, kernel)(kernel)
+        convolution_loops.write(kernel)
 
 
 def _reject(binding: Binding) -> Rejection | None:
@@ -70,23 +58,22 @@ def _reject(binding: Binding) -> Rejection | None:
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    """Has the padded image checked to hold a window, and a transposed convolution to leave something."""
-    if not step.op.endswith("_transpose"):
+    """Require that the padded image holds a window, and that a transposed convolution leaves something."""
+    if step.op.endswith("_transpose"):
+        sizes = [shape_of(step.result)[axis] for axis in axes_of(str(step.binding.attrs["data_layout"]), "NC")[2:]]
+        require_spatial(scope, step.op, "the result", sizes, [1] * len(sizes))
+    else:
         require_room(scope, step, step.op)
-        return
-    axes = axes_of(str(step.binding.attrs["data_layout"]), "NC")[2:]
-    require_spatial(scope, step.op, "the result", [shape_of(step.result)[axis] for axis in axes], [1] * len(axes))
 
 
 def require_room(scope: FunctionScope, step: Step, op: str) -> None:
-    """Has the padded image checked to hold a window of a convolution, whose op is called by a name."""
-    axes = axes_of(str(step.binding.attrs["data_layout"]), "NC")[2:]
-    rank = len(axes)
+    """Require that the padded image holds a window of a convolution, whose op is called by a name."""
     image, weight = shape_of(step.operands[0]), shape_of(step.operands[1])
     padding, dilation = ints_of(step.binding, "padding"), ints_of(step.binding, "dilation")
+    axes = axes_of(str(step.binding.attrs["data_layout"]), "NC")[2:]
     taps = axes_of(str(step.binding.attrs["kernel_layout"]), "OI")[2:]
-    sizes = [image[axis] + padding[index] + padding[index + rank] for index, axis in enumerate(axes)]
-    window = [(int(str(weight[tap])) - 1) * apart + 1 for tap, apart in zip(taps, dilation, strict=True)]
+    sizes = [image[axis] + padding[index] + padding[index + len(axes)] for index, axis in enumerate(axes)]
+    window = [(known(weight[tap]) - 1) * apart + 1 for tap, apart in zip(taps, dilation, strict=True)]
     require_spatial(scope, op, "the padded image", sizes, window)
 
 
@@ -99,17 +86,9 @@ def _reads(step: Step, index: int) -> Access:
     return Access.ANY if joins_lines(ConvolutionGeometry.of_step(step)) else Access.ROWS
 
 
-def _writes(step: Step, index: int) -> Access:
-    return Access.ROWS
-
+_OPS = frozenset(f"nn.conv{rank}d{kind}" for rank in RANKS for kind in ("", "_transpose"))
 
 FAMILY = KernelFamily(
-    frozenset(f"nn.conv{rank}d{kind}" for rank in RANKS for kind in ("", "_transpose")),
-    _reject,
-    _write,
-    takes_epilogue=True,
-    require=_require,
-    reads=_reads,
-    writes=_writes,
+    _OPS, _reject, _write, takes_epilogue=True, require=_require, reads=_reads, writes=lambda *_: Access.ROWS
 )
 """Convolution over one, two or three axes, and its transpose."""

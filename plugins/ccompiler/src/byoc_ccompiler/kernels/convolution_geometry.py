@@ -14,24 +14,16 @@ from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.kernel import compact_strides
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["ConvolutionGeometry"]
+__all__ = ["ConvolutionGeometry", "known"]
 
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionGeometry:
     """The sizes of one ``nn.conv2d``, or of an ``nn.conv1d`` as one over images of height 1.
 
-    Channels and filter are known; batch and image may be symbolic.
-
-    Attributes:
-        dtype: of the image, the filter and the result.
-        layout: ``NCHW`` or ``NHWC`` (``NCW`` or ``NWC``), of image and result.
-        strides: down, right.
-        dilation: down, right.
-        padding: top, left, bottom, right.
-        weight_axes: which axes of the filter are output channels, input channels (of a group), rows (if any), columns.
-        weight_steps: the filter's distances, in elements, from one output channel, input channel (of a group), row and
-            column to the next.
+    Channels and filter are known; batch and image may be symbolic. ``strides`` and ``dilation`` are down and right,
+    ``padding`` is top, left, bottom and right. ``weight_axes`` are the axes of the filter that are output channels,
+    input channels (of a group), rows (if any) and columns; ``weight_steps`` are the distances along these, in elements.
     """
 
     dtype: str
@@ -46,42 +38,29 @@ class ConvolutionGeometry:
     filter_height: int
     filter_width: int
     groups: int
-    strides: tuple[int, int]
-    dilation: tuple[int, int]
-    padding: tuple[int, int, int, int]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: tuple[int, ...]
     weight_axes: tuple[int, ...]
-    weight_steps: tuple[int, int, int, int]
+    weight_steps: tuple[int, ...]
 
     @classmethod
     def of_step(cls, step: Step) -> Self:
-        """Gives the sizes of a convolution over one or two axes whose channels and filter are known."""
-        attrs = step.binding.attrs
+        """Return the sizes of a convolution over one or two axes whose channels and filter are known."""
+        attrs, weight = step.binding.attrs, shape_of(step.operands[1])
         layout, kernel_layout = str(attrs["data_layout"]), str(attrs["kernel_layout"])
         batch, channels, height, width = _in_order(shape_of(step.operands[0]), layout, "NC", 1)
         _, out_channels, out_height, out_width = _in_order(shape_of(step.result), layout, "NC", 1)
-        weight = shape_of(step.operands[1])
-        sizes, steps = (_in_order(dims, kernel_layout, "OI", 1) for dims in (weight, compact_strides(weight)))
+        *_, down, right = _in_order(weight, kernel_layout, "OI", 1)
+        steps = _in_order(compact_strides(weight), kernel_layout, "OI", 1)
         strides, dilation, padding = (ints_of(step.binding, name) for name in ("strides", "dilation", "padding"))
         if len(strides) == 1:
             strides, dilation, padding = (1, *strides), (1, *dilation), (0, padding[0], 0, padding[1])
         return cls(
-            dtype=dtype_of(step.result),
-            layout=layout,
-            batch=batch,
-            channels=_known(channels),
-            height=height,
-            width=width,
-            out_channels=_known(out_channels),
-            out_height=out_height,
-            out_width=out_width,
-            filter_height=_known(sizes[2]),
-            filter_width=_known(sizes[3]),
-            groups=int_of(step.binding, "groups"),
-            strides=(strides[0], strides[1]),
-            dilation=(dilation[0], dilation[1]),
-            padding=(padding[0], padding[1], padding[2], padding[3]),
-            weight_axes=axes_of(kernel_layout, "OI"),
-            weight_steps=(_known(steps[0]), _known(steps[1]), _known(steps[2]), _known(steps[3])),
+            *(dtype_of(step.result), layout, batch, known(channels), height, width),
+            *(known(out_channels), out_height, out_width, known(down), known(right)),
+            *(int_of(step.binding, "groups"), strides, dilation, padding),
+            *(axes_of(kernel_layout, "OI"), tuple(map(known, steps))),
         )
 
     @property
@@ -120,24 +99,23 @@ class ConvolutionGeometry:
         return self.groups == self.channels and self.groups > 1
 
     def image_steps(self, strides: Sequence[Dim]) -> tuple[Dim, Dim, Dim, Dim]:
-        """Gives an image's distances from one image, channel, row and pixel to the next, from its strides."""
-        batch, channel, row, pixel = _in_order(strides, self.layout, "NC", 0)
-        return batch, channel, row, pixel
+        """Return an image's distances from one image, channel, row and pixel to the next, from its strides."""
+        return _in_order(strides, self.layout, "NC", 0)
 
     def ordered_filter(self, weight: NDArray) -> NDArray:
-        """Gives a filter as (output channels, input channels of a group, rows, columns)."""
-        return weight.transpose(self.weight_axes).reshape(
-            self.out_channels, self.group_channels, self.filter_height, self.filter_width
-        )
+        """Return a filter as (output channels, input channels of a group, rows, columns)."""
+        sizes = (self.out_channels, self.group_channels, self.filter_height, self.filter_width)
+        return weight.transpose(self.weight_axes).reshape(sizes)
+
+
+def known(dim: Dim) -> int:
+    """Return a size that is not symbolic."""
+    assert isinstance(dim, int)
+    return dim
 
 
 def _in_order(sizes: Sequence[Dim], layout: str, channels: str, height: Dim) -> tuple[Dim, Dim, Dim, Dim]:
-    """Gives what belongs to the axes of a layout in the order of ``channels``, H, W; ``height`` where there is no H."""
+    """Return the sizes of the axes of a layout in the order of ``channels``, H, W; ``height`` where there is no H."""
     first, second, *spatial = (sizes[axis] for axis in axes_of(layout, channels))
     row, column = spatial if len(spatial) == 2 else (height, spatial[0])
     return first, second, row, column
-
-
-def _known(dim: Dim) -> int:
-    assert isinstance(dim, int)
-    return dim

@@ -4,166 +4,184 @@ The rows of a register tile are pixels of the result, whatever line of the image
 channels. The factors of a row are found through pointers, one for each tap of the filter: a run of channels of the
 image, or zeros where the window reaches beyond it. So neither columns of windows nor a padded image are written.
 
-Where the image has few channels the runs would be short: there one run is a whole line of the filter (its pixels lie
-side by side), which wants an image padded with zeros; the copy is small, as the image is. Of many small images each
-is copied and computed by one thread; the pixels of larger ones are shared by all, one image after another.
+Where the image has few channels, one run is a whole line of the filter, whose pixels lie side by side. This wants an
+image padded with zeros; the copy is small, as the image is. Of many small images each is copied and computed by one
+thread.
+
+The second half of a network has few pixels, and filters that no cache keeps from call to call. There all pixels are
+multiplied by one piece of a panel after another, small enough for the first-level cache, while the next one is fetched.
+The sums of all pixels and one panel wait in that cache too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from byoc_core.authoring import c
-from byoc_core.dims import Dim
+from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.convolution_panels import pack_panels, packed_constant, panel_size
+from byoc_ccompiler.kernels.convolution_geometry import known
 from byoc_ccompiler.kernels.copies import loops_around
-from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm
+from byoc_ccompiler.kernels.epilogue import collapsed_step
+from byoc_ccompiler.kernels.implicit_gemm_plan import MAX_POINTERS, ImplicitGemm, pack_filter
 from byoc_ccompiler.kernels.pixel_tiles import PixelTile, by_count
+from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, multiply
 from byoc_ccompiler.kernels.window_rows import WindowRows
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["copy_image", "write"]
 
-_COPY_PS = 200
-"""Estimated picoseconds to copy one element."""
+_COPY_PS = 200  # estimated picoseconds to copy one element
+_FEW_BLOCKS = 40  # up to so many tiles pass one panel before the next is wanted from memory
+_STACK_NBYTES = 1 << 14  # a padded copy of an image up to this size lies on the stack, one for each thread
+_MOST_PIXELS = 64  # with more pixels, a panel's way from memory is short beside the time that it is used
+_LEAST_PANELS = 4  # with fewer panels, threads would have too few parts
+_PIECE_NBYTES = 1 << 15  # a piece of a panel, in the first-level cache beside the sums and some rows
+_MOST_ROWS = 10  # rows of a tile of few pixels, at most: their pointers stay in registers
+_VECTORS = 2  # of a tile of few pixels
+_NOTHING: c.Block = ()
 
 
 def write(kernel: Kernel) -> None:
     """Write the kernel of a convolution, channels last, and of what follows it elementwise."""
     (x, weight), plan = kernel.group.steps[0].operands, ImplicitGemm.of(kernel)
-    shape, source = plan.shape, kernel.source(x)
-    block: list[c.Statement] = []
-    if isinstance(weight, Constant):
-        packed = kernel.source(packed_constant(kernel, shape, weight, plan.columns), "weights")
-    else:
-        size = shape.groups * plan.panels * panel_size(shape, plan.columns)
-        packed = c.Buffer("packed", shape.dtype, c.MemoryAccess.WRITE, size)
-        filter_ = kernel.source(weight, "weight")
-        block += [kernel.in_scratch(packed), *pack_panels(shape, filter_, packed, plan.columns)]
+    of_few = _plan_of_few(kernel, plan) if isinstance(weight, Constant) else None
+    plan, shape, source = of_few or plan, plan.shape, kernel.source(x)
+    packed, block = pack_filter(kernel, plan, weight)
     if not plan.copies:
-        kernel.finish_block((*block, _Tiles(kernel, plan, source, packed).loop()))
+        tiles_of = _tiles if of_few is None else _tiles_of_few
+        kernel.finish_block((*block, tiles_of(kernel, plan, source, packed)))
         return
-    image, n = c.Buffer("image", shape.dtype, c.MemoryAccess.WRITE, plan.image_size), c.Variable("n")
-    copy, tiles = copy_image(plan, source, image, n), _Tiles(kernel, plan, image, packed, (n,))
-    images = c.For(n, c.Size(0), c.Size(shape.batch), (copy, tiles.loop()))
-    if plan.is_small_image:
-        copy = replace(copy, kind=c.LoopKind.SERIAL)
-        body = (c.LocalArray(image), copy, *tiles.part(c.Size(0), c.Size(tiles.count)))
-        round_ps = plan.image_size * _COPY_PS + tiles.count * tiles.item_ps
-        images = replace(images, body=body, kind=c.LoopKind.PARALLEL, round_ps=round_ps)
+    n = c.Variable("n")
+    plan, image, copy = copy_image(plan, source, n)
+    size, tiles = image.size, _tiles(kernel, plan, image, packed, (n,))
+    images = c.For(n, c.Size(0), c.Size(shape.batch), (copy, tiles))
+    if shape.batch != 1 and isinstance(size, int) and size * dtype_info(shape.dtype).itemsize <= _STACK_NBYTES:
+        all_tiles = c.substitute(tiles.body, {tiles.first: c.Size(0), tiles.end: c.Size(tiles.count)})
+        body = (c.LocalArray(image), replace(copy, kind=c.LoopKind.SERIAL), *all_tiles)
+        images = replace(images, body=body, kind=c.LoopKind.PARALLEL, round_ps=size * _COPY_PS + tiles.work_ps)
     else:
-        block.append(kernel.in_scratch(image))
+        block = (*block, kernel.in_scratch(image))
     kernel.finish_block((*block, images))
 
 
-def copy_image(plan: ImplicitGemm, source: c.Buffer, image: c.Buffer, n: c.Expression) -> c.For:
-    """Return the loop that copies image number ``n``, line by line, padded with zeros."""
-    shape, (batch, channel, row_step, pixel) = plan.shape, plan.steps
-    left, right = (size * shape.channels for size in shape.padding[1::2])
-    line, count = plan.padded[1] * shape.channels, shape.width * shape.channels
+def copy_image(plan: ImplicitGemm, source: c.Buffer, n: c.Expression) -> tuple[ImplicitGemm, c.Buffer, c.For]:
+    """Return the padded copy of image number ``n``, the plan for it, and the loop that writes it line by line."""
+    shape, (batch, channel, row_step, pixel), (top, left, bottom, right) = plan.shape, plan.steps, plan.shape.padding
+    height, width = shape.height + top + bottom, shape.width + left + right
+    line, count = width * shape.channels, shape.width * shape.channels
+    left, right = left * shape.channels, right * shape.channels
     row, y, column, k = map(c.Variable, ("row", "y", "column", "c"))
+    image = c.Buffer("image", shape.dtype, c.MemoryAccess.WRITE, height * line)
     to, from_ = c.Buffer("to", shape.dtype, c.MemoryAccess.WRITE), c.Buffer("from", shape.dtype)
-    copy: c.Statement = c.Copy(to, c.Size(left), from_, c.Size(0), c.Size(count))
+    copy: c.Block = (c.Copy(to, c.Size(left), from_, c.Size(0), c.Size(count)),)
     if channel != 1 or pixel != shape.channels:
         store = c.Store(to, column * shape.channels + (k + left), from_[column * pixel + k * channel])
-        (copy,) = loops_around((store,), (column, k), (shape.width, shape.channels))
-    clear = c.Clear(to, c.Size(0), c.Size(line))
-    filled: c.Block = (
-        c.Alias(from_, source, n * batch + y * row_step),
-        *([c.Clear(to, c.Size(0), c.Size(left))] if left else []),
-        copy,
-        *([c.Clear(to, c.Size(left + count), c.Size(right))] if right else []),
-    )
+        copy = loops_around((store,), (column, k), (shape.width, shape.channels))
+    sides = [c.Clear(to, c.Size(at), c.Size(size)) for at, size in ((0, left), (left + count, right)) if size]
     is_inside = c.Binary("&&", y.compare(">=", 0), y.compare("<", shape.height))
+    filled: c.Block = (c.Alias(from_, source, n * batch + y * row_step), *sides, *copy)
     body: c.Block = (
         c.Alias(to, image, row * line),
-        c.Let(y, row - shape.padding[0]),
-        c.If(is_inside, filled, (clear,)),
+        c.Let(y, row - top),
+        c.If(is_inside, filled, (c.Clear(to, c.Size(0), c.Size(line)),)),
     )
-    height = c.Size(plan.padded[0])
-    return c.For(row, c.Size(0), height, body, kind=c.LoopKind.PARALLEL, round_ps=line * _COPY_PS)
+    padded = replace(shape, height=height, width=width, padding=(0, 0, 0, 0))
+    plan = replace(plan, shape=padded, steps=(0, 1, line, shape.channels))
+    loop = c.For(row, c.Size(0), c.Size(height), body, kind=c.LoopKind.PARALLEL, round_ps=line * _COPY_PS)
+    return plan, image, loop
 
 
-@dataclass(frozen=True, slots=True)
-class _Tiles:
-    """The tiles of all pixels and all panels.
+def _tiles(
+    kernel: Kernel, plan: ImplicitGemm, source: c.Buffer, packed: c.Buffer, leading: tuple[c.Expression, ...] = ()
+) -> c.Dispatch:
+    """Return the loop over the tiles of all pixels, or of image ``leading``, which threads share."""
+    names = ("first", "end", "item", "block", "panel", "m0", "m_count", "at_hand")
+    first, end, item, block, panel, m0, m_count, at_hand = map(c.Variable, names)
+    shape, panels, pixels = plan.shape, plan.shape.groups * plan.panels, plan.num_pixels
+    sizes, (batch, _, down, right) = (shape.batch, shape.height, shape.width), plan.steps
+    places = (item // panels, item % panels)
+    if plan.panels_outside:
+        places = (item % plan.blocks, item // plan.blocks % panels)
+    step, counts, group = None, [plan.rows], panel // plan.panels
+    if isinstance(pixels, int):
+        counts = sorted({min(plan.rows, pixels), pixels % plan.rows} - {0}, reverse=True)
+        if shape.is_pointwise and shape.strides == (1, 1):
+            step = collapsed_step(sizes, sizes, (batch, down, right))
+    before, found = _NOTHING, _NOTHING
+    if step is not None:
+        factors: tuple[c.Expression, ...] = (c.Address(source, m0 * step + group * plan.depth), c.Size(step))
+    else:
+        rows, key = WindowRows(kernel, plan, source, plan.rows), block * shape.groups + group
+        find = by_count(m_count, counts, lambda count: rows.find(m0, count, group * plan.depth))
+        before = (*rows.declared, c.Declare(at_hand, c.Size(-1)))
+        found = (c.If(at_hand.compare("!=", key), (c.Assign(at_hand, key), *find)),)
+        factors = (c.Address(rows.rows, c.Size(0)), c.Size(plan.runs), c.Size(0))
+    tile = PixelTile(kernel, plan, m0, m_count, panel, leading)
+    body = (
+        c.Let(block, places[0]),
+        c.Let(panel, places[1]),
+        c.Let(m0, block * plan.rows),
+        c.Let(m_count, c.index_min(c.Size(pixels) - m0, plan.rows)),
+        *found,
+        *tile.product(counts, packed, factors, _next_panel(plan, packed, block, panel)),
+    )
+    count, tile_ps = plan.blocks * panels, plan.rows * plan.panel_size * multiply_add_ps(kernel.unit, shape.dtype)
+    return c.Dispatch(first, end, (*before, c.For(item, first, end, body)), count, 1, count * tile_ps)
 
-    Attributes:
-        kernel: the convolution, and what follows it.
-        plan: how it is cut.
-        source: the image, or its padded copy.
-        packed: the panels of the filter.
-        leading: the number of the image, where each is computed by itself.
-    """
 
-    kernel: Kernel
-    plan: ImplicitGemm
-    source: c.Buffer
-    packed: c.Buffer
-    leading: tuple[c.Expression, ...] = ()
+def _next_panel(plan: ImplicitGemm, packed: c.Buffer, block: c.Variable, panel: c.Variable) -> tuple[c.Expression, ...]:
+    """Return what to fetch, a tile's share of the next panel: few tiles would not hide its way from memory."""
+    blocks, size = plan.blocks, plan.panel_size
+    if not plan.panels_outside or not isinstance(blocks, int) or not 2 <= blocks <= _FEW_BLOCKS:
+        return ()
+    share = -(-plan.columns // blocks)
+    first = c.index_min(block * (size // blocks), size - size // plan.columns * share)
+    ahead = c.index_min(panel + 1, plan.shape.groups * plan.panels - 1) * size + first
+    return c.Address(packed, c.Size(0)), ahead, c.Size(share)
 
-    @property
-    def panels(self) -> int:
-        """Panels of all groups."""
-        return self.plan.shape.groups * self.plan.panels
 
-    @property
-    def count(self) -> Dim:
-        """How many tiles there are."""
-        return self.plan.blocks * self.panels
+def _plan_of_few(kernel: Kernel, plan: ImplicitGemm) -> ImplicitGemm | None:
+    """Return the plan for few pixels; ``None`` where there are not few, or the filter is small."""
+    pixels, columns = plan.num_pixels, _VECTORS * kernel.unit.lanes(plan.shape.dtype)
+    if plan.copies or plan.shape.groups > 1 or not isinstance(pixels, int) or not 1 < pixels <= _MOST_PIXELS:
+        return None
+    blocks = -(-pixels // min(_MOST_ROWS, kernel.unit.rows_for(_VECTORS)))
+    plan = replace(plan, rows=-(-pixels // blocks), vectors=_VECTORS, columns=columns)
+    has_room = blocks * plan.runs * plan.rows <= MAX_POINTERS
+    return plan if has_room and plan.panels_outside and plan.panels >= _LEAST_PANELS else None
 
-    @property
-    def item_ps(self) -> int:
-        """Estimated picoseconds of a tile."""
-        plan = self.plan
-        products = plan.rows * plan.runs * plan.depth * plan.columns
-        return products * multiply_add_ps(self.kernel.unit, plan.shape.dtype)
 
-    def loop(self) -> c.Dispatch:
-        """Return the loop over the tiles, which threads share."""
-        first, end = c.Variable("first"), c.Variable("end")
-        return c.Dispatch(first, end, self.part(first, end), self.count, 1, self.count * self.item_ps)
-
-    def part(self, first: c.Expression, end: c.Expression) -> c.Block:
-        """Return the statements that compute some tiles: where the filter is large, all pixels pass one panel first."""
-        plan, groups = self.plan, self.plan.shape.groups
-        item, block, panel, m0, m_count, at_hand = map(
-            c.Variable, ("item", "block", "panel", "m0", "m_count", "at_hand")
-        )
-        places = (item // self.panels, item % self.panels)
-        if plan.panels_outside:
-            places = (item % plan.blocks, item // plan.blocks % self.panels)
-        offset = panel // plan.panels * plan.depth
-        before: c.Block = ()
-        found: c.Block = ()
-        factors: tuple[c.Expression, ...] = (c.Address(self.source, m0 * plan.steps[3] + offset), c.Size(plan.steps[3]))
-        if plan.has_pointers:
-            rows, key = WindowRows.of(self.kernel, plan, self.source, plan.rows), block * groups + panel // plan.panels
-            find = by_count(m_count, plan.row_counts, lambda count: rows.find(m0, count, offset))
-            before = (*rows.declarations(), c.Declare(at_hand, c.Size(-1)))
-            found = (c.If(at_hand.compare("!=", key), (c.Assign(at_hand, key), *find)),)
-            factors = (c.Address(rows.rows, c.Size(0)), c.Size(plan.runs), c.Size(0))
-        tile = PixelTile(self.kernel, plan, m0, m_count, panel, self.leading)
-        body = (
-            c.Let(block, places[0]),
-            c.Let(panel, places[1]),
-            c.Let(m0, block * plan.rows),
-            c.Let(m_count, c.index_min(c.Size(plan.num_pixels) - m0, plan.rows)),
-            *found,
-            *tile.product(plan.row_counts, self.packed, factors, self._ahead(block, panel)),
-        )
-        return (*before, c.For(item, first, end, body))
-
-    def _ahead(self, block: c.Expression, panel: c.Expression) -> tuple[c.Expression, ...]:
-        """Return what to fetch: a tile's share of the next panel."""
-        plan = self.plan
-        if not plan.fetches:
-            return ()
-        assert isinstance(plan.blocks, int)
-        size, share = panel_size(plan.shape, plan.columns), -(-plan.columns // plan.blocks)
-        first = c.index_min(block * (size // plan.blocks), size - size // plan.columns * share)
-        ahead = c.index_min(panel + 1, self.panels - 1) * size + first
-        return c.Address(self.packed, c.Size(0)), ahead, c.Size(share)
+def _tiles_of_few(kernel: Kernel, plan: ImplicitGemm, source: c.Buffer, packed: c.Buffer) -> c.Dispatch:
+    """Return the loop over the panels, which threads share; a piece of one after another meets all pixels."""
+    names = ("first", "end", "panel", "tap", "c0", "c_count", "block", "at", "ahead")
+    first, end, panel, tap, c0, c_count, block, at, ahead = map(c.Variable, names)
+    pixels, blocks, dtype, columns = known(plan.num_pixels), known(plan.blocks), plan.shape.dtype, plan.columns
+    size, tile = plan.panel_size, plan.rows * columns
+    sums = c.Buffer("sums", dtype, c.MemoryAccess.WRITE, blocks * tile)
+    rows = WindowRows(kernel, plan, source, blocks * plan.rows)
+    room = min(DEPTH_CHUNK, _PIECE_NBYTES // (columns * dtype_info(dtype).itemsize))
+    piece = -(-plan.depth // -(-plan.depth // room))
+    factors = (c.Address(rows.rows, (block * plan.runs + tap) * plan.rows), c.Size(1), c0)
+    fetched = (c.Address(packed, c.Size(0)), ahead + block * (piece * columns // blocks), c.Size(-(-columns // blocks)))
+    adds = c.Binary("||", tap.compare(">", 0), c0.compare(">", 0))
+    operands = (factors, c.Address(packed, at), c_count, c.Address(sums, block * tile))
+    product = multiply(kernel, (plan.rows, plan.vectors), *operands, adds=adds, ahead=fetched)
+    pieces: c.Block = (
+        c.Let(c_count, c.index_min(plan.depth - c0, piece)),
+        c.Let(at, panel * size + (tap * plan.depth + c0) * columns),
+        c.Let(ahead, c.index_min(at + c_count * columns, plan.panels * size - piece * columns)),
+        *loops_around((product,), (block,), (blocks,)),
+    )
+    products = c.For(c0, c.Size(0), c.Size(plan.depth), pieces, step=piece)
+    body: c.Block = (
+        c.LocalArray(sums),
+        *loops_around((products,), (tap,), (plan.runs,)),
+        *PixelTile(kernel, plan, c.Size(0), c.Size(pixels), panel).rest(sums),
+    )
+    find = rows.find(block * plan.rows, plan.rows, c.Size(0), block * (plan.runs * plan.rows))
+    part = (*rows.declared, *loops_around((find,), (block,), (blocks,)), c.For(panel, first, end, body))
+    panel_ps = pixels * size * multiply_add_ps(kernel.unit, dtype)
+    return c.Dispatch(first, end, part, plan.panels, 1, plan.panels * panel_ps)

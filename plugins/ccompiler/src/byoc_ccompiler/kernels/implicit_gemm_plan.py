@@ -1,116 +1,85 @@
-"""How a convolution, channels last, is cut into register tiles of pixels times output channels."""
+"""How a convolution, channels last, is cut into register tiles of pixels times output channels, and its filter packed.
+
+A panel is some output channels of one group, the columns of a tile, padded with zeros, as a tile reads them: the
+columns of one input channel lie side by side, the channels of one tap follow one another, then the taps.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from byoc_core.authoring import c
 from byoc_core.dims import Dim
 from byoc_core.dtypes import dtype_info
+from byoc_core.ir import Constant, Value
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.convolution_panels import count_panels, panel_size
-from byoc_ccompiler.steps import Step
+from byoc_ccompiler.kernels.copies import MOVE_PS, loops_around, offset_along
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["MAX_POINTERS", "ImplicitGemm", "choose_tile", "is_suited", "joins_lines"]
+__all__ = ["MAX_POINTERS", "ImplicitGemm", "count_runs", "joins_lines", "pack_filter"]
 
-_FEW_CHANNELS = 16
-"""Up to so many channels, a run is a line of the filter."""
-
-_RESIDENT_NBYTES = 1 << 19
-"""A filter up to this size stays in the second-level cache while all pixels pass."""
-
-_FEW_BLOCKS = 40
-"""Up to so many tiles pass one panel before the next is wanted from memory."""
-
-_PANEL_NBYTES = 3 << 18
-"""A panel up to this size stays in the second-level cache beside the next one, while tiles pass."""
-
-_TOO_LARGE = 1.3
-"""How much longer a step takes with a panel above that size, about."""
-
-_REGISTER_POINTERS = 10
-"""Pointers of a tile's rows that stay in registers."""
-
-_CACHE_NBYTES = 24
-"""Bytes that the second-level cache gives in a cycle, about."""
-
-_STACK_NBYTES = 1 << 14
-"""A padded copy of an image up to this size lies on the stack, one for each thread."""
-
-MAX_POINTERS = 1 << 13
-"""Pointers to runs of factors, which lie on the stack, at most."""
+_FEW_CHANNELS = 16  # up to so many channels, a run is a line of the filter
+_RESIDENT_NBYTES = 1 << 19  # a filter up to this size stays in the second-level cache while all pixels pass
+_PANEL_NBYTES = 3 << 18  # a panel up to this size stays in the second-level cache beside the next one
+_TOO_LARGE = 1.3  # how much longer a step takes with a panel above that size, about
+_REGISTER_POINTERS = 10  # pointers of a tile's rows that stay in registers
+_CACHE_NBYTES = 24  # bytes that the second-level cache gives in a cycle, about
+MAX_POINTERS = 1 << 13  # pointers to runs of factors, which lie on the stack, at most
 
 
 def joins_lines(shape: ConvolutionGeometry) -> bool:
-    """Tells whether one run of factors is a whole line of the filter."""
-    is_joined = shape.filter_width > 1 and shape.dilation[1] == 1
-    return is_joined and shape.groups == 1 and shape.channels <= _FEW_CHANNELS
+    """Return whether one run of factors is a whole line of the filter."""
+    has_line = shape.filter_width > 1 and shape.dilation[1] == 1
+    return has_line and shape.groups == 1 and shape.channels <= _FEW_CHANNELS
 
 
-def is_suited(step: Step) -> bool:
-    """Tells whether there is room for the pointers of one row at least."""
-    return _count_runs(ConvolutionGeometry.of_step(step)) <= MAX_POINTERS
-
-
-def _count_runs(shape: ConvolutionGeometry) -> int:
+def count_runs(shape: ConvolutionGeometry) -> int:
+    """Return the number of runs of factors in a row."""
     return shape.filter_height if joins_lines(shape) else shape.num_taps
 
 
 @dataclass(frozen=True, slots=True)
 class ImplicitGemm:
-    """How a convolution is cut into tiles.
+    """How a convolution is cut into tiles of ``rows`` pixels times ``columns`` output channels, in ``vectors``.
 
-    Attributes:
-        shape: its sizes.
-        steps: the image's distances from one image, channel, row and pixel to the next.
-        rows: of a tile.
-        vectors: of a tile.
-        columns: of a tile.
-        joined: whether a run is a line of the filter.
-        copies: whether images are copied, padded with zeros, one after another.
+    The image has ``steps`` from one image, channel, row and pixel to the next. Where it ``copies`` images, padded with
+    zeros, one after another, the pixels are those of one image, else of all. Each has ``runs`` of ``depth`` factors.
     """
 
     shape: ConvolutionGeometry
     steps: tuple[Dim, Dim, Dim, Dim]
+    copies: bool
+    num_pixels: Dim
+    runs: int
+    depth: int
     rows: int
     vectors: int
     columns: int
-    joined: bool
-    copies: bool
 
     @classmethod
-    def of(cls, kernel: Kernel) -> ImplicitGemm:
-        """Gives the cut of the convolution that a kernel begins with."""
-        anchor = kernel.group.steps[0]
+    def of(cls, kernel: Kernel, pixels: int | None = None) -> ImplicitGemm:
+        """Return the cut of the convolution that a kernel begins with, by tiles for all pixels or for so many."""
+        anchor, unit = kernel.group.steps[0], kernel.unit
         shape = ConvolutionGeometry.of_step(anchor)
-        steps = shape.image_steps(kernel.strides(anchor.operands[0]))
-        joined = joins_lines(shape)
-        copies = joined and (shape.is_padded or steps[1] != 1 or steps[3] != shape.channels)
-        pixels = shape.out_height * shape.out_width if copies else shape.num_pixels
-        rows, vectors = choose_tile(kernel.unit, shape, pixels)
-        return cls(shape, steps, rows, vectors, vectors * kernel.unit.lanes(shape.dtype), joined, copies)
-
-    @property
-    def num_pixels(self) -> Dim:
-        """The rows of the product: pixels of one image where images are copied, else of all."""
-        return self.shape.out_height * self.shape.out_width if self.copies else self.shape.num_pixels
-
-    @property
-    def runs(self) -> int:
-        """Runs of factors in a row."""
-        return _count_runs(self.shape)
-
-    @property
-    def depth(self) -> int:
-        """Factors of a run."""
-        return self.shape.group_channels * (self.shape.filter_width if self.joined else 1)
+        steps, runs = shape.image_steps(kernel.strides(anchor.operands[0])), count_runs(shape)
+        copies = joins_lines(shape) and (shape.is_padded or steps[1] != 1 or steps[3] != shape.channels)
+        num_pixels = shape.out_height * shape.out_width if copies else shape.num_pixels
+        rows, vectors = _choose_tile(unit, shape, num_pixels if pixels is None else pixels)
+        depth, columns = shape.num_taps // runs * shape.group_channels, vectors * unit.lanes(shape.dtype)
+        return cls(shape, steps, copies, num_pixels, runs, depth, rows, vectors, columns)
 
     @property
     def panels(self) -> int:
         """Panels of one group."""
-        return count_panels(self.shape, self.columns)
+        return -(-self.shape.group_out_channels // self.columns)
+
+    @property
+    def panel_size(self) -> int:
+        """Elements of one panel."""
+        return self.runs * self.depth * self.columns
 
     @property
     def blocks(self) -> Dim:
@@ -120,62 +89,21 @@ class ImplicitGemm:
     @property
     def panels_outside(self) -> bool:
         """Whether all pixels pass one panel after another: each is read once, where not all stay in the cache."""
-        shape = self.shape
-        nbytes = shape.groups * self.panels * panel_size(shape, self.columns) * dtype_info(shape.dtype).itemsize
+        nbytes = self.shape.groups * self.panels * self.panel_size * dtype_info(self.shape.dtype).itemsize
         return nbytes > _RESIDENT_NBYTES
 
-    @property
-    def fetches(self) -> bool:
-        """Whether the next panel is fetched while few tiles pass this one: they would not hide its way from memory."""
-        return self.panels_outside and isinstance(self.blocks, int) and 2 <= self.blocks <= _FEW_BLOCKS
 
-    @property
-    def row_counts(self) -> tuple[int, ...]:
-        """The numbers of rows that tiles have."""
-        if not isinstance(self.num_pixels, int):
-            return (self.rows,)
-        whole, tail = divmod(self.num_pixels, self.rows)
-        return (*([self.rows] if whole else []), *([tail] if tail else []))
-
-    @property
-    def padded(self) -> tuple[Dim, Dim]:
-        """Rows and columns of the padded copy."""
-        top, left, bottom, right = self.shape.padding
-        return self.shape.height + top + bottom, self.shape.width + left + right
-
-    @property
-    def image_size(self) -> Dim:
-        """Elements of the padded copy."""
-        return self.padded[0] * self.padded[1] * self.shape.channels
-
-    @property
-    def is_small_image(self) -> bool:
-        """Whether there may be several images, and a padded copy of one is small."""
-        size = self.image_size
-        itemsize = dtype_info(self.shape.dtype).itemsize
-        return self.shape.batch != 1 and isinstance(size, int) and size * itemsize <= _STACK_NBYTES
-
-    @property
-    def has_pointers(self) -> bool:
-        """Whether the rows of a tile are found through pointers: their distance is not everywhere the same."""
-        shape, (batch, _, row, pixel) = self.shape, self.steps
-        lines_follow = shape.height == 1 or row == shape.width * pixel
-        images_follow = shape.batch == 1 or batch == shape.height * shape.width * pixel
-        is_one_run = shape.is_pointwise and shape.strides == (1, 1) and lines_follow and images_follow
-        return not (is_one_run and isinstance(self.num_pixels, int))
-
-
-def choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim) -> tuple[int, int]:
-    """Gives the (rows, vectors) of a tile for which all tiles together take least."""
-    width, lanes = shape.group_out_channels, unit.lanes(shape.dtype)
+def _choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim) -> tuple[int, int]:
+    """Return the (rows, vectors) of a tile for which all tiles together take least."""
+    lanes, tap_nbytes = unit.lanes(shape.dtype), shape.group_channels * dtype_info(shape.dtype).itemsize
     best, best_cost = (1, 1), float("inf")
     for vectors in (4, 2, 3, 1):
-        most = min(unit.rows_for(vectors), 16, MAX_POINTERS // _count_runs(shape))
+        columns, most = vectors * lanes, min(unit.rows_for(vectors), 16, MAX_POINTERS // count_runs(shape))
         for rows in range(most, 0, -1) if isinstance(pixels, int) else (most,):
-            whole, tail = divmod(pixels, rows) if isinstance(pixels, int) else (1, 0)
+            whole, tail = divmod(pixels, rows) if isinstance(pixels, int) else (1 / rows, 0)
             work = whole * _step_cost(unit, rows, vectors) + (_step_cost(unit, tail, vectors) if tail else 0)
-            cost = work * -(-width // (vectors * lanes)) / (1 if isinstance(pixels, int) else rows)
-            if panel_size(shape, vectors * lanes) * dtype_info(shape.dtype).itemsize > _PANEL_NBYTES:
+            cost = work * -(-shape.group_out_channels // columns)
+            if shape.num_taps * tap_nbytes * columns > _PANEL_NBYTES:
                 cost *= _TOO_LARGE
             if cost < best_cost * 0.995:
                 best, best_cost = (rows, vectors), cost
@@ -183,10 +111,31 @@ def choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim) -> tu
 
 
 def _step_cost(unit: VectorUnit, rows: int, vectors: int) -> float:
-    """Gives the cycles of one step of a tile.
+    """Return the cycles of one step of a tile: two loads are made at a time, and two products, four deep.
 
-    Two loads are made at a time, and two products, four deep. Each row loads its factor, and where there are many rows
-    its pointer as well; the panel comes from the second-level cache.
+    Each row loads its factor, and of many rows its pointer as well; the panel comes from the second-level cache.
     """
     loads = rows * (1 if rows <= _REGISTER_POINTERS else 2) + vectors
     return max(rows * vectors / 2, loads / 2, 4, vectors * unit.nbytes / _CACHE_NBYTES)
+
+
+def pack_filter(kernel: Kernel, plan: ImplicitGemm, filter_: Value) -> tuple[c.Buffer, c.Block]:
+    """Return the panels of a filter, group by group, and the statements that write those of one that is computed."""
+    shape, columns, width, panels = plan.shape, plan.columns, plan.shape.group_out_channels, plan.panels
+    if isinstance(filter_, Constant):
+        array = shape.ordered_filter(kernel.scope.constants.array(filter_, kernel.scope.where))
+        array = array.reshape(shape.groups, width, *array.shape[1:])
+        padded = np.pad(array, [(0, 0), (0, panels * columns - width), *[(0, 0)] * 3])
+        tiled = padded.reshape(shape.groups, panels, columns, *array.shape[2:]).transpose(0, 1, 4, 5, 3, 2)
+        return kernel.source(kernel.scope.constants.derive(tiled), "weights"), ()
+    packed = c.Buffer("packed", shape.dtype, c.MemoryAccess.WRITE, shape.groups * panels * plan.panel_size)
+    weight = kernel.source(filter_, "weight")
+    panel, down, right, channel, j = indices = [c.Variable(name) for name in ("panel", "down", "right", "c", "j")]
+    column = panel % panels * columns + j
+    place = offset_along((panel // panels * width + column, channel, down, right), shape.weight_steps)
+    row = (down * shape.filter_width + right) * shape.group_channels + channel
+    value = c.Select(column.compare("<", width), weight[place], c.Literal(0, c.CType(shape.dtype)))
+    store = c.Store(packed, panel * plan.panel_size + (row * columns + j), value)
+    sizes = (shape.groups * panels, shape.filter_height, shape.filter_width, shape.group_channels, columns)
+    loops = loops_around((store,), indices, sizes, part=0, round_ps=plan.panel_size * MOVE_PS)
+    return packed, (kernel.in_scratch(packed), *loops)

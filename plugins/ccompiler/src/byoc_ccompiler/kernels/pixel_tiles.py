@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from byoc_core.authoring import c
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.convolution_panels import packed_constant, panel_size
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
-from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm, choose_tile
+from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm, pack_filter
 from byoc_ccompiler.kernels.tiles import multiply
 
 __all__ = ["PixelLoop", "PixelTile", "by_count"]
@@ -64,7 +63,7 @@ class PixelTile:
         """
         plan = self.plan
         sums = c.Buffer("sums", plan.shape.dtype, c.MemoryAccess.WRITE, plan.rows * plan.columns)
-        matrix = c.Address(packed, self.panel * panel_size(plan.shape, plan.columns))
+        matrix = c.Address(packed, self.panel * plan.panel_size)
         operands = (factors, matrix, c.Size(plan.depth), c.Address(sums, c.Size(0)))
 
         def call(rows: int) -> c.Statement:
@@ -108,11 +107,9 @@ class PixelLoop:
     @classmethod
     def of(cls, kernel: Kernel, totals: Collection[int]) -> PixelLoop:
         """Return the loop for a convolution with a constant filter, and the numbers of pixels that there may be."""
-        plan, weight = ImplicitGemm.of(kernel), kernel.group.steps[0].operands[1]
+        plan, weight = ImplicitGemm.of(kernel, max(totals)), kernel.group.steps[0].operands[1]
         assert isinstance(weight, Constant)
-        rows, vectors = choose_tile(kernel.unit, plan.shape, max(totals))
-        plan = replace(plan, rows=rows, vectors=vectors, columns=vectors * kernel.unit.lanes(plan.shape.dtype))
-        packed = kernel.source(packed_constant(kernel, plan.shape, weight, plan.columns), "weights")
+        rows, (packed, _) = plan.rows, pack_filter(kernel, plan, weight)
         counts = [*([rows] if max(totals) >= rows else []), *sorted({total % rows for total in totals} - {0})]
         return cls(kernel, plan, packed, counts, c.Variable("p0"), c.Variable("p_count"))
 
