@@ -19,7 +19,8 @@ from byoc_core.authoring.csource import C_TYPES, FunctionScope
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import is_integer
-from byoc_core.ir import Binding
+from byoc_core.ir import Binding, Value
+from byoc_core.ops import axes_of
 
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
@@ -62,38 +63,41 @@ class _Image:
 def _write(kernel: Kernel) -> None:
     """Write the kernel of a pooling op: a loop over pixels, or over planes where the layout has channels first."""
     (step,) = kernel.group.steps
-    pooling, is_last = Pooling.of_step(step), _has_channels_last(step)
-    item, plane, first, *indices = map(c.Variable, ("item", "n", "c0", *(f"o_{axis.name}" for axis in pooling.axes)))
-    axes = slice(0, -1) if is_last else slice(1, None)
-    (step_in, *strides), (step_out, *out_strides) = (kernel.strides(x)[axes] for x in (step.operands[0], step.result))
-    image = _Image(kernel.source(step.operands[0])[plane * step_in + first], strides)
-    result = _Image(kernel.target(step.result)[plane * step_out + first], out_strides)
-    sizes: list[Dim] = [axis.out_size for axis in pooling.axes]
+    (x,) = step.operands
+    pooling, order = Pooling.of_step(step), axes_of(str(step.binding.attrs["layout"]), "NC")
+    item, batch, first, count = map(c.Variable, ("item", "n", "c0", "c_count"))
+    indices, sizes = [c.Variable(f"o_{axis.name}") for axis in pooling.axes], [axis.out_size for axis in pooling.axes]
+
+    def image_in(buffer: c.Buffer, value: Value) -> _Image:
+        steps = [kernel.strides(value)[axis] for axis in order]
+        return _Image(buffer[batch * steps[0] + first * steps[1]], steps[2:])
+
+    image, result = image_in(kernel.source(x), x), image_in(kernel.target(step.result), step.result)
     before: c.Block = ()
-    num_chunks: Dim = 1
     chunk: Dim = 1
-    if not is_last:
+    if not _has_channels_last(step):
         takes_passes = _takes_passes(pooling)
         tap_ps = product(sizes) * (_INSIDE_PS if takes_passes or pooling.is_inside else _TAP_PS)
-        row = loops_around(_reduction(pooling, indices, image, result, 1, c.Size(1)), indices[-1:], sizes[-1:])
-        row = _passes(pooling, indices, image, result) if takes_passes else row
-        body = loops_around(row, indices[:-1], sizes[:-1])
-        sizes, indices = [pooling.batch * pooling.channels], []
+        element = _reduction(pooling, indices, image, result, 1, c.Size(1))
+        body = loops_around(element, indices, sizes)
+        if takes_passes:
+            body = loops_around(_passes(pooling, indices, image, result), indices[:-1], sizes[:-1])
+        sizes, indices = [], []
     elif pooling.is_sum and 0 < math.prod(axis.window for axis in pooling.axes) <= _MAX_UNROLLED:
         before, body = _unrolled(kernel, pooling, indices, image, result)
-        sizes, tap_ps = [pooling.batch, *sizes], pooling.channels * _CHANNEL_PS
+        chunk, tap_ps = pooling.channels, pooling.channels * _CHANNEL_PS
     else:
-        lanes_here, channels = c.Variable("c_count"), pooling.channels
-        chunk = lanes = max(1, min(channels, _CHUNK)) if isinstance(channels, int) else _CHUNK
-        num_chunks = (channels + (chunk - 1)) // chunk
-        reduction = _reduction(pooling, indices, image, result, lanes, lanes_here)
-        body = (c.Let(lanes_here, c.index_min(c.Size(lanes), channels - first)), *reduction)
-        sizes, tap_ps = [pooling.batch, *sizes], lanes * _CHANNEL_PS
-    *places, number = c.unravelled(item, [*sizes, num_chunks])
-    lets = (*map(c.Let, (plane, *indices), places), c.Let(first, number * chunk))
-    count = product(sizes) * num_chunks
-    loops = loops_around((*lets, *body), [item], [count], part=0, round_ps=pooling.num_taps * tap_ps)
-    kernel.finish_block((*before, *loops))
+        chunk = lanes = max(1, min(pooling.channels, _CHUNK)) if isinstance(pooling.channels, int) else _CHUNK
+        reduction = _reduction(pooling, indices, image, result, lanes, count)
+        body = (c.Let(count, c.index_min(c.Size(lanes), pooling.channels - first)), *reduction)
+        tap_ps = lanes * _CHANNEL_PS
+    # Windows of adaptive pooling share the image out, so their taps are a mean.
+    num_taps = product(axis.window or (axis.size + (axis.out_size - 1)) // axis.out_size for axis in pooling.axes)
+    num_chunks = 1 if chunk == pooling.channels else (pooling.channels + (chunk - 1)) // chunk
+    *places, number = c.unravelled(item, [pooling.batch, *sizes, num_chunks])
+    body = (*map(c.Let, (batch, *indices), places), c.Let(first, number * chunk), *body)
+    num_items = product([pooling.batch, *sizes, num_chunks])
+    kernel.finish_block((*before, *loops_around(body, [item], [num_items], part=0, round_ps=num_taps * tap_ps)))
 
 
 def _takes_passes(pooling: Pooling) -> bool:
@@ -109,21 +113,16 @@ def _passes(pooling: Pooling, indices: Sequence[c.Variable], image: _Image, resu
     """Return the statements that visit the windows of a row once for each tap."""
     (*outer, last_index), along = indices, pooling.axes[-1]
     rows, window, row = pooling.window([*outer, c.Size(0)]), pooling.window(indices), result.at(outer)
-    tap, place, begin, last, end, col = map(c.Variable, ("k_w", "place", "begin", "last", "end", "col"))
-    line, to = c.Buffer("line", pooling.dtype), _writable("to", pooling)
+    tap, place, begin, col = map(c.Variable, ("k_w", "place", "begin", "col"))
+    line, to = c.Buffer("line", pooling.type.dtype), _writable("to", pooling)
     above = image.at(rows.places[:-1])
 
-    def round_down(index: c.Expression) -> c.Expression:
-        callee = c.Callee("byoc_floordiv", lambda left, right: left // right)
-        return c.Call(callee, (index, c.Size(along.stride)), c.INDEX)
-
     # The windows from the first to the end have this tap inside the image.
+    end = c.index_min(c.Size(along.out_size), (along.size - 1 - place + along.stride) // along.stride)
     one_pass: c.Block = (
         c.Let(place, tap * along.dilation - along.begin),
         c.Alias(line, above.buffer, above.index + place),
-        c.Let(begin, c.index_max(c.Size(0), 0 - round_down(place))),
-        c.Let(last, round_down(along.size - 1 - place)),
-        c.Let(end, c.index_min(c.Size(along.out_size), last + 1)),
+        c.Let(begin, (c.index_max(c.Size(0), 0 - place) + (along.stride - 1)) // along.stride),
         c.For(col, begin, end, (c.Store(to, col, pooling.combine(to[col], line[col * along.stride])),)),
     )
     finish = c.Store(to, last_index, pooling.finish(to[last_index], window.divisor))
@@ -143,7 +142,7 @@ def _unrolled(
     """Return the statements before all windows, and those that reduce a window of known size in all channels."""
     channel, total, to = c.Variable("c"), c.Variable("total", pooling.type), _writable("to", pooling)
     window, first, channels = pooling.window(indices), result.at(indices), c.Size(pooling.channels)
-    zeros = None if pooling.is_inside else kernel.scratch_memory(pooling.channels, pooling.dtype)
+    zeros = None if pooling.is_inside else kernel.scratch_memory(pooling.channels, pooling.type.dtype)
     # Pointers by name, not in an array: then compilers know that the loop does not change them.
     pixels: list[c.Alias] = []
     for taps in itertools.product(*(range(axis.window) for axis in pooling.axes)):
@@ -152,7 +151,7 @@ def _unrolled(
         limits = [(place, axis) for axis, place in zip(pooling.axes, places, strict=True) if not axis.is_inside]
         bounds = [bound for place, axis in limits for bound in (place.compare(">=", 0), place.compare("<", axis.size))]
         is_inside = functools.reduce(functools.partial(c.Binary, "&&"), bounds) if bounds else None
-        buffer, pixel = c.Buffer(f"at{len(pixels)}", pooling.dtype), image.at(places)
+        buffer, pixel = c.Buffer(f"at{len(pixels)}", pooling.type.dtype), image.at(places)
         pixels.append(c.Alias(buffer, pixel.buffer, pixel.index, is_inside, zeros if bounds else None))
     element: c.Block = (
         c.Declare(total, pooling.start),
@@ -171,7 +170,7 @@ def _reduction(
 
     Sums are added up row by row first: errors grow with the height and the width of a window, not with its area.
     """
-    window, line, to = pooling.window(indices), c.Buffer("line", pooling.dtype), _writable("to", pooling)
+    window, line, to = pooling.window(indices), c.Buffer("line", pooling.type.dtype), _writable("to", pooling)
     row, place, first = image.at(window.places[:-1]), window.places[-1] * image.strides[-1], result.at(indices)
     total, part = (
         c.Variable(name, pooling.type) if lanes == 1 else _writable(name, pooling, lanes) for name in ("total", "part")
@@ -221,7 +220,7 @@ def _around(body: c.Block, taps: Sequence[tuple[c.Variable, c.Variable]]) -> c.B
 
 
 def _writable(name: str, pooling: Pooling, size: int | None = None) -> c.Buffer:
-    return c.Buffer(name, pooling.dtype, c.MemoryAccess.WRITE, size)
+    return c.Buffer(name, pooling.type.dtype, c.MemoryAccess.WRITE, size)
 
 
 def _has_channels_last(step: Step) -> bool:

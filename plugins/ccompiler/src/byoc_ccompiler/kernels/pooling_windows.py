@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
-from byoc_core.dims import Dim, product
+from byoc_core.dims import Dim
 from byoc_core.ops import axes_of
 
 from byoc_ccompiler.attributes import int_of, ints_of
@@ -70,13 +70,9 @@ class PoolAxis:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One window, as variables.
+    """One window: where a tap lies along each axis, what a mean divides by, and the statements that declare both.
 
-    Attributes:
-        places: where a tap lies in the image, along each axis.
-        divisor: what a mean divides by.
-        statements: declare the variables.
-        taps: the index of a tap along each axis, from the first one inside the image on, and how many lie there.
+    For each axis ``taps`` has the index of a tap, from the first one inside the image on, and how many lie there.
     """
 
     places: tuple[c.Expression, ...]
@@ -90,7 +86,7 @@ class Pooling:
     """One pooling op: ``kind`` is ``max``, ``avg`` or ``lp``, and ``power`` the exponent of ``lp``."""
 
     kind: str
-    dtype: str
+    type: c.CType
     batch: Dim
     channels: Dim
     axes: tuple[PoolAxis, ...]
@@ -112,7 +108,8 @@ class Pooling:
         axes = tuple(PoolAxis(*axis) for axis in zip(*columns, strict=True))
         kind = step.op.removeprefix("nn.").removeprefix("adaptive_").partition("_")[0]
         power = int_of(binding, "p") if "p" in attrs else 1
-        return cls(kind, dtype_of(step.result), batch, channels, axes, attrs.get("count_include_pad") is True, power)
+        type_, counts_padding = c.CType(dtype_of(step.result)), attrs.get("count_include_pad") is True
+        return cls(kind, type_, batch, channels, axes, counts_padding, power)
 
     @property
     def is_sum(self) -> bool:
@@ -125,25 +122,15 @@ class Pooling:
         return all(axis.is_inside for axis in self.axes)
 
     @property
-    def type(self) -> c.CType:
-        """The type of an element."""
-        return c.CType(self.dtype)
-
-    @property
-    def num_taps(self) -> Dim:
-        """The taps of a window; windows of adaptive pooling share the image out, so theirs are a mean."""
-        return product([axis.window or (axis.size + (axis.out_size - 1)) // axis.out_size for axis in self.axes])
-
-    @property
     def start(self) -> c.Literal:
         """The total of a window without elements."""
-        least = -np.inf if self.type.is_float else np.iinfo(self.dtype).min
+        least = -np.inf if self.type.is_float else np.iinfo(self.type.dtype).min
         return c.Literal(0 if self.is_sum else least, self.type)
 
     def combine(self, total: c.Expression, value: c.Expression) -> c.Expression:
         """Return a total with one more element."""
         if not self.is_sum:
-            maximum = c.Callee(f"byoc_maximum_{c_suffix(self.dtype)}", np.maximum, flops=1)
+            maximum = c.Callee(f"byoc_maximum_{c_suffix(self.type.dtype)}", np.maximum, flops=1)
             return c.Call(maximum, (total, value), self.type)
         if self.kind == "avg":
             return total + value
@@ -179,5 +166,5 @@ class Pooling:
         return self._call("pow", np.power, base, c.Literal(exponent, self.type))
 
     def _call(self, name: str, evaluate: Callable[..., Any], *arguments: c.Expression) -> c.Expression:
-        callee = c.Callee(f"{name}f" if self.dtype == "float32" else name, evaluate, flops=1)
+        callee = c.Callee(f"{name}f" if self.type.dtype == "float32" else name, evaluate, flops=1)
         return c.Call(callee, arguments, self.type)
