@@ -37,7 +37,6 @@ from byoc_ccompiler.steps import Step, shape_of
 
 __all__ = ["FAMILIES", "slice_start"]
 
-
 _Dims = Sequence[Dim] | None
 
 
@@ -139,13 +138,9 @@ def _pixel_blocks(kernel: Kernel, step: Step) -> c.Block:
     near, far = kernel.strides(image), kernel.strides(deep)
     # The strides, among channels that number the pixels of blocks, of a block's rows, columns and channels.
     row, column, channel = (depth * block, depth, 1) if is_dcr else (block, 1, block * block)
-    images, rows, columns = (
-        (batch, near[0], far[0]),
-        (height, near[2] * block, far[2]),
-        (width, near[3] * block, far[3]),
-    )
-    channels, down = (depth, near[1], far[1] * channel), (block, near[2], far[1] * row)
-    right = (block, near[3], far[1] * column)
+    images, channels = (batch, near[0], far[0]), (depth, near[1], far[1] * channel)
+    rows, columns = (height, near[2] * block, far[2]), (width, near[3] * block, far[3])
+    down, right = (block, near[2], far[1] * row), (block, near[3], far[1] * column)
     axes = [images, *((down, right, channels) if is_dcr else (channels, down, right)), rows, columns]
     if to_image:
         axes = [images, channels, rows, down, columns, right]
@@ -200,32 +195,38 @@ def _reverse_sequence(kernel: Kernel, step: Step) -> c.Block:
     batch, sequence = (axis_of(step.binding, len(shape), name) for name in ("batch_axis", "seq_axis"))
     problem, count = f"a length does not fit axis {sequence}", product(shape_of(lengths))
     checks = range_check(kernel, step.op, problem, ends, count, c.Size(0), c.Size(shape[sequence]))
-    turn, end = indices[sequence], c.Cast(ends[indices[batch]], c.INDEX)
-    place = c.Select(turn.compare("<", end), end - 1 - turn, turn)
-    return (*checks, *_mapped(kernel, step, indices, {sequence: place}))
+    turn, end = indices[sequence], c.Variable("end")
+    place = turn + c.Select(turn.compare("<", end), end - 1 - turn * 2, c.Size(0))
+    length = c.Let(end, c.Cast(ends[indices[batch]], c.INDEX))
+    return (*checks, *_mapped(kernel, step, indices, {sequence: place}, length))
 
 
-def _mapped(kernel: Kernel, step: Step, indices: Sequence[c.Variable], places: Mapping[int, c.Expression]) -> c.Block:
+def _mapped(
+    kernel: Kernel, step: Step, indices: Sequence[c.Variable], places: Mapping[int, c.Expression], *values: c.Let
+) -> c.Block:
     """Return the statements that copy, along some axes from a place that follows from the indices of the result.
 
-    What lies behind the last of these axes is copied as a whole.
+    What lies behind the last of these axes is copied as a whole. Places may read the values.
     """
     source, out, result = kernel.source(step.operands[0]), kernel.target(step.result), shape_of(step.result)
     if not places:
         return copy_block(copy_axes([product(result)], [1], [1]), out, source)
-    # A place is found in the innermost of the loops whose indices it follows from.
-    loop_of = {axis: max(map(indices.index, c.variables_in(place))) for axis, place in places.items()}
-    depth = max(loop_of.values()) + 1
+    along = [c.Variable(f"at{axis}") if axis in places else index for axis, index in enumerate(indices)]
+    lets = (*values, *(c.Let(along[axis], place) for axis, place in places.items()))
+    # A value is computed in the innermost of the loops that it follows from.
+    loop_of = {index: number for number, index in enumerate(indices)}
+    for let in lets:
+        loop_of[let.variable] = max(loop_of[item] for item in c.variables_in(let.value))
+    depth = max(loop_of[let.variable] for let in lets) + 1
     run = product(result[depth:])
-    along = [c.Variable(f"at{axis}") if axis in places else index for axis, index in enumerate(indices[:depth])]
     target = offset_along(indices[:depth], compact_strides(result)[:depth])
-    origin = offset_along(along, compact_strides(shape_of(step.operands[0]))[:depth])
+    origin = offset_along(along[:depth], compact_strides(shape_of(step.operands[0]))[:depth])
     body = copy_run(out, target, source, origin, run)
     run_ps = MOVE_PS if run == 1 else run * (dtype_info(out.dtype).itemsize * BYTE_PS)
     for axis in reversed(range(depth)):
-        lets = (c.Let(along[at], place) for at, place in places.items() if loop_of[at] == axis)
+        here = (let for let in lets if loop_of[let.variable] == axis)
         part, round_ps = None if axis else 0, product(result[1:depth]) * run_ps
-        body = loops_around((*lets, *body), [indices[axis]], [result[axis]], part=part, round_ps=round_ps)
+        body = loops_around((*here, *body), [indices[axis]], [result[axis]], part=part, round_ps=round_ps)
     return body
 
 

@@ -9,56 +9,43 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
+from byoc_core.ir import Binding
 
 from byoc_ccompiler.attributes import dims_of, flag_of, float_of, ints_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axis_view import AxisView, view_along
-from byoc_ccompiler.kernels.copies import BYTE_PS, copy_axes, copy_block
+from byoc_ccompiler.kernels.copies import BYTE_PS, copy_axes, copy_block, loops_around
 from byoc_ccompiler.rejections import reject_nothing
-from byoc_ccompiler.steps import Step, dtype_of, shape_of
+from byoc_ccompiler.steps import Step, shape_of
 
 __all__ = ["FAMILY"]
 
-_WIDTHS = {"nearest": 1, "linear": 2, "cubic": 5}
-"""Numbers in the table for each index of the result: a neighbour; and a part; or the weights of four."""
+_WIDTHS = {"nearest": 1, "linear": 3, "cubic": 5}
+"""Numbers in the table for each index of the result: the first neighbour, and the weights of two or four."""
 
-_TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
+_LINE = 64
 
 _REAL = c.CType("float64")
 _ZERO = c.Literal(0.0, _REAL)
 
-_LINE = 64
-
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """One axis that gets another size.
+    """One axis that gets another size; ``scale`` is ``None`` where it is the new size over the old one."""
 
-    Attributes:
-        step: the op.
-        view: the sizes around the axis, as the pass finds them.
-        size: the new size.
-        scale: the factor by which places are computed; ``None``: the new size over the old one.
-        table: neighbours and weights for each index of the result.
-    """
-
-    step: Step
+    binding: Binding
+    method: str
     view: AxisView
     size: Dim
     scale: float | None
     table: c.Buffer
-
-    @property
-    def method(self) -> str:
-        """The method of the op."""
-        return str(self.step.binding.attrs["method"])
 
 
 def _passes(step: Step) -> list[_Pass]:
@@ -69,7 +56,8 @@ def _passes(step: Step) -> list[_Pass]:
         scale = float(str(scales[position])) if isinstance(scales, tuple) else None
         if size != shape[axis] or scale not in (None, 1.0):
             table = c.Buffer(f"table{len(passes)}", "float64", c.MemoryAccess.WRITE)
-            passes.append(_Pass(step, view_along(shape, axis), size, scale, table))
+            method = str(step.binding.attrs["method"])
+            passes.append(_Pass(step.binding, method, view_along(shape, axis), size, scale, table))
         shape[axis] = size
     return passes
 
@@ -95,7 +83,7 @@ def _place(of: _Pass, k: c.Variable) -> c.Expression:
         "half_pixel_or_first": c.Select(c.Size(size).compare("==", 1), _ZERO, centre),
         "half_pixel_symmetric": centre + (_real(length) - _real(size) / scale) / 2.0,
     }
-    return places.get(str(of.step.binding.attrs["coordinates"]), centre)
+    return places.get(str(of.binding.attrs["coordinates"]), centre)
 
 
 def _fill(of: _Pass) -> c.Statement:
@@ -108,10 +96,10 @@ def _fill(of: _Pass) -> c.Statement:
         "half_down": _call(np.ceil, place - 0.5),
         "half_up": _call(np.floor, place + 0.5),
     }
-    nearest, last = rounded[str(of.step.binding.attrs["rounding"])], _real(of.view.size - 1)
+    nearest, last = rounded[str(of.binding.attrs["rounding"])], _real(of.view.size - 1)
     clamped = c.Select(found.compare("<", 0.0), _ZERO, c.Select(found.compare(">", last), last, found))
     lower = _call(np.floor, inside)
-    entry = {"nearest": (inside,), "linear": (lower, inside - lower)}.get(of.method, ())
+    entry = {"nearest": (inside,), "linear": (lower, 1.0 - (inside - lower), inside - lower)}.get(of.method, ())
     body: c.Block = (
         c.Let(found, nearest if of.method == "nearest" else place),
         c.Let(inside, clamped),
@@ -126,7 +114,7 @@ def _cubic_entry(of: _Pass, k: c.Variable, place: c.Variable) -> c.Block:
 
     Source: R. G. Keys, Cubic convolution interpolation (1981).
     """
-    binding, entry = of.step.binding, c.Buffer("entry", "float64", c.MemoryAccess.WRITE)
+    binding, entry = of.binding, c.Buffer("entry", "float64", c.MemoryAccess.WRITE)
     slope, is_exclusive = float_of(binding, "cubic_coefficient"), flag_of(binding, "exclude_outside")
     tap, again = c.Variable("tap"), c.Variable("tap")
     at, far, weight, total = (c.Variable(name, _REAL) for name in ("at", "far", "weight", "total"))
@@ -142,50 +130,44 @@ def _cubic_entry(of: _Pass, k: c.Variable, place: c.Variable) -> c.Block:
         c.Let(weight, weighed),
         c.Store(entry, tap + 1, weight),
     )
-    begin: c.Block = (c.Alias(entry, of.table, k * 5), c.Store(entry, c.Size(0), _call(np.floor, place) - 1.0))
-    if not is_exclusive:
-        return (*begin, c.For(tap, c.Size(0), c.Size(4), weigh))
-    return (
-        *begin,
-        c.Declare(total, _ZERO),
-        c.For(tap, c.Size(0), c.Size(4), (*weigh, c.Assign(total, total + weight))),
-        c.For(again, c.Size(0), c.Size(4), (c.Store(entry, again + 1, entry[again + 1] / total),)),
-    )
+    before: c.Block = ()
+    after: c.Block = ()
+    if is_exclusive:
+        weigh, before = (*weigh, c.Assign(total, total + weight)), (c.Declare(total, _ZERO),)
+        after = loops_around((c.Store(entry, again + 1, entry[again + 1] / total),), [again], [4])
+    first = c.Store(entry, c.Size(0), _call(np.floor, place) - 1.0)
+    return (c.Alias(entry, of.table, k * 5), first, *before, *loops_around(weigh, [tap], [4]), *after)
 
 
-def _loop(of: _Pass, source: c.Buffer, target: c.Buffer) -> c.Statement:
+def _loop(of: _Pass, source: c.Buffer, target: c.Buffer) -> c.Block:
     """Return the loop of a pass from one tensor to another."""
-    (outer, length, inner), size, num_taps = of.view, of.size, _TAPS[of.method]
+    (outer, length, inner), size = of.view, of.size
     is_along = inner == 1  # the axis is the last: its places are the columns of a row
     count, run = (outer, size) if is_along else (outer * size, inner)
     row, k = c.Variable("row"), c.Variable("k")
     block, index, column = (row, k, c.Size(0)) if is_along else (row // size, row % size, k)
     line, to = c.Buffer("from", source.dtype), c.Buffer("to", target.dtype, c.MemoryAccess.WRITE)
     entry, type_ = c.Buffer("entry", "float64"), c.CType(target.dtype)
-    neighbour = c.Cast(entry[0], c.INDEX)
-    taps: list[c.Expression] = [neighbour]
-    if num_taps > 1:
-        taps = [c.index_min(c.index_max(neighbour + tap, 0), length - 1) for tap in range(num_taps)]
-    shares = {"nearest": [], "linear": [1.0 - entry[1], entry[1]]}.get(of.method, [entry[n + 1] for n in range(4)])
-    offsets = [c.Variable(f"tap{number}") for number in range(num_taps)]
-    weights = [c.Variable(f"weight{number}", type_) for number in range(len(shares))]
+    neighbour, taps = c.Cast(entry[0], c.INDEX), range(_WIDTHS[of.method] - 1)
+    clamped = [c.index_min(c.index_max(neighbour + tap, 0), length - 1) for tap in taps]
+    offsets = [c.Variable(f"tap{number}") for number in range(max(len(taps), 1))]
+    weights = [c.Variable(f"weight{number}", type_) for number in taps]
     found: c.Block = (
         c.Alias(entry, of.table, index * _WIDTHS[of.method]),
-        *(c.Let(offset, tap * inner) for offset, tap in zip(offsets, taps, strict=True)),
-        *(c.Let(weight, c.Cast(share, type_)) for weight, share in zip(weights, shares, strict=True)),
+        *(c.Let(offset, tap * inner) for offset, tap in zip(offsets, clamped or [neighbour], strict=True)),
+        *(c.Let(weight, c.Cast(entry[tap + 1], type_)) for weight, tap in zip(weights, taps, strict=True)),
     )
     elements: list[c.Expression] = [line[offset + column] for offset in offsets]
     products = [element * weight for element, weight in zip(elements, weights, strict=True)] if weights else elements
-    moves = c.For(k, c.Size(0), c.Size(run), (c.Store(to, k, functools.reduce(operator.add, products)),))
-    body: c.Block = (*found, c.as_copy(moves) or moves)
-    if is_along:
-        body = (replace(moves, body=(*found, *moves.body)),)
+    moved: c.Block = (c.Store(to, k, functools.reduce(operator.add, products)),)
+    moves = c.For(k, c.Size(0), c.Size(run), (*found, *moved) if is_along else moved)
+    body: c.Block = (moves,) if is_along else (*found, c.as_copy(moves) or moves)
     if of.scale in (None, 1.0):
         copied = c.Copy(to, c.Size(0), line, c.Size(0) if is_along else index * inner, c.Size(run))
         body = (c.If(c.Size(size).compare("==", c.Size(length)), (copied,), body),)
     pointers = (c.Alias(line, source, block * (length * inner)), c.Alias(to, target, row * run))
-    round_ps = run * (dtype_info(target.dtype).itemsize * BYTE_PS * (num_taps + (10 if is_along else 0)))
-    return c.For(row, c.Size(0), c.Size(count), (*pointers, *body), kind=c.LoopKind.PARALLEL, round_ps=round_ps)
+    round_ps = run * (dtype_info(target.dtype).itemsize * BYTE_PS * (len(offsets) + (10 if is_along else 0)))
+    return loops_around((*pointers, *body), [row], [count], part=0, round_ps=round_ps)
 
 
 def _write(kernel: Kernel) -> None:
@@ -200,24 +182,24 @@ def _write(kernel: Kernel) -> None:
     if count == 0:
         kernel.finish_block((nothing,))
         return
-    nbytes = dtype_info(dtype_of(x)).itemsize
     parts = [(of.table, of.size * (_WIDTHS[of.method] * 8)) for of in passes]
-    parts += [
-        (c.Buffer(f"between{number}", source.dtype, c.MemoryAccess.WRITE), view.outer * size * view.inner * nbytes)
-        for number, (view, size) in enumerate((of.view, of.size) for of in passes[:-1])
-    ]
-    between = [buffer for buffer, _ in parts[len(passes) :]]
+    for number, of in enumerate(passes[:-1]):
+        between, nbytes = (
+            c.Buffer(f"between{number}", source.dtype, c.MemoryAccess.WRITE),
+            dtype_info(source.dtype).itemsize,
+        )
+        parts.append((between, of.view.outer * of.size * of.view.inner * nbytes))
     *offsets, total = itertools.accumulate(((size + _LINE - 1) // _LINE * _LINE for _, size in parts), initial=0)
     scratch = kernel.scratch_memory(total, "uint8")
-    ways = zip(passes, [source, *between], [*between, out], strict=True)
-    kernel.finish_block(
-        (
-            c.If(c.Size(count).compare("==", 0), (nothing, c.Return())),
-            *(c.Alias(buffer, scratch, c.Size(at)) for (buffer, _), at in zip(parts, offsets, strict=True)),
-            *map(_fill, passes),
-            *(_loop(*way) for way in ways),
-        )
+    tensors = [source, *(buffer for buffer, _ in parts[len(passes) :]), out]
+    loops = (_loop(of, *pair) for of, pair in zip(passes, itertools.pairwise(tensors), strict=True))
+    block = (
+        c.If(c.Size(count).compare("==", 0), (nothing, c.Return())),
+        *(c.Alias(buffer, scratch, c.Size(at)) for (buffer, _), at in zip(parts, offsets, strict=True)),
+        *map(_fill, passes),
+        *itertools.chain.from_iterable(loops),
     )
+    kernel.finish_block(block)
 
 
 FAMILY = KernelFamily(frozenset({"nn.resize"}), reject_nothing, _write)
