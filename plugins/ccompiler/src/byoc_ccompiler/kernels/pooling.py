@@ -78,7 +78,7 @@ def _write(kernel: Kernel) -> None:
     if not _has_channels_last(step):
         takes_passes = _takes_passes(pooling)
         tap_ps = product(sizes) * (_INSIDE_PS if takes_passes or pooling.is_inside else _TAP_PS)
-        element = _reduction(pooling, indices, image, result, 1, c.Size(1))
+        element = _reduction(pooling, indices, image, result)
         body = loops_around(element, indices, sizes)
         if takes_passes:
             body = loops_around(_passes(pooling, indices, image, result), indices[:-1], sizes[:-1])
@@ -87,10 +87,9 @@ def _write(kernel: Kernel) -> None:
         before, body = _unrolled(kernel, pooling, indices, image, result)
         chunk, tap_ps = pooling.channels, pooling.channels * _CHANNEL_PS
     else:
-        chunk = lanes = max(1, min(pooling.channels, _CHUNK)) if isinstance(pooling.channels, int) else _CHUNK
-        reduction = _reduction(pooling, indices, image, result, lanes, count)
-        body = (c.Let(count, c.index_min(c.Size(lanes), pooling.channels - first)), *reduction)
-        tap_ps = lanes * _CHANNEL_PS
+        reduction = _reduction(pooling, indices, image, result, count)
+        body = (c.Let(count, c.index_min(c.Size(_CHUNK), pooling.channels - first)), *reduction)
+        chunk, tap_ps = _CHUNK, _CHUNK * _CHANNEL_PS
     # Windows of adaptive pooling share the image out, so their taps are a mean.
     num_taps = product(axis.window or (axis.size + (axis.out_size - 1)) // axis.out_size for axis in pooling.axes)
     num_chunks = 1 if chunk == pooling.channels else (pooling.channels + (chunk - 1)) // chunk
@@ -143,11 +142,12 @@ def _unrolled(
     channel, total, to = c.Variable("c"), c.Variable("total", pooling.type), _writable("to", pooling)
     window, first, channels = pooling.window(indices), result.at(indices), c.Size(pooling.channels)
     zeros = None if pooling.is_inside else kernel.scratch_memory(pooling.channels, pooling.type.dtype)
+    begins = [c.Variable(f"from_{axis.name}") for axis in pooling.axes]
+    corner = [index * axis.stride - axis.begin for axis, index in zip(pooling.axes, indices, strict=True)]
     # Pointers by name, not in an array: then compilers know that the loop does not change them.
     pixels: list[c.Alias] = []
     for taps in itertools.product(*(range(axis.window) for axis in pooling.axes)):
-        parts = zip(pooling.axes, indices, taps, strict=True)
-        places = [index * axis.stride + (tap * axis.dilation - axis.begin) for axis, index, tap in parts]
+        places = [begin + tap * axis.dilation for axis, begin, tap in zip(pooling.axes, begins, taps, strict=True)]
         limits = [(place, axis) for axis, place in zip(pooling.axes, places, strict=True) if not axis.is_inside]
         bounds = [bound for place, axis in limits for bound in (place.compare(">=", 0), place.compare("<", axis.size))]
         is_inside = functools.reduce(functools.partial(c.Binary, "&&"), bounds) if bounds else None
@@ -160,33 +160,47 @@ def _unrolled(
     )
     loop = c.For(channel, c.Size(0), channels, element)
     before = () if zeros is None else (c.Clear(zeros, c.Size(0), channels),)
-    return before, (*window.statements, *pixels, c.Alias(to, first.buffer, first.index), loop)
+    statements = (*window.statements, *map(c.Let, begins, corner), *pixels)
+    return before, (*statements, c.Alias(to, first.buffer, first.index), loop)
 
 
 def _reduction(
-    pooling: Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image, lanes: int, count: c.Expression
+    pooling: Pooling,
+    indices: Sequence[c.Variable],
+    image: _Image,
+    result: _Image,
+    count: c.Variable | None = None,
 ) -> c.Block:
-    """Return the statements that reduce a window in ``count`` neighbouring elements, ``lanes`` at most.
+    """Return the statements that reduce a window in so many neighbouring elements of a chunk, or in one element.
 
     Sums are added up row by row first: errors grow with the height and the width of a window, not with its area.
     """
     window, line, to = pooling.window(indices), c.Buffer("line", pooling.type.dtype), _writable("to", pooling)
-    row, place, first = image.at(window.places[:-1]), window.places[-1] * image.strides[-1], result.at(indices)
+    tap, first, start = image.at(window.places), result.at(indices), pooling.start
     total, part = (
-        c.Variable(name, pooling.type) if lanes == 1 else _writable(name, pooling, lanes) for name in ("total", "part")
+        c.Variable(name, pooling.type) if count is None else _writable(name, pooling, _CHUNK)
+        for name in ("total", "part")
     )
-    sums = part if pooling.is_sum else total
-    taps = _each(sums, count, lambda channel: pooling.combine(_cell(sums, channel), line[place + channel]))
-    rows: c.Block = (c.Alias(line, row.buffer, row.index), *_around(taps, window.taps[-1:]))
+    sums, number = part if pooling.is_sum else total, c.Size(1) if count is None else count
+    taps = _each(
+        sums, number, lambda channel: pooling.combine(_cell(sums, channel), tap if count is None else line[channel])
+    )
+    rows = _around((c.Alias(line, tap.buffer, tap.index), *taps), window.taps[-1:])
     if pooling.is_sum:
-        added = _each(total, count, lambda channel: _cell(total, channel) + _cell(part, channel))
-        rows = (*_started(pooling, part, count), *rows, *added)
+        added = _each(total, number, lambda channel: _cell(total, channel) + _cell(part, channel))
+        rows = (
+            c.Declare(part, start) if isinstance(part, c.Variable) else c.LocalArray(part, is_zeroed=True),
+            *rows,
+            *added,
+        )
+    cleared = () if isinstance(total, c.Variable) else _each(total, number, lambda _: start)
     return (
         *window.statements,
-        *_started(pooling, total, count),
+        c.Declare(total, start) if isinstance(total, c.Variable) else c.LocalArray(total),
+        *cleared,
         *_around(rows, window.taps[:-1]),
         c.Alias(to, first.buffer, first.index),
-        *_each(to, count, lambda channel: pooling.finish(_cell(total, channel), window.divisor)),
+        *_each(to, number, lambda channel: pooling.finish(_cell(total, channel), window.divisor)),
     )
 
 
@@ -195,14 +209,6 @@ _Cells = c.Buffer | c.Variable
 
 def _cell(cells: _Cells, index: c.Expression) -> c.Expression:
     return cells[index] if isinstance(cells, c.Buffer) else cells
-
-
-def _started(pooling: Pooling, cells: _Cells, count: c.Expression) -> c.Block:
-    """Return the declaration of totals of windows without elements."""
-    if isinstance(cells, c.Variable):
-        return (c.Declare(cells, pooling.start),)
-    cleared = () if pooling.is_sum else _each(cells, count, lambda _: pooling.start)
-    return (c.LocalArray(cells, is_zeroed=pooling.is_sum), *cleared)
 
 
 def _each(cells: _Cells, count: c.Expression, value: Callable[[c.Expression], c.Expression]) -> c.Block:
