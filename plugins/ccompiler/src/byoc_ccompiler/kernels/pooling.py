@@ -176,16 +176,19 @@ def _reduction(
     Sums are added up row by row first: errors grow with the height and the width of a window, not with its area.
     """
     window, line, to = pooling.window(indices), c.Buffer("line", pooling.type.dtype), _writable("to", pooling)
-    tap, first, start = image.at(window.places), result.at(indices), pooling.start
+    row, tap, last = image.at(window.places[:-1]), image.at(window.places), window.places[-1]
+    first, start = result.at(indices), pooling.start
     total, part = (
         c.Variable(name, pooling.type) if count is None else _writable(name, pooling, _CHUNK)
         for name in ("total", "part")
     )
     sums, number = part if pooling.is_sum else total, c.Size(1) if count is None else count
-    taps = _each(
-        sums, number, lambda channel: pooling.combine(_cell(sums, channel), tap if count is None else line[channel])
-    )
-    rows = _around((c.Alias(line, tap.buffer, tap.index), *taps), window.taps[-1:])
+    if count is None:
+        taps: c.Block = _each(sums, number, lambda _: pooling.combine(_cell(sums, last), line[last]))
+        rows: c.Block = (c.Alias(line, row.buffer, row.index), *_around(taps, window.taps[-1:]))
+    else:
+        taps = _each(sums, number, lambda channel: pooling.combine(_cell(sums, channel), line[channel]))
+        rows = _around((c.Alias(line, tap.buffer, tap.index), *taps), window.taps[-1:])
     if pooling.is_sum:
         added = _each(total, number, lambda channel: _cell(total, channel) + _cell(part, channel))
         rows = (
