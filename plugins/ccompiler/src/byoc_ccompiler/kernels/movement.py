@@ -1,4 +1,8 @@
-"""Ops that move elements by fixed strides: reshapes, joins, splits, slices, repeats, padding, blocks of pixels."""
+"""Ops that move elements.
+
+By fixed strides: reshapes, joins, splits, slices, repeats, padding, blocks of pixels. And to places on an axis that a
+rule gives: rotation, continuation beyond borders, reversal of sequences, triangles.
+"""
 
 from __future__ import annotations
 
@@ -9,59 +13,67 @@ from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, dim_max, dim_min, product
-from byoc_core.dtypes import to_numpy
-from byoc_core.ir import Binding, TensorType
+from byoc_core.dtypes import dtype_info, to_numpy
+from byoc_core.ir import Binding, TensorType, Value, Var
 from byoc_core.ops import is_open_bound
 
-from byoc_ccompiler.attributes import axis_of, dims_of, float_of, int_of, ints_of
+from byoc_ccompiler.attributes import axis_of, dim_of, dims_of, flag_of, float_of, int_of, ints_of
 from byoc_ccompiler.family import Access, KernelFamily
-from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.copies import copy_axes, copy_block, fill_block
+from byoc_ccompiler.kernel import Kernel, compact_strides
+from byoc_ccompiler.kernels.copies import (
+    BYTE_PS,
+    MOVE_PS,
+    copy_axes,
+    copy_block,
+    copy_run,
+    fill_block,
+    loops_around,
+    offset_along,
+)
+from byoc_ccompiler.kernels.index_checks import range_check
 from byoc_ccompiler.rejections import operand_shape, reject_sizes
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, shape_of
 
 __all__ = ["FAMILIES", "slice_start"]
 
+_Dims = Sequence[Dim] | None
+
+
+def _copied(
+    kernel: Kernel, result: Var, operand: Value, sizes: _Dims = None, to: _Dims = None, come: _Dims = None, **first: Dim
+) -> c.Block:
+    """Return the copy of an operand; sizes and strides are the operand's and the result's own where none are given."""
+    sizes, to = shape_of(operand) if sizes is None else sizes, kernel.strides(result) if to is None else to
+    axes = copy_axes(sizes, to, kernel.strides(operand) if come is None else come)
+    return copy_block(axes, kernel.target(result), kernel.source(operand), **first)
+
 
 def _reshape(kernel: Kernel, step: Step) -> c.Block:
-    axes = copy_axes([product(shape_of(step.result))], [1], [1])
-    return copy_block(axes, kernel.target(step.result), kernel.source(step.operands[0]))
+    return _copied(kernel, step.result, step.operands[0], [product(shape_of(step.result))], to=[1], come=[1])
 
 
-def _concat(kernel: Kernel, step: Step) -> c.Block:
-    axis = axis_of(step.binding, len(shape_of(step.result)))
-    strides, out = kernel.strides(step.result), kernel.target(step.result)
+def _join(kernel: Kernel, step: Step) -> c.Block:
+    """Return the copies of what is joined along an axis, of size 1 where it is a new one."""
+    axis, is_new = axis_of(step.binding, len(shape_of(step.result))), step.op == "stack"
+    strides = list(kernel.strides(step.result))
+    apart = strides.pop(axis) if is_new else strides[axis]
     body: c.Block = ()
     begin: Dim = 0
     for operand in step.operands:
-        axes = copy_axes(shape_of(operand), strides, kernel.strides(operand))
-        body += copy_block(axes, out, kernel.source(operand), at=begin * strides[axis])
-        begin = begin + shape_of(operand)[axis]
-    return body
-
-
-def _stack(kernel: Kernel, step: Step) -> c.Block:
-    axis = axis_of(step.binding, len(shape_of(step.result)))
-    strides, out = kernel.strides(step.result), kernel.target(step.result)
-    others = (*strides[:axis], *strides[axis + 1 :])
-    body: c.Block = ()
-    for index, operand in enumerate(step.operands):
-        axes = copy_axes(shape_of(operand), others, kernel.strides(operand))
-        body += copy_block(axes, out, kernel.source(operand), at=index * strides[axis])
+        body += _copied(kernel, step.result, operand, to=strides, at=begin * apart)
+        begin = begin + (1 if is_new else shape_of(operand)[axis])
     return body
 
 
 def _split(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
     axis = axis_of(step.binding, len(shape_of(x)))
-    strides, source = kernel.strides(x), kernel.source(x)
     body: c.Block = ()
     begin: Dim = 0
     for part in step.binding.results:
         if part in kernel.stored:
-            axes = copy_axes(shape_of(part), kernel.strides(part), strides)
-            body += copy_block(axes, kernel.target(part), source, source_at=begin * strides[axis])
+            body += _copied(kernel, part, x, shape_of(part), source_at=begin * kernel.strides(x)[axis])
         begin = begin + shape_of(part)[axis]
     return body
 
@@ -76,56 +88,41 @@ def slice_start(bound: Dim, size: Dim, stride: int) -> Dim:
 
 
 def _strided_slice(kernel: Kernel, step: Step) -> c.Block:
+    """Return the copy of every so many elements along some axes; ``flip`` begins at the end of an axis."""
     (x,) = step.operands
-    shape = shape_of(x)
-    strides = list(kernel.strides(x))
+    shape, strides, binding = shape_of(x), list(kernel.strides(x)), step.binding
     begin: Dim = 0
-    attrs = step.binding
-    for axis, first, apart in zip(
-        ints_of(attrs, "axes"), dims_of(attrs, "begin"), ints_of(attrs, "strides"), strict=True
-    ):
-        begin = begin + slice_start(first, shape[axis], apart) * strides[axis]
+    if step.op == "flip":
+        axis = axis_of(binding, len(shape))
+        starts: list[tuple[int, Dim, int]] = [(axis, shape[axis] - 1, -1)]
+    else:
+        bounds = zip(ints_of(binding, "axes"), dims_of(binding, "begin"), ints_of(binding, "strides"), strict=True)
+        starts = [(axis, slice_start(first, shape[axis], apart), apart) for axis, first, apart in bounds]
+    for axis, first, apart in starts:
+        begin = begin + first * strides[axis]
         strides[axis] = strides[axis] * apart
-    axes = copy_axes(shape_of(step.result), kernel.strides(step.result), strides)
-    return copy_block(axes, kernel.target(step.result), kernel.source(x), source_at=begin)
-
-
-def _flip(kernel: Kernel, step: Step) -> c.Block:
-    (x,) = step.operands
-    shape, strides = shape_of(x), list(kernel.strides(x))
-    axis = axis_of(step.binding, len(shape))
-    last = (shape[axis] - 1) * strides[axis]
-    strides[axis] = -strides[axis]
-    axes = copy_axes(shape, kernel.strides(step.result), strides)
-    return copy_block(axes, kernel.target(step.result), kernel.source(x), source_at=last)
+    return _copied(kernel, step.result, x, shape_of(step.result), come=strides, source_at=begin)
 
 
 def _full(kernel: Kernel, step: Step) -> c.Block:
     shape = shape_of(step.result)
-    axes = copy_axes(shape, kernel.strides(step.result), [0] * len(shape))
-    return copy_block(axes, kernel.target(step.result), kernel.source(step.operands[0]))
+    return _copied(kernel, step.result, step.operands[0], shape, come=[0] * len(shape))
 
 
 def _tile(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
-    sizes: list[Dim] = []
-    to: list[Dim] = []
-    come: list[Dim] = []
-    for repeats, size, into, out_of in zip(
-        dims_of(step.binding, "repeats"), shape_of(x), kernel.strides(step.result), kernel.strides(x), strict=True
-    ):
-        sizes += [repeats, size]
-        to += [into * size, into]
-        come += [0, out_of]
-    return copy_block(copy_axes(sizes, to, come), kernel.target(step.result), kernel.source(x))
+    repeats, strides = dims_of(step.binding, "repeats"), kernel.strides(step.result)
+    parts = zip(repeats, shape_of(x), strides, kernel.strides(x), strict=True)
+    axes = [axis for count, size, to, come in parts for axis in ((count, to * size, 0), (size, to, come))]
+    sizes, to, come = ([axis[column] for axis in axes] for column in range(3))
+    return _copied(kernel, step.result, x, sizes, to=to, come=come)
 
 
 def _pad(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
-    widths, out = ints_of(step.binding, "pad_width"), kernel.target(step.result)
-    strides = kernel.strides(step.result)
+    widths, out, strides = ints_of(step.binding, "pad_width"), kernel.target(step.result), kernel.strides(step.result)
     begin = sum((before * stride for before, stride in zip(widths[::2], strides, strict=True)), start=0)
-    copied = copy_block(copy_axes(shape_of(x), strides, kernel.strides(x)), out, kernel.source(x), at=begin)
+    copied = _copied(kernel, step.result, x, at=begin)
     if not any(widths):
         return copied
     with np.errstate(all="ignore"):  # as the reference converts it: what does not fit is not an error
@@ -133,64 +130,133 @@ def _pad(kernel: Kernel, step: Step) -> c.Block:
     return (*fill_block(step.result, out, c.Literal(value, c.CType(out.dtype))), *copied)
 
 
-def _depth_to_space(kernel: Kernel, step: Step) -> c.Block:
+def _pixel_blocks(kernel: Kernel, step: Step) -> c.Block:
+    """Return the copy between an image and its square blocks, whose pixels lie one behind the other as channels."""
+    (x,), to_image, is_dcr = step.operands, step.op == "depth_to_space", step.binding.attrs["mode"] == "DCR"
+    image, deep = (step.result, x) if to_image else (x, step.result)
+    block, (batch, depth), (height, width) = int_of(step.binding, "block_size"), shape_of(image)[:2], shape_of(deep)[2:]
+    near, far = kernel.strides(image), kernel.strides(deep)
+    # The strides, among channels that number the pixels of blocks, of a block's rows, columns and channels.
+    row, column, channel = (depth * block, depth, 1) if is_dcr else (block, 1, block * block)
+    images, channels = (batch, near[0], far[0]), (depth, near[1], far[1] * channel)
+    rows, columns = (height, near[2] * block, far[2]), (width, near[3] * block, far[3])
+    down, right = (block, near[2], far[1] * row), (block, near[3], far[1] * column)
+    axes = [images, *((down, right, channels) if is_dcr else (channels, down, right)), rows, columns]
+    if to_image:
+        axes = [images, channels, rows, down, columns, right]
+    sizes, of_image, of_blocks = ([axis[place] for axis in axes] for place in range(3))
+    to, come = (of_image, of_blocks) if to_image else (of_blocks, of_image)
+    return _copied(kernel, step.result, x, sizes, to=to, come=come)
+
+
+def _edge(at: c.Expression, size: Dim) -> c.Expression:
+    return c.index_min(c.index_max(at, 0), size - 1)
+
+
+def _reflect(at: c.Expression, size: Dim) -> c.Expression:
+    period = c.Size(dim_max(2 * size - 2, 1))
+    return c.index_min(c.index_mod(at, period), c.index_mod(c.Unary("-", at), period))
+
+
+_BORDERS = {"edge": _edge, "wrap": c.index_mod, "reflect": _reflect}
+"""The place on an axis that stands for a place beyond its borders, by mode."""
+
+
+def _indices(step: Step) -> list[c.Variable]:
+    return [c.Variable(f"i{axis}") for axis in range(len(shape_of(step.operands[0])))]
+
+
+def _roll(kernel: Kernel, step: Step) -> c.Block:
+    indices, shape = _indices(step), shape_of(step.operands[0])
+    shifts = zip(ints_of(step.binding, "axis"), ints_of(step.binding, "shift"), strict=True)
+    places = {axis % len(shape): c.index_mod(indices[axis] - shift, shape[axis]) for axis, shift in shifts}
+    return _mapped(kernel, step, indices, places)
+
+
+def _border_pad(kernel: Kernel, step: Step) -> c.Block:
+    indices, rule = _indices(step), _BORDERS[str(step.binding.attrs["mode"])]
+    places = {
+        axis: rule(indices[axis] - before, size)
+        for axis, ((before, after), size) in enumerate(zip(_widths(step), shape_of(step.operands[0]), strict=True))
+        if before or after
+    }
+    return _mapped(kernel, step, indices, places)
+
+
+def _widths(step: Step) -> list[tuple[int, int]]:
+    """Return the elements before and behind each axis that ``nn.border_pad`` adds."""
+    widths = ints_of(step.binding, "pad_width")
+    return list(zip(widths[::2], widths[1::2], strict=True))
+
+
+def _reverse_sequence(kernel: Kernel, step: Step) -> c.Block:
+    x, lengths = step.operands
+    indices, shape, ends = _indices(step), shape_of(x), kernel.source(lengths, "lengths")
+    batch, sequence = (axis_of(step.binding, len(shape), name) for name in ("batch_axis", "seq_axis"))
+    problem, count = f"a length does not fit axis {sequence}", product(shape_of(lengths))
+    checks = range_check(kernel, step.op, problem, ends, count, c.Size(0), c.Size(shape[sequence]))
+    turn, end = indices[sequence], c.Variable("end")
+    place = turn + c.Select(turn.compare("<", end), end - 1 - turn * 2, c.Size(0))
+    length = c.Let(end, c.Cast(ends[indices[batch]], c.INDEX))
+    return (*checks, *_mapped(kernel, step, indices, {sequence: place}, length))
+
+
+def _mapped(
+    kernel: Kernel, step: Step, indices: Sequence[c.Variable], places: Mapping[int, c.Expression], *values: c.Let
+) -> c.Block:
+    """Return the statements that copy, along some axes from a place that follows from the indices of the result.
+
+    What lies behind the last of these axes is copied as a whole. Places may read the values.
+    """
+    source, out, result = kernel.source(step.operands[0]), kernel.target(step.result), shape_of(step.result)
+    if not places:
+        return copy_block(copy_axes([product(result)], [1], [1]), out, source)
+    along = [c.Variable(f"at{axis}") if axis in places else index for axis, index in enumerate(indices)]
+    lets = (*values, *(c.Let(along[axis], place) for axis, place in places.items()))
+    # A value is computed in the innermost of the loops that it follows from.
+    loop_of = {index: number for number, index in enumerate(indices)}
+    for let in lets:
+        loop_of[let.variable] = max(loop_of[item] for item in c.variables_in(let.value))
+    depth = max(loop_of[let.variable] for let in lets) + 1
+    run = product(result[depth:])
+    target = offset_along(indices[:depth], compact_strides(result)[:depth])
+    origin = offset_along(along[:depth], compact_strides(shape_of(step.operands[0]))[:depth])
+    body = copy_run(out, target, source, origin, run)
+    run_ps = MOVE_PS if run == 1 else run * (dtype_info(out.dtype).itemsize * BYTE_PS)
+    for axis in reversed(range(depth)):
+        here = (let for let in lets if loop_of[let.variable] == axis)
+        part, round_ps = None if axis else 0, product(result[1:depth]) * run_ps
+        body = loops_around((*here, *body), [indices[axis]], [result[axis]], part=part, round_ps=round_ps)
+    return body
+
+
+def _trilu(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
-    block, mode = int_of(step.binding, "block_size"), str(step.binding.attrs["mode"])
-    batch, _, height, width = shape_of(x)
-    depth = shape_of(step.result)[1]
-    come, to = kernel.strides(x), kernel.strides(step.result)
-    row, column, deep = _channel_strides(depth, come[1], block, mode)
-    axes = copy_axes(
-        [batch, depth, height, block, width, block],
-        [to[0], to[1], to[2] * block, to[2], to[3] * block, to[3]],
-        [come[0], deep, come[2], row, come[3], column],
-    )
-    return copy_block(axes, kernel.target(step.result), kernel.source(x))
-
-
-def _space_to_depth(kernel: Kernel, step: Step) -> c.Block:
-    (x,) = step.operands
-    block, mode = int_of(step.binding, "block_size"), str(step.binding.attrs["mode"])
-    batch, depth = shape_of(x)[:2]
-    height, width = shape_of(step.result)[2:]
-    come, to = kernel.strides(x), kernel.strides(step.result)
-    row, column, deep = _channel_strides(depth, to[1], block, mode)
-    channels = [(block, row, come[2]), (block, column, come[3]), (depth, deep, come[1])]
-    if mode != "DCR":
-        channels = [channels[2], *channels[:2]]
-    sizes, into, out_of = ([axis[place] for axis in channels] for place in range(3))
-    axes = copy_axes(
-        [batch, *sizes, height, width],
-        [to[0], *into, to[2], to[3]],
-        [come[0], *out_of, come[2] * block, come[3] * block],
-    )
-    return copy_block(axes, kernel.target(step.result), kernel.source(x))
-
-
-def _channel_strides(depth: Dim, stride: Dim, block: int, mode: str) -> tuple[Dim, Dim, Dim]:
-    """Gives the strides, among channels that number the pixels of blocks, of a block's rows, columns and channels."""
-    if mode == "DCR":
-        return stride * depth * block, stride * depth, stride
-    return stride * block, stride, stride * (block * block)
+    *outer, rows, columns = shape_of(x)
+    source, out, row, edge = kernel.source(x), kernel.target(step.result), c.Variable("row"), c.Variable("edge")
+    is_upper, diagonal = flag_of(step.binding, "upper"), dim_of(step.binding, "k")
+    first, last = row * columns, c.Size(columns) - edge
+    crossing = row % rows + (diagonal if is_upper else diagonal + 1)
+    moves: c.Block = (c.Copy(out, first, source, first, edge), c.Clear(out, first + edge, last))
+    if is_upper:
+        moves = (c.Copy(out, first + edge, source, first + edge, last), c.Clear(out, first, edge))
+    body = (c.Let(edge, c.index_min(c.index_max(crossing, 0), columns)), *moves)
+    row_ps = columns * (dtype_info(out.dtype).itemsize * BYTE_PS)
+    return loops_around(body, [row], [product([*outer, rows])], part=0, round_ps=row_ps)
 
 
 def _reject(binding: Binding) -> Rejection | None:
-    """Refuses a reshape whose numbers of elements only running shows to agree: the C code copies without looking."""
-    (result,) = binding.results if binding.op.name == "reshape" else (None,)
-    if result is None or not isinstance(result.type, TensorType):
+    """Refuse a reshape whose numbers of elements only running shows to agree: the C code copies without looking."""
+    if binding.op.name != "reshape" or not isinstance(binding.result.type, TensorType):
         return None
-    return None if result.type.num_elements == product(operand_shape(binding, 0)) else reject_sizes(binding)
+    return None if binding.result.type.num_elements == product(operand_shape(binding, 0)) else reject_sizes(binding)
 
 
 def _require_strict(scope: FunctionScope, step: Step, shape: Sequence[Dim]) -> None:
-    """Has the bounds checked that must lie on an axis and may not; the type rule has refused those that never do."""
-    for axis, stride, *bounds in zip(
-        ints_of(step.binding, "axes"),
-        ints_of(step.binding, "strides"),
-        dims_of(step.binding, "begin"),
-        dims_of(step.binding, "end"),
-        strict=True,
-    ):
+    """Have the bounds checked that must lie on an axis and may not; the type rule has refused those that never do."""
+    columns = (ints_of(step.binding, name) for name in ("axes", "strides"))
+    limits = (dims_of(step.binding, name) for name in ("begin", "end"))
+    for axis, stride, *bounds in zip(*columns, *limits, strict=True):
         size, room = shape[axis], int(stride < 0)
         for bound in bounds:
             if is_open_bound(bound):
@@ -203,51 +269,55 @@ def _require_strict(scope: FunctionScope, step: Step, shape: Sequence[Dim]) -> N
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    """Has sizes checked that symbols hide from the type rules."""
-    shape = shape_of(step.operands[0])
-    if step.op == "strided_slice":
-        if step.binding.attrs["mode"] == "strict":
-            _require_strict(scope, step, shape)
+    """Have sizes checked that symbols hide from the type rules."""
+    binding, shape, result = step.binding, shape_of(step.operands[0]), shape_of(step.binding.results[0])
+    if step.op == "strided_slice" and binding.attrs["mode"] == "strict":
+        _require_strict(scope, step, shape)
     elif step.op == "concat":
-        along = axis_of(step.binding, len(shape))
-        for index, operand in enumerate(step.operands):
-            dims, result = shape_of(operand), shape_of(step.result)
+        along = axis_of(binding, len(shape))
+        for index, dims in enumerate(map(shape_of, step.operands)):
             require_equal_sizes(scope, step, index, dims, [*result[:along], dims[along], *result[along + 1 :]])
     elif step.op == "split":
-        along = axis_of(step.binding, len(shape))
-        parts = sum((shape_of(part)[along] for part in step.binding.results), start=0)
+        along = axis_of(binding, len(shape))
+        parts = sum((shape_of(part)[along] for part in binding.results), start=0)
         require_equal_sizes(scope, step, 0, shape, [*shape[:along], parts, *shape[along + 1 :]])
     elif step.op == "squeeze":
-        removed = [shape[axis] for axis in ints_of(step.binding, "axis")]
+        removed = [shape[axis] for axis in ints_of(binding, "axis")]
         require_equal_sizes(scope, step, 0, removed, [1] * len(removed))
     elif step.op == "stack":
         for index in range(1, len(step.operands)):
             require_equal_sizes(scope, step, index, shape_of(step.operands[index]), shape)
+    elif step.op == "reverse_sequence":
+        batch = axis_of(binding, len(shape), "batch_axis")
+        require_equal_sizes(scope, step, 1, shape_of(step.operands[1]), shape[batch : batch + 1])
+    elif step.op == "nn.border_pad":
+        scope.require_at_least(step.op, "operand `x`", shape, [int(any(widths)) for widths in _widths(step)])
     elif step.op == "depth_to_space":
-        block, depth = int_of(step.binding, "block_size"), shape_of(step.result)[1]
-        require_equal_sizes(scope, step, 0, shape[1:2], [depth * (block * block)])
+        require_equal_sizes(scope, step, 0, shape[1:2], [result[1] * int_of(binding, "block_size") ** 2])
     elif step.op == "space_to_depth":
-        block, image = int_of(step.binding, "block_size"), shape_of(step.result)[2:]
-        require_equal_sizes(scope, step, 0, shape[2:], [size * block for size in image])
+        require_equal_sizes(scope, step, 0, shape[2:], [size * int_of(binding, "block_size") for size in result[2:]])
 
 
 _RESHAPES = dict.fromkeys(("reshape", "expand_dims", "squeeze"), _reshape)
 _STRIDED: Mapping[str, Callable[[Kernel, Step], c.Block]] = {
-    "concat": _concat,
-    "stack": _stack,
+    **dict.fromkeys(("concat", "stack"), _join),
+    **dict.fromkeys(("depth_to_space", "space_to_depth"), _pixel_blocks),
+    **dict.fromkeys(("strided_slice", "flip"), _strided_slice),
     "split": _split,
-    "strided_slice": _strided_slice,
-    "flip": _flip,
     "full": _full,
     "tile": _tile,
-    "depth_to_space": _depth_to_space,
-    "space_to_depth": _space_to_depth,
 }
-_WRITERS = {**_RESHAPES, **_STRIDED, "nn.pad": _pad}
+_RULED: Mapping[str, Callable[[Kernel, Step], c.Block]] = {
+    "roll": _roll,
+    "nn.border_pad": _border_pad,
+    "reverse_sequence": _reverse_sequence,
+    "trilu": _trilu,
+}
+_WRITERS = {**_RESHAPES, **_STRIDED, **_RULED, "nn.pad": _pad}
 
 
 def _write(kernel: Kernel) -> None:
-    """Writes the kernel of an op that moves elements."""
+    """Write the kernel of an op that moves elements."""
     (step,) = kernel.group.steps
     kernel.finish_block(_WRITERS[step.op](kernel, step))
 
@@ -257,8 +327,8 @@ def _any(step: Step, index: int) -> Access:
 
 
 FAMILIES = (
-    KernelFamily(frozenset(_RESHAPES), _reject, _write, takes_halves=True, require=_require),
+    KernelFamily(frozenset((*_RESHAPES, *_RULED)), _reject, _write, takes_halves=True, require=_require),
     KernelFamily(frozenset({"nn.pad"}), _reject, _write, takes_halves=True, reads=_any),
     KernelFamily(frozenset(_STRIDED), _reject, _write, takes_halves=True, require=_require, reads=_any, writes=_any),
 )
-"""Reshapes; padding, which fills its result first; and what copies between any strides."""
+"""Reshapes and moves by a rule; padding, which fills its result first; and what copies between any strides."""

@@ -1,10 +1,7 @@
-"""What pooling is, whatever the layout: where windows begin and end, and what is done with their elements."""
+"""Windows of pooling, whatever the layout: where they begin and end, and how their elements are reduced."""
 
 from __future__ import annotations
 
-import functools
-import itertools
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -12,46 +9,23 @@ from typing import Any, Self
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
-from byoc_core.dims import Dim, product
+from byoc_core.dims import Dim
 from byoc_core.ops import axes_of
 
 from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["PoolAxis", "Pooling", "Window", "loops_over"]
-
-
-@dataclass(frozen=True, slots=True)
-class Taps:
-    """The taps of a window along one axis that lie inside the image.
-
-    Attributes:
-        first: the position of the first one in the image.
-        count: how many there are.
-        wide: how many count for a mean with padding.
-        statements: declare the variables.
-    """
-
-    first: c.Variable
-    count: c.Variable
-    wide: c.Variable
-    statements: c.Block
+__all__ = ["PoolAxis", "Pooling", "Window"]
 
 
 @dataclass(frozen=True, slots=True)
 class PoolAxis:
     """The windows along one spatial axis.
 
-    Attributes:
-        size: of the image.
-        out_size: how many windows there are.
-        window: taps of a window; 0 for adaptive pooling, where the windows share the axis out.
-        stride: from window to window.
-        dilation: from tap to tap.
-        begin: padding in front.
-        end: padding behind.
+    Each has ``window`` taps, or 0 for adaptive pooling: they share the axis out. ``begin`` and ``end`` are padding.
     """
 
+    name: str
     size: Dim
     out_size: Dim
     window: int = 0
@@ -63,25 +37,22 @@ class PoolAxis:
     @property
     def is_inside(self) -> bool:
         """Whether every tap of every window is known to lie inside the image."""
-        if not self.window or self.begin:
+        if not self.window or self.begin or not isinstance(self.size, int) or not isinstance(self.out_size, int):
             return False
-        if isinstance(self.size, int) and isinstance(self.out_size, int):
-            return (self.out_size - 1) * self.stride + (self.window - 1) * self.dilation < self.size
-        return False
+        return (self.out_size - 1) * self.stride + (self.window - 1) * self.dilation < self.size
 
-    def taps(self, name: str, index: c.Expression) -> Taps:
-        """Return a window's taps inside the image.
+    def taps(self, index: c.Expression) -> tuple[c.Variable, c.Variable, c.Variable, c.Block]:
+        """Return the place of a window's first tap inside the image, and how many taps lie there.
 
-        Args:
-            name: of the axis.
-            index: the window's number.
+        Behind them are how many taps count for a mean with padding, and the statements that declare the variables.
         """
+        first, count, wide, start, skip, room = (
+            c.Variable(f"{prefix}_{self.name}") for prefix in ("first", "count", "wide", "start", "skip", "room")
+        )
         size = c.Size(self.size)
-        first, count, wide = (c.Variable(f"{prefix}_{name}") for prefix in ("first", "count", "wide"))
         if not self.window:
             end = ((index + 1) * size + (self.out_size - 1)) // self.out_size
-            return Taps(first, count, count, (c.Let(first, index * size // self.out_size), c.Let(count, end - first)))
-        start, skip, room = (c.Variable(f"{prefix}_{name}") for prefix in ("start", "skip", "room"))
+            return first, count, count, (c.Let(first, index * size // self.out_size), c.Let(count, end - first))
         skipped = (self.dilation - 1 - start) // self.dilation
         left = (size - 1 - first + self.dilation) // self.dilation
         reach = (size + (self.end - 1) - start) // self.dilation + 1
@@ -94,46 +65,28 @@ class PoolAxis:
             c.Let(count, c.index_min(self.window - skip, room)),
             c.Let(wide, c.index_min(c.Size(self.window), reach)),
         )
-        return Taps(first, count, wide, statements)
+        return first, count, wide, statements
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One window, as variables.
+    """One window: where a tap lies along each axis, what a mean divides by, and the statements that declare both.
 
-    Attributes:
-        taps: the indices of the taps along each axis, from the first one inside the image on.
-        counts: how many taps lie inside the image, along each axis.
-        places: where a tap lies in the image, along each axis.
-        divisor: what a mean divides by.
-        statements: declare the variables.
+    For each axis ``taps`` has the index of a tap, from the first one inside the image on, and how many lie there.
     """
 
-    taps: tuple[c.Variable, ...]
-    counts: tuple[c.Variable, ...]
     places: tuple[c.Expression, ...]
     divisor: c.Variable
     statements: c.Block
+    taps: tuple[tuple[c.Variable, c.Variable], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Pooling:
-    """One pooling op.
-
-    Attributes:
-        kind: ``max``, ``avg`` or ``lp``.
-        dtype: of image and result.
-        layout: of both.
-        batch: how many images.
-        channels: how many channels.
-        axes: the spatial axes.
-        counts_padding: whether padding counts in a mean.
-        power: the exponent of ``lp``.
-    """
+    """One pooling op: ``kind`` is ``max``, ``avg`` or ``lp``, and ``power`` the exponent of ``lp``."""
 
     kind: str
-    dtype: str
-    layout: str
+    type: c.CType
     batch: Dim
     channels: Dim
     axes: tuple[PoolAxis, ...]
@@ -142,31 +95,21 @@ class Pooling:
 
     @classmethod
     def of_step(cls, step: Step) -> Self:
-        """Gives what an op says."""
-        attrs, layout = step.binding.attrs, str(step.binding.attrs["layout"])
-        order = axes_of(layout, "NC")
+        """Return the pooling that an op says."""
+        binding, attrs = step.binding, step.binding.attrs
+        order = axes_of(str(attrs["layout"]), "NC")
         batch, channels, *sizes = (shape_of(step.operands[0])[axis] for axis in order)
         out_sizes = [shape_of(step.result)[axis] for axis in order[2:]]
-        rank = len(sizes)
-        if "output_size" in attrs:
-            axes = [PoolAxis(size, out) for size, out in zip(sizes, out_sizes, strict=True)]
-        else:
-            window, strides, dilation, padding = (
-                ints_of(step.binding, name) for name in ("pool_size", "strides", "dilation", "padding")
-            )
-            axes = [
-                PoolAxis(sizes[k], out_sizes[k], window[k], strides[k], dilation[k], padding[k], padding[rank + k])
-                for k in range(rank)
-            ]
+        columns: list[Sequence[Any]] = ["dhw"[-len(sizes) :], sizes, out_sizes]
+        if "output_size" not in attrs:
+            padding = ints_of(binding, "padding")
+            columns += [ints_of(binding, name) for name in ("pool_size", "strides", "dilation")]
+            columns += [padding[: len(sizes)], padding[len(sizes) :]]
+        axes = tuple(PoolAxis(*axis) for axis in zip(*columns, strict=True))
         kind = step.op.removeprefix("nn.").removeprefix("adaptive_").partition("_")[0]
-        counts_padding = bool(attrs.get("count_include_pad", False))
-        power = int_of(step.binding, "p") if "p" in attrs else 1
-        return cls(kind, dtype_of(step.result), layout, batch, channels, tuple(axes), counts_padding, power)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the spatial axes are called in C."""
-        return ("d", "h", "w")[3 - len(self.axes) :]
+        power = int_of(binding, "p") if "p" in attrs else 1
+        type_, counts_padding = c.CType(dtype_of(step.result)), attrs.get("count_include_pad") is True
+        return cls(kind, type_, batch, channels, axes, counts_padding, power)
 
     @property
     def is_sum(self) -> bool:
@@ -174,25 +117,20 @@ class Pooling:
         return self.kind != "max"
 
     @property
-    def type(self) -> c.CType:
-        """The type of an element."""
-        return c.CType(self.dtype)
-
-    @property
-    def num_taps(self) -> Dim:
-        """The taps of a window; windows of adaptive pooling share the image out, so theirs are a mean."""
-        return product([axis.window or (axis.size + (axis.out_size - 1)) // axis.out_size for axis in self.axes])
+    def is_inside(self) -> bool:
+        """Whether every tap of every window is known to lie inside the image."""
+        return all(axis.is_inside for axis in self.axes)
 
     @property
     def start(self) -> c.Literal:
         """The total of a window without elements."""
-        least = -np.inf if self.type.is_float else np.iinfo(self.dtype).min
+        least = -np.inf if self.type.is_float else np.iinfo(self.type.dtype).min
         return c.Literal(0 if self.is_sum else least, self.type)
 
     def combine(self, total: c.Expression, value: c.Expression) -> c.Expression:
         """Return a total with one more element."""
         if not self.is_sum:
-            maximum = c.Callee(f"byoc_maximum_{c_suffix(self.dtype)}", np.maximum, flops=1)
+            maximum = c.Callee(f"byoc_maximum_{c_suffix(self.type.dtype)}", np.maximum, flops=1)
             return c.Call(maximum, (total, value), self.type)
         if self.kind == "avg":
             return total + value
@@ -203,33 +141,30 @@ class Pooling:
         """Return the result from a window's total, and from what a mean divides by."""
         if self.kind == "avg":
             return total / divisor
-        if self.kind == "lp" and self.power == 2:
-            return self._call("sqrt", np.sqrt, total)
-        if self.kind == "lp" and self.power != 1:
-            return self._power(total, 1.0 / self.power)
-        return total
+        if self.kind == "max" or self.power == 1:
+            return total
+        return self._call("sqrt", np.sqrt, total) if self.power == 2 else self._power(total, 1.0 / self.power)
 
     def window(self, indices: Sequence[c.Expression]) -> Window:
         """Return the window with this number along each axis."""
-        found = [axis.taps(name, index) for axis, name, index in zip(self.axes, self.names, indices, strict=True)]
-        taps = tuple(c.Variable(f"k_{name}") for name in self.names)
-        places = tuple(one.first + tap * axis.dilation for one, tap, axis in zip(found, taps, self.axes, strict=True))
-        counts: list[c.Expression] = [one.wide if self.counts_padding else one.count for one in found]
+        statements: list[c.Statement] = []
+        taps: list[tuple[c.Variable, c.Variable]] = []
+        places: list[c.Expression] = []
+        counted: c.Expression = c.Size(1)
+        for axis, index in zip(self.axes, indices, strict=True):
+            first, count, wide, declarations = axis.taps(index)
+            tap = c.Variable(f"k_{axis.name}")
+            statements += declarations
+            taps.append((tap, count))
+            places.append(first + tap * axis.dilation)
+            counted = counted * (wide if self.counts_padding else count)
         divisor = c.Variable("divisor", self.type)
-        mean = c.Let(divisor, c.Cast(c.index_max(c.Size(1), functools.reduce(operator.mul, counts)), self.type))
-        statements = (*itertools.chain.from_iterable(one.statements for one in found), mean)
-        return Window(taps, tuple(one.count for one in found), places, divisor, statements)
+        statements.append(c.Let(divisor, c.Cast(c.index_max(c.Size(1), counted), self.type)))
+        return Window(tuple(places), divisor, tuple(statements), tuple(taps))
 
     def _power(self, base: c.Expression, exponent: float) -> c.Expression:
         return self._call("pow", np.power, base, c.Literal(exponent, self.type))
 
     def _call(self, name: str, evaluate: Callable[..., Any], *arguments: c.Expression) -> c.Expression:
-        callee = c.Callee(f"{name}f" if self.dtype == "float32" else name, evaluate, flops=1)
+        callee = c.Callee(f"{name}f" if self.type.dtype == "float32" else name, evaluate, flops=1)
         return c.Call(callee, arguments, self.type)
-
-
-def loops_over(indices: Sequence[c.Variable], counts: Sequence[c.Expression], body: c.Block) -> c.Block:
-    """Return loops around a block, the first outermost."""
-    for index, count in reversed(list(zip(indices, counts, strict=True))):
-        body = (c.For(index, c.Size(0), count, body),)
-    return body
