@@ -28,16 +28,7 @@ def by_count(count: c.Expression, counts: Sequence[int], of: Callable[[int], c.S
 
 @dataclass(frozen=True, slots=True)
 class PixelTile:
-    """A tile: some neighbouring pixels times a panel of the filter.
-
-    Attributes:
-        kernel: the convolution, and what follows it.
-        plan: how it is cut.
-        first: the number of the first pixel.
-        count: how many pixels there are.
-        panel: the number of the panel.
-        leading: the indices along the leading axes of the result, as in :class:`SumsTile`.
-    """
+    """A tile: ``count`` pixels from the ``first`` on times a panel; ``leading`` as in :class:`SumsTile`."""
 
     kernel: Kernel
     plan: ImplicitGemm
@@ -58,9 +49,8 @@ class PixelTile:
         Args:
             counts: the rows that a tile may have; the last one is that of any other number.
             packed: the panels.
-            factors: the first pixel and the distance to the next; or the pointers to the runs, how many a row has, and
-                where each starts.
-            ahead: what to fetch meanwhile, as in :func:`multiply`.
+            factors: the rows, as in :func:`multiply`.
+            ahead: what to fetch meanwhile, likewise.
         """
         plan = self.plan
         sums = c.Buffer("sums", plan.shape.dtype, c.MemoryAccess.WRITE, plan.rows * plan.columns)
@@ -87,15 +77,9 @@ class PixelTile:
 
 @dataclass(frozen=True, slots=True)
 class PixelLoop:
-    """The loop over tiles of some neighbouring pixels, each multiplied by all panels, as a part of a larger kernel.
+    """The loop over tiles of ``count`` pixels from ``pixel`` on, each times all panels, in a larger kernel.
 
-    Attributes:
-        kernel: the convolution, and what follows it.
-        plan: how it is cut.
-        packed: the panels of the filter.
-        counts: the rows that a tile may have.
-        pixel: the first pixel of a tile.
-        count: how many pixels a tile has.
+    A tile may have so many rows: ``counts``.
     """
 
     kernel: Kernel
@@ -128,7 +112,7 @@ class PixelLoop:
 
         Args:
             end: how many pixels there are.
-            factors: those of a tile, as in :meth:`PixelTile.product`.
+            factors: those of a tile, as in :func:`multiply`.
             first: the index of a tile's first pixel in the result, behind the leading axes.
             leading: the indices along the leading axes.
             before: finds the factors of a tile.
