@@ -169,10 +169,10 @@ def test_the_cases_have_all_forms(num_outputs: int) -> None:
     ]
     # Panels with a block that has fewer tiles, and parts of several panels and of several blocks.
     assert any(plan.parts_panels and plan.num_tiles % plan.rows != 0 for plan in plans)
-    assert any(plan.parts_panels and plan.grain not in (0, 1) for plan in plans)
-    assert any(not plan.parts_panels and plan.grain not in (0, 1) for plan in plans)
+    assert any(plan.parts_panels and plan.parting.grain not in (0, 1) for plan in plans)
+    assert any(not plan.parts_panels and plan.parting.grain not in (0, 1) for plan in plans)
     # Blocks and panels so few that each is a part of its own.
-    assert {plan.parts_panels for plan in plans if plan.grain == 1} == {True, False}
+    assert {plan.parts_panels for plan in plans if plan.parting.grain == 1} == {True, False}
 
 
 @pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
@@ -332,6 +332,9 @@ def test_scratch_is_bounded() -> None:
             one_round = plan.blocks * plan.block_step * 4
             assert one_round <= max(1 << 19, (56 + plan.rows) * 36 * (channels + 16) * 4)
             every_tile = ((-(-size // 4)) ** 2 + plan.rows) * 36 * (channels + 16) * 4
-            assert plan.tiles_size * 4 <= min(16 * one_round, every_tile + one_round)
-            assert plan.scratch_size * 4 <= plan.tiles_size * 4 + 16 * plan.round_tiles * 36 * plan.width * 4
+            assert plan.parting.tiles_size * 4 <= min(16 * one_round, every_tile + one_round)
+            assert (
+                plan.parting.scratch_size * 4
+                <= plan.parting.tiles_size * 4 + 16 * plan.round_tiles * 36 * plan.width * 4
+            )
             assert plan.num_points * plan.rows * plan.width * 4 <= 1 << 16

@@ -19,7 +19,7 @@ from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.copies import loops_around, offset_along
+from byoc_ccompiler.kernels.copies import copy_axes, copy_block
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.image_pixels import ImagePixels
 from byoc_ccompiler.steps import Step
@@ -35,21 +35,15 @@ _MAX_TAPS, _MAX_REACH = 49, 32
 
 _FIRST = c.Size(0)
 
-
 PixelSource = Literal["inside", "rows", "border"]
 """How a block finds its pixels: by their distances, by the address of each row, or of each pixel."""
 
 
 @dataclass(frozen=True, slots=True)
 class DepthwiseBlock:
-    """The outputs that are summed up together, in so many rows and columns, and the pixels that they read.
+    """The outputs that are summed up together, in rows and columns, and the pixels that they read.
 
-    Attributes:
-        in_rows: rows from the first that is read to the last.
-        in_columns: columns, likewise.
-        chunk: channels of one chunk: whole vectors, and no fewer than a vector for the last chunk.
-        row_step: elements from one row of the image to the next.
-        pixel_step: elements from one pixel of the image to the next.
+    A chunk of channels has whole vectors, and the last chunk no fewer than one. The steps count elements of the image.
     """
 
     geometry: ConvolutionGeometry
@@ -68,12 +62,10 @@ class DepthwiseBlock:
         summed: Callable[[c.Variable, c.Variable, c.Buffer], c.Block],
         stored: Callable[[c.Variable, SumsTile], c.Block],
     ) -> c.For:
-        """Return the loop over the chunks of channels of a block.
+        """Return the loop over the chunks of channels of a block, whose image, first row and first column are known.
 
-        Args:
-            place: the image of the block, its first row and its first column.
-            summed: returns the statements that sum up a chunk: its first channel, its channels, the array of the sums.
-            stored: returns what follows the sums of one row: its number, and the sums.
+        ``summed`` returns what sums up a chunk, from its first channel, its channels and the array of the sums;
+        ``stored`` what follows the sums of one row, from its number and the sums.
         """
         geometry, chunk, (image, y0, x0) = self.geometry, self.chunk, place
         c0, count, x_count, y = map(c.Variable, ("c0", "c_count", "x_count", "y"))
@@ -138,9 +130,8 @@ def filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer
         return kernel.source(kernel.scope.constants.derive(packed), "weights"), ()
     taps = kernel.scratch_memory(geometry.num_taps * channels, geometry.dtype)
     sizes, steps = (geometry.filter_height, geometry.filter_width, channels), geometry.weight_steps
-    indices = [c.Variable(name) for name in ("down", "right", "c")]
-    come = kernel.source(weight, "weight")[offset_along(indices, (*steps[2:], steps[0]))]
-    return taps, loops_around((c.Store(taps, offset_along(indices, compact_strides(sizes)), come),), indices, sizes)
+    axes = copy_axes(sizes, compact_strides(sizes), (*steps[2:], steps[0]))
+    return taps, copy_block(axes, taps, kernel.source(weight, "weight"))
 
 
 def write(kernel: Kernel) -> None:

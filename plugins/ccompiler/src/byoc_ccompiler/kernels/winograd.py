@@ -18,7 +18,6 @@ inputs, so NaN and infinities become NaN in the whole tile.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -69,8 +68,8 @@ def write(kernel: Kernel) -> None:
     plan = choose_plan(geometry, kernel.unit, kernel.options.winograd)
     assert plan is not None
     assert isinstance(weight, Constant)
-    packed = _pack_filter(plan, kernel.scope.constants.array(weight, kernel.scope.where))
-    kernel.finish_block(_Loops(kernel, plan, packed).block())
+    array = kernel.scope.constants.array(weight, kernel.scope.where)
+    kernel.finish_block(_Loops(kernel, plan, _pack_filter(plan, array)).block())
 
 
 def _pack_filter(plan: WinogradPlan, weight: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -90,11 +89,9 @@ class _Loops:
         self.kernel, self.plan, self.geometry = kernel, plan, plan.geometry
         self.image = ImagePixels.of(kernel)
         self.weights = kernel.source(kernel.scope.constants.derive(packed), "weights")
-        self.scratch = kernel.scratch_memory(plan.scratch_size, self.geometry.dtype)
-        self.tiles, self.products = self._array("tiles"), self._array("products")
-
-    def _array(self, name: str, size: int | None = None) -> c.Buffer:
-        return c.Buffer(name, self.geometry.dtype, c.MemoryAccess.WRITE, size)
+        self.scratch = kernel.scratch_memory(plan.parting.scratch_size, self.geometry.dtype)
+        dtype, written = self.geometry.dtype, c.MemoryAccess.WRITE
+        self.tiles, self.products = c.Buffer("tiles", dtype, written), c.Buffer("products", dtype, written)
 
     def block(self) -> c.Block:
         """Return the loops, in the form that the plan says."""
@@ -102,9 +99,9 @@ class _Loops:
         transform_ps = -(-channels // plan.lanes) * plan.num_points * _TRANSFORM_PS
         product_ps = plan.rows * plan.width * channels * plan.num_points
         product_ps *= multiply_add_ps(plan.unit, self.geometry.dtype)
-        part = c.Variable("part")
-        numbered = c.Let(part, first // plan.grain)
-        products = c.Alias(self.products, self.scratch, part * plan.panel_products + plan.tiles_size)
+        (total, grain, places, tiles_size, _), part = plan.parting, c.Variable("part")
+        numbered = c.Let(part, first // grain)
+        products = c.Alias(self.products, self.scratch, part * plan.panel_products + tiles_size)
         if plan.parts_panels:
             assert isinstance(plan.num_tiles, int)
             tiles, (whole, tail) = c.Size(plan.num_tiles), divmod(plan.num_tiles, plan.rows)
@@ -113,7 +110,7 @@ class _Loops:
             return (
                 c.Alias(self.tiles, self.scratch, _FIRST),
                 c.Dispatch(first, end, (transforms,), plan.num_tiles, 1, plan.num_tiles * transform_ps),
-                c.Dispatch(first, end, (numbered, products, panels), plan.count, plan.grain, panels_ps),
+                c.Dispatch(first, end, (numbered, products, panels), total, grain, panels_ps),
             )
         names = ("rounds", "number", "round", "b0", "blocks", "t0", "t_count")
         rounds, number, size, b0, blocks, t0, t_count = map(c.Variable, names)
@@ -128,13 +125,13 @@ class _Loops:
         )
         body = (
             numbered,
-            c.Alias(self.tiles, self.scratch, part * (plan.part_places * plan.block_step)),
+            c.Alias(self.tiles, self.scratch, part * (places * plan.block_step)),
             products,
             c.Let(rounds, (end - first + (plan.blocks - 1)) // plan.blocks),
             c.For(number, _FIRST, rounds, one_round),
         )
         block_ps = plan.rows * transform_ps + plan.num_panels * product_ps
-        return (c.Dispatch(first, end, body, plan.count, plan.grain, plan.count * block_ps),)
+        return (c.Dispatch(first, end, body, total, grain, total * block_ps),)
 
     def _place(self, tile: c.Expression) -> tuple[c.Expression, c.Variable, c.Variable, c.Block]:
         """Return the image, the first row and the first column of a tile, and their declarations."""
@@ -155,35 +152,28 @@ class _Loops:
         return c.For(item, begin, end, (*place, c.LocalArray(at), *pointers, transform))
 
     def _panels(self, panels: _Pair, tiles: _Pair, blocks: c.Expression, tail: int = 0) -> c.For:
-        """Return the loop over some panels: multiply point by point, transform back, do what follows.
+        """Return the loop over panels, up to an end: multiply point by point, transform back, do what follows.
 
-        Args:
-            panels: the first panel, and the end of the panels.
-            tiles: the first tile of a round, and how many there are.
-            blocks: the whole blocks that they are in.
-            tail: tiles of one more block, which has fewer.
+        The ``tiles`` of a round, the first one and how many, are in whole blocks and one more block of ``tail`` tiles.
         """
         plan, width, (t0, count) = self.plan, self.plan.width, tiles
         panel, k, block, slot = map(c.Variable, ("panel", "k", "block", "slot"))
-        point, size = panel * plan.num_points + k, self.geometry.channels * width
+        point, size, channels = panel * plan.num_points + k, self.geometry.channels * width, self.geometry.channels
         following = c.index_min(point + 1, plan.num_points * plan.num_panels - 1) * size
 
         def product(rows: int, block: c.Expression) -> c.Evaluate:
             """Return the product of a block's tiles at a point; a part of the next point is fetched."""
-            place = block * plan.block_step + k * (plan.rows * plan.row_step)
-            left, factors = (c.Address(self.tiles, place), c.Size(plan.row_step)), c.Address(self.weights, point * size)
+            tile = c.Address(self.tiles, block * plan.block_step + k * (plan.rows * plan.row_step))
             sums = c.Address(self.products, (k * plan.round_tiles + block * plan.rows) * width)
-            fetched = following + block * (size // plan.blocks)
-            ahead, depth = (
-                (c.Address(self.weights, _FIRST), fetched, c.Size(-(-width // plan.blocks))),
-                c.Size(self.geometry.channels),
+            fetched, share = following + block * (size // plan.blocks), c.Size(-(-width // plan.blocks))
+            return multiply(
+                *(self.kernel, (rows, plan.vectors), (tile, c.Size(plan.row_step))),
+                *(c.Address(self.weights, point * size), c.Size(channels), sums),
+                ahead=(c.Address(self.weights, _FIRST), fetched, share),
             )
-            return multiply(self.kernel, (rows, plan.vectors), left, factors, depth, sums, ahead=ahead)
 
-        products = (
-            c.For(block, _FIRST, blocks, (product(plan.rows, block),)),
-            *([product(tail, blocks)] if tail else []),
-        )
+        whole = c.For(block, _FIRST, blocks, (product(plan.rows, block),))
+        products = (whole, product(tail, blocks)) if tail else (whole,)
         outputs = self._outputs(t0 + slot, panel, c.Address(self.products, slot * width))
         body = (c.For(k, _FIRST, c.Size(plan.num_points), products), c.For(slot, _FIRST, count, outputs))
         return c.For(panel, *panels, body)
@@ -193,14 +183,14 @@ class _Loops:
         plan, geometry = self.plan, self.geometry
         size, width, first = plan.algorithm.num_outputs, plan.width, panel * plan.width
         y, count, x_count = map(c.Variable, ("y", "o_count", "x_count"))
-        pixels, out_channels = self._array("pixels", size**2 * width), geometry.out_channels
+        pixels = c.Buffer("pixels", geometry.dtype, c.MemoryAccess.WRITE, size**2 * width)
         n, y0, x0, place = self._place(tile)
         callee, offset = self.kernel.shared_function(output_function(plan)), (y - y0) * (size * width)
         sums = SumsTile(pixels, width, x0, x_count, first, count, width, leading=(n, y), offset=offset)
-        is_whole = out_channels % width == 0
+        whole, left = c.Size(width), geometry.out_channels - first
         return (
             *place,
-            c.Let(count, c.Size(width) if is_whole else c.index_min(c.Size(width), out_channels - first)),
+            c.Let(count, c.index_min(whole, left) if geometry.out_channels % width else whole),
             c.Let(x_count, c.index_min(c.Size(size), c.Size(geometry.out_width) - x0)),
             c.LocalArray(pixels, alignment=plan.unit.nbytes),
             c.Evaluate(c.Call(callee, (products, c.Address(pixels, _FIRST)))),
@@ -236,18 +226,10 @@ def output_function(plan: WinogradPlan) -> c.Function:
     return c.Function(name, (products, pixels), (loop,), None, (comment,), is_contracted=True)
 
 
-def _mapped(
-    matrix: Matrix, j: c.Variable, loads: Sequence[c.Load], to: c.Load, step: int, before: c.Block = ()
-) -> c.Block:
-    """Return statements that apply a map along both axes of a square of vectors.
+def _mapped(matrix: Matrix, j: c.Variable, loads: list[c.Load], to: c.Load, step: int, before: c.Block = ()) -> c.Block:
+    """Return statements that apply a map along both axes of a square of vectors; ``loads`` are those of column ``j``.
 
-    Args:
-        matrix: the map of a line of vectors.
-        j: the number of a column.
-        loads: the vectors of the column.
-        to: the first result.
-        step: elements from one result to the next, row by row.
-        before: what stands before the loads.
+    The results go ``to`` a place and behind it, so many elements from one to the next, row by row.
     """
     (num_results, num), lanes, i = matrix.shape, loads[0].lanes, c.Variable("i")
     part = c.Buffer("part", to.buffer.dtype, c.MemoryAccess.WRITE, num_results * num * lanes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
@@ -11,16 +12,11 @@ from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.winograd_transforms import MinimalFilter, minimal_filter
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["WinogradPlan", "choose_plan", "make_plan"]
+__all__ = ["Parting", "WinogradPlan", "choose_plan", "make_plan"]
 
-_ROUND_NBYTES = 1 << 19
-"""What the transformed tiles of a round and the products of a panel may take: they stay in the second-level cache."""
-
-_ROUND_TILES = 56
-"""Tiles that a round has in any case, so that each element of a filter that comes from memory is used often enough."""
-
-_NEAR_NBYTES = 1 << 20
-"""So many bytes of one panel's factors are in the second-level cache when the second block needs them."""
+_ROUND_NBYTES, _ROUND_TILES = 1 << 19, 56
+"""What the transformed tiles of a round and the products of a panel may take, to stay in the second-level cache; and
+tiles of a round in any case, so that each element of a filter that comes from memory is used often enough."""
 
 _LEAST_BLOCKS, _LEAST_PANELS = 12, 4
 """With so many, parts of neighbouring blocks, or of neighbouring panels, are even enough."""
@@ -28,18 +24,16 @@ _LEAST_BLOCKS, _LEAST_PANELS = 12, 4
 _MOST_PARTS = 16
 """Parts of neighbouring blocks or panels, at most: each has scratch memory of its own."""
 
+_NEAR_NBYTES = 1 << 20
+"""So many bytes of one panel's factors are in the second-level cache when the second block needs them."""
+
 _NEAR_RATE, _FAR_RATE = 32, 3
 """Bytes of factors that arrive in a cycle, from the second-level cache, and from beyond it, where other layers leave
 those of a network's filters."""
 
-_WAITING = 0.3
-"""The share of the shorter of computing and fetching that is not hidden behind the longer."""
-
-_POINT_CYCLES = 5
-"""Cycles that transforms take for one vector at one point, loads and stores included."""
-
-_DIRECT_SHARE = 0.85
-"""What direct convolution reaches of two multiply-adds in a cycle."""
+_POINT_CYCLES, _DIRECT_RATE = 5, 1.7
+"""Cycles that transforms take for one vector at one point, loads and stores included; and multiply-adds of vectors that
+direct convolution reaches in a cycle."""
 
 _MARGIN, _LARGE_TILE_MARGIN = 1.25, 1.25
 """How much cheaper a plan must look than direct convolution: its many small loops cost more than the estimate says; and
@@ -49,17 +43,26 @@ _UNKNOWN_SIZE = 28
 """What a symbolic size of an image counts as; a symbolic batch counts as 1."""
 
 
+class Parting(NamedTuple):
+    """How threads part a ``total`` of blocks or panels: by multiples of ``grain``.
+
+    The smallest part has scratch memory for the transformed tiles of so many blocks (``places``), and a larger one for
+    as many more; all parts have ``tiles_size`` elements. Behind them lie the products, ``scratch_size`` ends both.
+    """
+
+    total: Dim
+    grain: Dim
+    places: int
+    tiles_size: int
+    scratch_size: int
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class WinogradPlan:
     """How one convolution is computed.
 
-    Attributes:
-        geometry: its sizes.
-        unit: the vector registers.
-        algorithm: the transforms.
-        rows: tiles whose products are computed together: a block.
-        vectors: vectors of output channels in one panel.
-        blocks: blocks of one round: all their tiles are transformed before they are multiplied.
+    The products of ``rows`` tiles, a block, by ``vectors`` vectors of output channels, a panel, are computed together.
+    All tiles of ``blocks`` blocks, a round, are transformed before they are multiplied.
     """
 
     geometry: ConvolutionGeometry
@@ -125,38 +128,11 @@ class WinogradPlan:
     def parts_panels(self) -> bool:
         """Whether threads part the panels, and not the blocks: where all tiles are in one round of few blocks.
 
-        With blocks a thread finds in its cache what it transformed, and neighbouring pixels are its own from layer to
-        layer.
+        With blocks, a thread finds what it transformed in its cache, and gets the same pixels from layer to layer.
         """
         most = min(self.round_tiles, (_LEAST_BLOCKS - 1) * self.rows)
         is_one_round = isinstance(self.num_tiles, int) and 0 < self.num_tiles <= most
         return is_one_round and self.num_panels >= _LEAST_PANELS
-
-    @property
-    def count(self) -> Dim:
-        """The panels or blocks that threads part."""
-        return self.num_panels if self.parts_panels else (self.num_tiles + (self.rows - 1)) // self.rows
-
-    @property
-    def grain(self) -> Dim:
-        """Panels or blocks of the smallest part, 1 or more."""
-        return self.count // _MOST_PARTS + 1
-
-    @property
-    def num_parts(self) -> int:
-        """Parts, at most."""
-        count, grain = self.count, self.grain
-        return -(-count // grain) if isinstance(count, int) and isinstance(grain, int) else _MOST_PARTS
-
-    @property
-    def part_places(self) -> int:
-        """Blocks of scratch memory of the smallest part; a larger part's places lie side by side."""
-        return min(self.grain, self.blocks) if isinstance(self.grain, int) else self.blocks
-
-    @property
-    def tiles_size(self) -> int:
-        """Elements of scratch memory for transformed tiles."""
-        return (self.blocks if self.parts_panels else self.num_parts * self.part_places) * self.block_step
 
     @property
     def panel_products(self) -> int:
@@ -164,9 +140,14 @@ class WinogradPlan:
         return self.num_points * self.round_tiles * self.width
 
     @property
-    def scratch_size(self) -> int:
-        """Elements of scratch memory in all."""
-        return self.tiles_size + self.num_parts * self.panel_products
+    def parting(self) -> Parting:
+        """What threads part, and the scratch memory that they need."""
+        total = self.num_panels if self.parts_panels else (self.num_tiles + (self.rows - 1)) // self.rows
+        grain, parts, places = total // _MOST_PARTS + 1, _MOST_PARTS, self.blocks
+        if isinstance(total, int) and isinstance(grain, int):
+            parts, places = -(-total // grain), min(grain, self.blocks)
+        tiles_size = (self.blocks if self.parts_panels else parts * places) * self.block_step
+        return Parting(total, grain, places, tiles_size, tiles_size + parts * self.panel_products)
 
     @property
     def cycles(self) -> float:
@@ -175,10 +156,9 @@ class WinogradPlan:
         batch, height, width = _assumed(self.geometry)
         tiles = batch * -(-height // size) * -(-width // size)
         blocks = -(-tiles // self.rows)
-        step = max(self.rows * self.vectors / 2, (self.rows + self.vectors) / 2, 4.0)
-        step = max(step, self.vectors * self.unit.nbytes / _NEAR_RATE)
-        calls = blocks * self.num_panels * self.num_points
-        products = calls * (channels * step + self.rows * self.vectors + 20)
+        sums, loads, near = self.rows * self.vectors, self.rows + self.vectors, self.vectors * self.unit.nbytes
+        step = max(sums / 2, loads / 2, 4.0, near / _NEAR_RATE)
+        products = blocks * self.num_panels * self.num_points * (channels * step + sums + 20)
         vectors = -(-channels // self.lanes) + self.num_panels * self.vectors
         transforms = tiles * vectors * self.num_points * _POINT_CYCLES
         panel_nbytes = self.num_points * channels * self.width * self.itemsize
@@ -199,8 +179,8 @@ def choose_plan(geometry: ConvolutionGeometry, unit: VectorUnit, option: str) ->
         best = large if large.cycles * _LARGE_TILE_MARGIN < best.cycles else best
     batch, height, width = _assumed(geometry)
     products = geometry.num_taps * geometry.channels * -(-geometry.out_channels // best.lanes)
-    computing, fetching = batch * height * width * products / 2 / _DIRECT_SHARE, products * unit.nbytes / _FAR_RATE
-    return best if best.cycles * _MARGIN < _beside(computing, fetching) else None
+    direct = _beside(batch * height * width * products / _DIRECT_RATE, products * unit.nbytes / _FAR_RATE)
+    return best if best.cycles * _MARGIN < direct else None
 
 
 def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int) -> WinogradPlan:
@@ -223,8 +203,8 @@ def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int)
 
 
 def _beside(computing: float, fetching: float) -> float:
-    """Return the cycles of computing while factors are fetched."""
-    return max(computing, fetching) + _WAITING * min(computing, fetching)
+    """Return the cycles of computing while factors are fetched: 0.3 of the shorter is not hidden behind the longer."""
+    return max(computing, fetching) + 0.3 * min(computing, fetching)
 
 
 def _assumed(geometry: ConvolutionGeometry) -> list[int]:
