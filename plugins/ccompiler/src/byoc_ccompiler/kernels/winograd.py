@@ -5,9 +5,10 @@ The image is cut into tiles that overlap by 2 pixels. Each is transformed, vecto
 one tile and one panel of output channels are transformed back on the stack, and meet what follows the convolution
 there. The filter is transformed in float64 when the code is generated, and rounded once.
 
-Threads part the blocks of tiles: whoever gets some transforms their tiles and multiplies them, round by round. Of few
-blocks and several panels threads part the panels, once all tiles are transformed. One point of a panel after another is
-multiplied by all tiles of a round: factors pass once from memory to the first-level cache.
+Threads part many blocks of tiles: whoever gets some transforms their tiles and multiplies them, round by round. Of one
+round of few blocks and several panels they part the panels, once all tiles are transformed. In both, one point of a
+panel after another is multiplied by all tiles of a round: factors pass once from memory to the first-level cache. Else,
+round by round, threads part the tiles, and then the pairs of panels and blocks.
 
 Errors: with the matrices of :mod:`~byoc_ccompiler.kernels.winograd_transforms` and ``C`` input channels, an output is
 off by at most ``gamma_n |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|``, summed over the channels, where ``n`` is
@@ -102,7 +103,9 @@ class _Loops:
         (total, grain, places, tiles_size, _), part = plan.parting, c.Variable("part")
         numbered = c.Let(part, first // grain)
         products = c.Alias(self.products, self.scratch, part * plan.panel_products + tiles_size)
-        if plan.parts_panels:
+        if plan.parts == "pairs":
+            return (c.Alias(self.tiles, self.scratch, _FIRST), self._rounds_of_pairs(transform_ps, product_ps))
+        if plan.parts == "panels":
             assert isinstance(plan.num_tiles, int)
             tiles, (whole, tail) = c.Size(plan.num_tiles), divmod(plan.num_tiles, plan.rows)
             transforms, panels_ps = self._transforms(_FIRST, first, end), plan.num_panels * plan.blocks * product_ps
@@ -158,34 +161,65 @@ class _Loops:
         """
         plan, width, (t0, count) = self.plan, self.plan.width, tiles
         panel, k, block, slot = map(c.Variable, ("panel", "k", "block", "slot"))
-        point, size, channels = panel * plan.num_points + k, self.geometry.channels * width, self.geometry.channels
-        following = c.index_min(point + 1, plan.num_points * plan.num_panels - 1) * size
 
         def product(rows: int, block: c.Expression) -> c.Evaluate:
-            """Return the product of a block's tiles at a point; a part of the next point is fetched."""
-            tile = c.Address(self.tiles, block * plan.block_step + k * (plan.rows * plan.row_step))
             sums = c.Address(self.products, (k * plan.round_tiles + block * plan.rows) * width)
-            fetched, share = following + block * (size // plan.blocks), c.Size(-(-width // plan.blocks))
-            return multiply(
-                *(self.kernel, (rows, plan.vectors), (tile, c.Size(plan.row_step))),
-                *(c.Address(self.weights, point * size), c.Size(channels), sums),
-                ahead=(c.Address(self.weights, _FIRST), fetched, share),
-            )
+            return self._product(rows, (panel, k, block), sums)
 
         whole = c.For(block, _FIRST, blocks, (product(plan.rows, block),))
         products = (whole, product(tail, blocks)) if tail else (whole,)
-        outputs = self._outputs(t0 + slot, panel, c.Address(self.products, slot * width))
+        outputs = self._outputs(t0 + slot, panel, c.Address(self.products, slot * width), plan.round_tiles * width)
         body = (c.For(k, _FIRST, c.Size(plan.num_points), products), c.For(slot, _FIRST, count, outputs))
         return c.For(panel, *panels, body)
 
-    def _outputs(self, tile: c.Expression, panel: c.Variable, products: c.Address) -> c.Block:
+    def _rounds_of_pairs(self, transform_ps: int, product_ps: int) -> c.For:
+        """Return the loop over rounds: transform the tiles, then multiply pairs of a panel and a block."""
+        plan, size, first_item, end = self.plan, self.plan.round_tiles, c.Variable(FIRST_ITEM), c.Variable(END_ITEM)
+        names = ("t0", "t_count", "item", "panel", "block", "slot", "k")
+        t0, t_count, item, panel, block, slot, k = map(c.Variable, names)
+        step, first = plan.rows * plan.width, block * plan.rows
+        products = c.Buffer("products", self.geometry.dtype, c.MemoryAccess.WRITE, plan.num_points * step)
+        multiplied = self._product(plan.rows, (panel, k, block), c.Address(products, k * step))
+        outputs = self._outputs(t0 + (first + slot), panel, c.Address(products, slot * plan.width), step)
+        pair = (
+            c.LocalArray(products, alignment=plan.unit.nbytes),
+            c.For(k, _FIRST, c.Size(plan.num_points), (multiplied,)),
+            c.For(slot, _FIRST, c.index_min(c.Size(plan.rows), t_count - first), outputs),
+        )
+        body = (
+            c.Let(panel, item // plan.blocks),
+            c.Let(block, item % plan.blocks),
+            c.If(first.compare("<", t_count), pair),
+        )
+        count, transforms = plan.num_panels * plan.blocks, self._transforms(t0, first_item, c.index_min(end, t_count))
+        one_round = (
+            c.Let(t_count, c.index_min(c.Size(size), c.Size(plan.num_tiles) - t0)),
+            c.Dispatch(first_item, end, (transforms,), size, 1, size * transform_ps),
+            c.For(item, _FIRST, c.Size(count), body, kind=c.LoopKind.PARALLEL, round_ps=product_ps),
+        )
+        return c.For(t0, _FIRST, c.Size(plan.num_tiles), one_round, step=size)
+
+    def _product(self, rows: int, place: tuple[c.Variable, c.Variable, c.Expression], sums: c.Address) -> c.Evaluate:
+        """Return the product of a block's tiles, at a panel and a point of it; a part of the next point is fetched."""
+        plan, (panel, k, block), channels = self.plan, place, self.geometry.channels
+        point, size = panel * plan.num_points + k, channels * plan.width
+        following = c.index_min(point + 1, plan.num_points * plan.num_panels - 1) * size
+        tile = c.Address(self.tiles, block * plan.block_step + k * (plan.rows * plan.row_step))
+        fetched, share = following + block * (size // plan.blocks), c.Size(-(-plan.width // plan.blocks))
+        return multiply(
+            *(self.kernel, (rows, plan.vectors), (tile, c.Size(plan.row_step))),
+            *(c.Address(self.weights, point * size), c.Size(channels), sums),
+            ahead=(c.Address(self.weights, _FIRST), fetched, share),
+        )
+
+    def _outputs(self, tile: c.Expression, panel: c.Variable, products: c.Address, point_step: int) -> c.Block:
         """Return the statements that transform the products of a tile back, and do what follows."""
         plan, geometry = self.plan, self.geometry
         size, width, first = plan.algorithm.num_outputs, plan.width, panel * plan.width
         y, count, x_count = map(c.Variable, ("y", "o_count", "x_count"))
         pixels = c.Buffer("pixels", geometry.dtype, c.MemoryAccess.WRITE, size**2 * width)
         n, y0, x0, place = self._place(tile)
-        callee, offset = self.kernel.shared_function(output_function(plan)), (y - y0) * (size * width)
+        callee, offset = self.kernel.shared_function(output_function(plan, point_step)), (y - y0) * (size * width)
         sums = SumsTile(pixels, width, x0, x_count, first, count, width, leading=(n, y), offset=offset)
         whole, left = c.Size(width), geometry.out_channels - first
         return (
@@ -214,11 +248,10 @@ def input_function(plan: WinogradPlan) -> c.Function:
     return c.Function(name, (at, to), (loop,), None, (comment,), is_contracted=True)
 
 
-def output_function(plan: WinogradPlan) -> c.Function:
-    """Return a function that transforms the products of one tile of a round back: ``(products, pixels)``."""
+def output_function(plan: WinogradPlan, point_step: int) -> c.Function:
+    """Return a function that transforms a tile back: ``(products, pixels)``; products of points lie so far apart."""
     dtype, num, v, j = plan.geometry.dtype, plan.algorithm.num_inputs, c.Variable("v"), c.Variable("j")
     products, pixels = c.Buffer("products", dtype), c.Buffer("pixels", dtype, c.MemoryAccess.WRITE)
-    point_step = plan.round_tiles * plan.width
     loads = [c.Load(products, (j + i * num) * point_step + v, plan.lanes) for i in range(num)]
     body = _mapped(plan.algorithm.outputs, j, loads, pixels[v], plan.width)
     loop = c.For(v, _FIRST, c.Size(plan.width), body, step=plan.lanes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
@@ -125,14 +125,15 @@ class WinogradPlan:
         return self.blocks * self.rows
 
     @property
-    def parts_panels(self) -> bool:
-        """Whether threads part the panels, and not the blocks: where all tiles are in one round of few blocks.
+    def parts(self) -> Literal["blocks", "panels", "pairs"]:
+        """What threads part: neighbouring blocks, panels, or pairs of panels and blocks of a round.
 
         With blocks, a thread finds what it transformed in its cache, and gets the same pixels from layer to layer.
         """
-        most = min(self.round_tiles, (_LEAST_BLOCKS - 1) * self.rows)
-        is_one_round = isinstance(self.num_tiles, int) and 0 < self.num_tiles <= most
-        return is_one_round and self.num_panels >= _LEAST_PANELS
+        if -(-self._assumed_tiles() // self.rows) >= _LEAST_BLOCKS:
+            return "blocks"
+        is_one_round = isinstance(self.num_tiles, int) and 0 < self.num_tiles <= self.round_tiles
+        return "panels" if is_one_round and self.num_panels >= _LEAST_PANELS else "pairs"
 
     @property
     def panel_products(self) -> int:
@@ -142,19 +143,19 @@ class WinogradPlan:
     @property
     def parting(self) -> Parting:
         """What threads part, and the scratch memory that they need."""
-        total = self.num_panels if self.parts_panels else (self.num_tiles + (self.rows - 1)) // self.rows
+        total = self.num_panels if self.parts == "panels" else (self.num_tiles + (self.rows - 1)) // self.rows
         grain, parts, places = total // _MOST_PARTS + 1, _MOST_PARTS, self.blocks
         if isinstance(total, int) and isinstance(grain, int):
             parts, places = -(-total // grain), min(grain, self.blocks)
-        tiles_size = (self.blocks if self.parts_panels else parts * places) * self.block_step
-        return Parting(total, grain, places, tiles_size, tiles_size + parts * self.panel_products)
+        tiles_size = (parts * places if self.parts == "blocks" else self.blocks) * self.block_step
+        # The products of a pair lie on the stack.
+        products = 0 if self.parts == "pairs" else parts * self.panel_products
+        return Parting(total, grain, places, tiles_size, tiles_size + products)
 
     @property
     def cycles(self) -> float:
         """Estimated cycles in one thread."""
-        channels, size = self.geometry.channels, self.algorithm.num_outputs
-        batch, height, width = _assumed(self.geometry)
-        tiles = batch * -(-height // size) * -(-width // size)
+        channels, tiles = self.geometry.channels, self._assumed_tiles()
         blocks = -(-tiles // self.rows)
         sums, loads, near = self.rows * self.vectors, self.rows + self.vectors, self.vectors * self.unit.nbytes
         step = max(sums / 2, loads / 2, 4.0, near / _NEAR_RATE)
@@ -164,6 +165,10 @@ class WinogradPlan:
         panel_nbytes = self.num_points * channels * self.width * self.itemsize
         times_read = 1 if panel_nbytes <= _NEAR_NBYTES else blocks
         return transforms + _beside(products, times_read * self.num_panels * panel_nbytes / _FAR_RATE)
+
+    def _assumed_tiles(self) -> int:
+        (batch, height, width), size = _assumed(self.geometry), self.algorithm.num_outputs
+        return batch * -(-height // size) * -(-width // size)
 
 
 def choose_plan(geometry: ConvolutionGeometry, unit: VectorUnit, option: str) -> WinogradPlan | None:
@@ -195,7 +200,7 @@ def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int)
         total = max(1, -(-best.num_tiles // best.rows))
         blocks = -(-total // -(-total // blocks))
     best = replace(best, blocks=blocks)
-    if best.parts_panels and isinstance(best.num_tiles, int):
+    if best.parts == "panels" and isinstance(best.num_tiles, int):
         # One round: as few blocks as registers permit, and as even.
         blocks = -(-best.num_tiles // min(unit.rows_for(best.vectors), 16))
         best = replace(best, blocks=blocks, rows=-(-best.num_tiles // blocks))
