@@ -238,7 +238,7 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-winograd-swaps-top-and-left",
-        "kernels/winograd_loops.py",
+        "kernels/winograd.py",
         "(top, left, _, _)",
         "(left, top, _, _)",
         "A fast convolution takes the padding above for that on the left.",

@@ -130,7 +130,8 @@ def test_the_bits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.Mon
     result = builder.emit("nn.conv2d", x, kernel, **attrs)
     module = byoc_core.IRModule({"main": builder.finish(result)}, builder.constants)
     executable = byoc_core.build(module, backends=["ccompiler"], fallback="error")
-    assert sum(m.get_source("c").count("byoc_parallel_for(") for m in executable.modules) == 1
+    # A filter that is computed is rearranged by a loop of its own.
+    assert sum(m.get_source("c").count("byoc_parallel_for(") for m in executable.modules) == 2 - is_constant
     inputs = [_random((2, 13, 29, 40)), *([] if is_constant else [weight])]
     results = [byoc_core.VirtualMachine(executable, num_threads=n)["main"](*inputs) for n in (1, 2, 3, 7)]
     assert len({np.asarray(result).tobytes() for result in results}) == 1

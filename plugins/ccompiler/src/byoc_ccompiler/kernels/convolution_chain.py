@@ -13,8 +13,7 @@ from byoc_core.authoring import c
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, known
 from byoc_ccompiler.kernels.copies import loops_around
-from byoc_ccompiler.kernels.depthwise import filter_taps
-from byoc_ccompiler.kernels.depthwise_block import PixelSource, choose_block, sum_function
+from byoc_ccompiler.kernels.depthwise import choose_block, filter_taps, sum_function
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.image_pixels import ImagePixels
 from byoc_ccompiler.kernels.implicit_gemm import copy_image
@@ -105,7 +104,7 @@ class _Chain:
         pointer = c.Select(is_inside, place, c.Address(self.nothing, _START))
 
         def summed(c0: c.Variable, count: c.Variable, sums: c.Buffer) -> c.Block:
-            callee = self.depthwise.shared_function(sum_function(tile, PixelSource.ROWS))
+            callee = self.depthwise.shared_function(sum_function(tile, "rows"))
             pixels = (c.Address(rows, _START), x0 * (shape.strides[1] * shape.channels) + c0)
             return (c.Evaluate(c.Call(callee, (*pixels, c.Address(taps, c0), count, c.Address(sums, _START)))),)
 

@@ -8,26 +8,88 @@ follows the convolution.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 from byoc_core.authoring import c
+from byoc_core.dims import Dim
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.copies import loops_around, offset_along
-from byoc_ccompiler.kernels.depthwise_block import (
-    DepthwiseBlock,
-    PixelSource,
-    choose_block,
-    has_suited_filter,
-    sum_function,
-)
-from byoc_ccompiler.kernels.epilogue import epilogue
+from byoc_ccompiler.kernels.copies import copy_axes, copy_block
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.image_pixels import ImagePixels
 from byoc_ccompiler.steps import Step
-from byoc_ccompiler.vector_unit import multiply_add_ps
+from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
 
-__all__ = ["filter_taps", "is_suited", "write"]
+__all__ = ["DepthwiseBlock", "choose_block", "filter_taps", "has_suited_filter", "is_suited", "sum_function", "write"]
+
+_CHUNK = 256
+"""Channels of a block whose sums wait together, at most."""
+
+_MAX_TAPS, _MAX_REACH = 49, 32
+"""Taps of a filter, and rows and columns of pixels that a block reads, at most: at the border each has an address."""
+
+_FIRST = c.Size(0)
+
+PixelSource = Literal["inside", "rows", "border"]
+"""How a block finds its pixels: by their distances, by the address of each row, or of each pixel."""
+
+
+@dataclass(frozen=True, slots=True)
+class DepthwiseBlock:
+    """The outputs that are summed up together, in rows and columns, and the pixels that they read.
+
+    A chunk of channels has whole vectors, and the last chunk no fewer than one. The steps count elements of the image.
+    """
+
+    geometry: ConvolutionGeometry
+    unit: VectorUnit
+    rows: int
+    columns: int
+    in_rows: int
+    in_columns: int
+    chunk: int
+    row_step: Dim
+    pixel_step: Dim
+
+    def chunk_loop(
+        self,
+        place: tuple[c.Expression, c.Variable, c.Variable],
+        summed: Callable[[c.Variable, c.Variable, c.Buffer], c.Block],
+        stored: Callable[[c.Variable, SumsTile], c.Block],
+    ) -> c.For:
+        """Return the loop over the chunks of channels of a block, whose image, first row and first column are known.
+
+        ``summed`` returns what sums up a chunk, from its first channel, its channels and the array of the sums;
+        ``stored`` what follows the sums of one row, from its number and the sums.
+        """
+        geometry, chunk, (image, y0, x0) = self.geometry, self.chunk, place
+        c0, count, x_count, y = map(c.Variable, ("c0", "c_count", "x_count", "y"))
+        sums = c.Buffer("sums", geometry.dtype, c.MemoryAccess.WRITE, self.rows * self.columns * chunk)
+        offset = (y - y0) * (self.columns * chunk)
+        tile = SumsTile(sums, chunk, x0, x_count, c0, count, leading=(image, y), offset=offset)
+        body = (
+            c.Let(count, c.index_min(c.Size(chunk), c.Size(geometry.channels) - c0)),
+            c.Let(x_count, c.index_min(c.Size(self.columns), c.Size(geometry.out_width) - x0)),
+            c.LocalArray(sums, alignment=self.unit.nbytes),
+            *summed(c0, count, sums),
+            c.For(y, y0, c.index_min(y0 + self.rows, geometry.out_height), stored(y, tile)),
+        )
+        return c.For(c0, _FIRST, c.Size(geometry.channels), body, step=chunk)
+
+
+def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
+    """Return whether a convolution has as many groups as channels, before and after, and a filter that is summed here.
+
+    There must be channels for a vector, and the filter must be small enough for loops that are written out.
+    """
+    is_depthwise = geometry.is_depthwise and geometry.out_channels == geometry.channels
+    is_small = geometry.num_taps <= _MAX_TAPS and max(_reach(geometry)) + geometry.strides[0] <= _MAX_REACH
+    return is_depthwise and is_small and geometry.channels >= unit.lanes(geometry.dtype)
 
 
 def is_suited(step: Step, kernel: Kernel) -> bool:
@@ -37,12 +99,26 @@ def is_suited(step: Step, kernel: Kernel) -> bool:
     return has_rows and has_suited_filter(geometry, kernel.unit)
 
 
-def write(kernel: Kernel) -> None:
-    """Write the kernel of a convolution that :func:`is_suited`, and of what follows it elementwise."""
-    image = ImagePixels.of(kernel)
-    block = choose_block(image.geometry, kernel.unit, image.row_step, image.pixel_step)
-    taps, declared = filter_taps(kernel, image.geometry)
-    kernel.finish_block((*declared, _block_loop(kernel, block, image, taps)))
+def choose_block(geometry: ConvolutionGeometry, unit: VectorUnit, row_step: Dim, pixel_step: Dim) -> DepthwiseBlock:
+    """Return the block that computes fewest outputs beyond the result's, the largest of them."""
+    room, (down, right), (height, width) = unit.registers // 2 - 2, geometry.strides, _reach(geometry)
+    rows = 2 if unit.registers >= 32 and down == 1 and geometry.out_height != 1 else 1
+    sizes = range(max(1, min(room // rows, (_MAX_REACH - width) // right + 1, 8)), 0, -1)
+    total, columns = geometry.out_width, sizes[0]
+    if isinstance(total, int):
+        columns = min(sizes, key=lambda size: -(-total // size) * (size + 1))
+    channels, lanes = geometry.channels, unit.lanes(geometry.dtype)
+    whole = -(-channels // lanes) * lanes
+    chunks = range(min(_CHUNK // lanes * lanes, whole), 0, -lanes)
+    chunk = next((size for size in chunks if size >= channels or not 0 < channels % size < lanes), whole)
+    read = ((rows - 1) * down + height, (columns - 1) * right + width)
+    return DepthwiseBlock(geometry, unit, rows, columns, *read, chunk, row_step, pixel_step)
+
+
+def _reach(geometry: ConvolutionGeometry) -> tuple[int, int]:
+    """Return how many rows and columns a filter spans."""
+    down, right = geometry.dilation
+    return (geometry.filter_height - 1) * down + 1, (geometry.filter_width - 1) * right + 1
 
 
 def filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer, c.Block]:
@@ -54,15 +130,17 @@ def filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer
         return kernel.source(kernel.scope.constants.derive(packed), "weights"), ()
     taps = kernel.scratch_memory(geometry.num_taps * channels, geometry.dtype)
     sizes, steps = (geometry.filter_height, geometry.filter_width, channels), geometry.weight_steps
-    indices = [c.Variable(name) for name in ("down", "right", "c")]
-    come = kernel.source(weight, "weight")[offset_along(indices, (*steps[2:], steps[0]))]
-    return taps, loops_around((c.Store(taps, offset_along(indices, compact_strides(sizes)), come),), indices, sizes)
+    axes = copy_axes(sizes, compact_strides(sizes), (*steps[2:], steps[0]))
+    return taps, copy_block(axes, taps, kernel.source(weight, "weight"))
 
 
-def _block_loop(kernel: Kernel, block: DepthwiseBlock, image: ImagePixels, taps: c.Buffer) -> c.For:
-    """Return the loop over rows of blocks."""
-    geometry = block.geometry
-    item, n, y0, x0, row, column = (c.Variable(name) for name in ("item", "n", "y0", "x0", "row", "col"))
+def write(kernel: Kernel) -> None:
+    """Write the kernel of a convolution that :func:`is_suited`, and of what follows it elementwise."""
+    image = ImagePixels.of(kernel)
+    geometry = image.geometry
+    block = choose_block(geometry, kernel.unit, image.row_step, image.pixel_step)
+    taps, declared = filter_taps(kernel, geometry)
+    item, n, y0, x0, row, column = map(c.Variable, ("item", "n", "y0", "x0", "row", "col"))
     at = c.PointerArray("at", geometry.dtype, c.MemoryAccess.WRITE, block.in_rows * block.in_columns)
     num_rows = (geometry.out_height + (block.rows - 1)) // block.rows
     number, block_row = c.unravelled(item, (geometry.batch, num_rows))
@@ -72,26 +150,74 @@ def _block_loop(kernel: Kernel, block: DepthwiseBlock, image: ImagePixels, taps:
     def summed(c0: c.Variable, count: c.Variable, sums: c.Buffer) -> c.Block:
         def call(source: PixelSource, *pixels: c.Expression) -> c.Block:
             callee = kernel.shared_function(sum_function(block, source))
-            arguments = (*pixels, c.Address(taps, c0), count, c.Address(sums, c.Size(0)))
-            return (c.Evaluate(c.Call(callee, arguments)),)
+            return (c.Evaluate(c.Call(callee, (*pixels, c.Address(taps, c0), count, c.Address(sums, _FIRST)))),)
 
-        inside = call(PixelSource.STEPS, c.Address(image.buffer, image.offset(n, row, column) + c0), *steps)
-        return (c.If(is_border, call(PixelSource.PIXELS, c.Address(at, c.Size(0)), c0), inside),)
+        inside = call("inside", c.Address(image.buffer, image.offset(n, row, column) + c0), *steps)
+        return (c.If(is_border, call("border", c.Address(at, _FIRST), c0), inside),)
 
-    chunks = block.chunk_loop((n, y0, x0), summed, lambda _, tile: epilogue(kernel, tile))
     columns = (
         c.Let(column, x0 * geometry.strides[1] - geometry.padding[1]),
         c.LocalArray(at),
         c.If(is_border, image.pointers(at, n, row, column, block.in_columns)),
-        chunks,
+        block.chunk_loop((n, y0, x0), summed, lambda _, tile: epilogue(kernel, tile)),
     )
     body = (
         c.Let(n, number),
         c.Let(y0, block_row * block.rows),
         c.Let(row, y0 * geometry.strides[0] - geometry.padding[0]),
-        c.For(x0, c.Size(0), c.Size(geometry.out_width), columns, step=block.columns),
+        c.For(x0, _FIRST, c.Size(geometry.out_width), columns, step=block.columns),
     )
-    item_ps = geometry.out_width * (block.rows * geometry.channels * geometry.num_taps)
-    item_ps = item_ps * (multiply_add_ps(block.unit, geometry.dtype) * 2)
+    products = geometry.out_width * (block.rows * geometry.channels * geometry.num_taps)
+    item_ps = products * (multiply_add_ps(block.unit, geometry.dtype) * 2)
     count = c.Size(geometry.batch * num_rows)
-    return c.For(item, c.Size(0), count, body, kind=c.LoopKind.PARALLEL, round_ps=item_ps)
+    loop = c.For(item, _FIRST, count, body, kind=c.LoopKind.PARALLEL, round_ps=item_ps)
+    kernel.finish_block((*declared, loop))
+
+
+def sum_function(block: DepthwiseBlock, source: PixelSource) -> c.Function:
+    """Return a function that sums up a block for some channels.
+
+    Parameters: ``(from[, row_step][, pixel_step], taps, count, sums)``, the steps where they are not known; or
+    ``(at, first, taps, count, sums)``, with the addresses of the rows or pixels, and how far behind them the first
+    channel of the first pixel lies.
+    """
+    geometry, dtype, lanes = block.geometry, block.geometry.dtype, block.unit.lanes(block.geometry.dtype)
+    num_sums, (down, right), (below, beside) = block.rows * block.columns, geometry.strides, geometry.dilation
+    at, sums = c.PointerArray("at", dtype), c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
+    image, taps, line = (c.Buffer(name, dtype) for name in ("from", "taps", "line"))
+    acc = c.Buffer("acc", dtype, c.MemoryAccess.WRITE, num_sums * lanes)
+    first, count, c1, channel = map(c.Variable, ("first", "count", "c1", "c"))
+    dims = {"row_step": block.row_step, "pixel_step": block.pixel_step}
+    row_step, pixel_step = (c.Size(dim) if isinstance(dim, int) else c.Variable(name) for name, dim in dims.items())
+    i, j, k, y, x = map(c.Variable, "ijkyx")
+    row, column, total = y * down + i * below, x * right + j * beside, (y * block.columns + x) * lanes
+    pointed, pixel = {
+        "inside": ((), c.Load(image, row * row_step + column * pixel_step + channel, lanes)),
+        "rows": ((c.Alias(line, at, row),), c.Load(line, first + channel + column * pixel_step, lanes)),
+        "border": ((c.Alias(line, at, row * block.in_columns + column),), c.Load(line, first + channel, lanes)),
+    }[source]
+    steps = [step for step in (row_step, pixel_step) if isinstance(step, c.Variable)]
+    found: tuple[c.Buffer | c.Variable, ...] = (image, *steps) if source == "inside" else (at, first)
+    tap, number = c.Variable("tap", pixel.type), i * geometry.filter_width + j
+    added = c.Store(acc, total, c.Load(acc, total, lanes) + pixel * tap)
+
+    def each(index: c.Variable, count: int, *body: c.Statement, kind: c.LoopKind = c.LoopKind.UNROLLED) -> c.For:
+        return c.For(index, _FIRST, c.Size(count), body, kind=kind)
+
+    of_tap = (
+        c.Let(tap, c.Load(taps, number * geometry.channels + channel, lanes)),
+        each(y, block.rows, each(x, block.columns, *pointed, added)),
+    )
+    # Where all rows of taps are written out there are more addresses of pixels than registers.
+    kind = c.LoopKind.SERIAL if source == "border" else c.LoopKind.UNROLLED
+    body = (
+        # The last vector may begin inside the one before.
+        c.Let(channel, c.index_min(c1, count - lanes)),
+        c.LocalArray(acc, lanes=lanes),
+        each(k, num_sums, c.Store(acc, k * lanes, c.Broadcast(c.Literal(0, c.CType(dtype)), lanes))),
+        each(i, geometry.filter_height, each(j, geometry.filter_width, *of_tap), kind=kind),
+        each(k, num_sums, c.Store(sums, k * block.chunk + channel, c.Load(acc, k * lanes, lanes))),
+    )
+    loop, comment = c.For(c1, _FIRST, count, body, step=lanes), "// Sums up a block of outputs for some channels."
+    name, parameters = f"depthwise_{source}", (*found, taps, count, sums)
+    return c.Function(name, parameters, (loop,), None, (comment,), is_contracted=True)

@@ -16,15 +16,7 @@ __all__ = ["ImagePixels"]
 
 @dataclass(frozen=True, slots=True)
 class ImagePixels:
-    """The pixels of the images that the first step of a kernel reads.
-
-    Attributes:
-        buffer: the images.
-        geometry: the sizes of the convolution.
-        image_step: elements from one image to the next.
-        row_step: elements from one row to the next.
-        pixel_step: elements from one pixel of a row to the next.
-    """
+    """The images that the first step of a kernel reads; steps lead from one image, row or pixel to the next."""
 
     buffer: c.Buffer
     geometry: ConvolutionGeometry
@@ -53,17 +45,12 @@ class ImagePixels:
     def pointers(
         self, at: c.PointerArray, image: c.Expression, row: c.Expression, column: c.Expression, width: int
     ) -> c.Block:
-        """Return the statements that set pointers to the pixels of a window, to zeros where they lie outside the image.
+        """Return the statements that point to the pixels of a window, row by row, and to zeros outside the image.
 
-        Args:
-            at: the pointers, row by row.
-            image: the number of the image.
-            row: the first row of the window, below 0 where it begins above the image.
-            column: the first column, likewise.
-            width: the pixels of a row of the window.
+        A row has ``width`` pixels; the first row and the first column are below 0 where the window begins outside.
         """
         assert isinstance(at.size, int)
-        k, i, j = (c.Variable(name) for name in "kij")
+        k, i, j = map(c.Variable, "kij")
         zeros = c.Buffer("zeros", at.dtype, size=self.geometry.channels)
         place = c.Address(self.buffer, self.offset(image, i, j))
         pixel = c.Select(self.misses(i, j), c.Address(zeros, c.Size(0)), place)

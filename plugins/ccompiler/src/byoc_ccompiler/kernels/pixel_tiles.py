@@ -15,6 +15,8 @@ from byoc_ccompiler.kernels.tiles import multiply
 
 __all__ = ["PixelLoop", "PixelTile", "by_count"]
 
+_Terms = tuple[c.Expression, ...]
+
 
 def by_count(count: c.Expression, counts: Sequence[int], of: Callable[[int], c.Statement]) -> c.Block:
     """Return the statement for as many rows as a tile has: one of some numbers, else the last of them."""
@@ -27,49 +29,29 @@ def by_count(count: c.Expression, counts: Sequence[int], of: Callable[[int], c.S
 
 @dataclass(frozen=True, slots=True)
 class PixelTile:
-    """A tile: some neighbouring pixels times a panel of the filter.
-
-    Attributes:
-        kernel: the convolution, and what follows it.
-        plan: how it is cut.
-        first: the number of the first pixel.
-        count: how many pixels there are.
-        panel: the number of the panel.
-        leading: the indices along the leading axes of the result, as in :class:`SumsTile`.
-    """
+    """A tile: ``count`` pixels from the ``first`` on times a panel; ``leading`` as in :class:`SumsTile`."""
 
     kernel: Kernel
     plan: ImplicitGemm
     first: c.Expression
     count: c.Expression
     panel: c.Expression
-    leading: tuple[c.Expression, ...] = ()
+    leading: _Terms = ()
 
-    def product(
-        self,
-        counts: Sequence[int],
-        packed: c.Buffer,
-        factors: tuple[c.Expression, ...],
-        ahead: tuple[c.Expression, ...] = (),
-    ) -> c.Block:
+    def product(self, counts: Sequence[int], packed: c.Buffer, factors: _Terms, ahead: _Terms = ()) -> c.Block:
         """Return the statements that compute the sums, and what follows.
 
-        Args:
-            counts: the rows that a tile may have; the last one is that of any other number.
-            packed: the panels.
-            factors: the first pixel and the distance to the next; or the pointers to the runs, how many a row has, and
-                where each starts.
-            ahead: what to fetch meanwhile, as in :func:`multiply`.
+        A tile may have so many rows: ``counts``; the last is that of any other number. ``factors`` are its rows, and
+        ``ahead`` is fetched meanwhile, as in :func:`multiply`.
         """
         plan = self.plan
         sums = c.Buffer("sums", plan.shape.dtype, c.MemoryAccess.WRITE, plan.rows * plan.columns)
         matrix = c.Address(packed, self.panel * plan.panel_size)
         operands = (factors, matrix, c.Size(plan.depth), c.Address(sums, c.Size(0)))
-
-        def call(rows: int) -> c.Statement:
-            return multiply(self.kernel, (rows, plan.vectors), *operands, ahead=ahead)
-
-        return (c.LocalArray(sums), *by_count(self.count, counts, call), *self.rest(sums))
+        products = by_count(
+            self.count, counts, lambda rows: multiply(self.kernel, (rows, plan.vectors), *operands, ahead=ahead)
+        )
+        return (c.LocalArray(sums), *products, *self.rest(sums))
 
     def rest(self, sums: c.Buffer) -> c.Block:
         """Return the statements that do what follows the sums."""
@@ -86,16 +68,7 @@ class PixelTile:
 
 @dataclass(frozen=True, slots=True)
 class PixelLoop:
-    """The loop over tiles of some neighbouring pixels, each multiplied by all panels, as a part of a larger kernel.
-
-    Attributes:
-        kernel: the convolution, and what follows it.
-        plan: how it is cut.
-        packed: the panels of the filter.
-        counts: the rows that a tile may have.
-        pixel: the first pixel of a tile.
-        count: how many pixels a tile has.
-    """
+    """The loop over tiles of ``count`` pixels from ``pixel`` on, each times all panels, in a larger kernel."""
 
     kernel: Kernel
     plan: ImplicitGemm
@@ -114,21 +87,11 @@ class PixelLoop:
         return cls(kernel, plan, packed, counts, c.Variable("p0"), c.Variable("p_count"))
 
     def over(
-        self,
-        end: c.Expression,
-        factors: tuple[c.Expression, ...],
-        first: c.Expression,
-        leading: tuple[c.Expression, ...],
-        before: c.Block = (),
+        self, end: c.Expression, factors: _Terms, first: c.Expression, leading: _Terms, before: c.Block = ()
     ) -> c.For:
-        """Return the loop.
+        """Return the loop over the pixels up to an end.
 
-        Args:
-            end: how many pixels there are.
-            factors: those of a tile, as in :meth:`PixelTile.product`.
-            first: the index of a tile's first pixel in the result, behind the leading axes.
-            leading: the indices along the leading axes.
-            before: finds the factors of a tile.
+        ``before`` finds the factors of a tile; its first pixel has the index ``first`` behind the leading ones.
         """
         panel, plan = c.Variable("panel"), self.plan
         tile = PixelTile(self.kernel, plan, first, self.count, panel, leading)

@@ -2,8 +2,13 @@
 
 The image is cut into tiles that overlap by 2 pixels. Each is transformed, vectors running along the channels, into 16
 (``F(2, 3)``) or 36 (``F(4, 3)``) matrices of tiles by channels, which are multiplied by the filter's. The products of
-one block of tiles and one panel of output channels are transformed back on the stack, and meet what follows the
-convolution there. The filter is transformed in float64 when the code is generated, and rounded once.
+one tile and one panel of output channels are transformed back on the stack, and meet what follows the convolution
+there. The filter is transformed in float64 when the code is generated, and rounded once.
+
+Threads part many blocks of tiles: whoever gets some transforms their tiles and multiplies them, round by round. Of one
+round of few blocks and several panels they part the panels, once all tiles are transformed. In both, one point of a
+panel after another is multiplied by all tiles of a round: factors pass once from memory to the first-level cache. Else,
+round by round, threads part the tiles, and then the pairs of panels and blocks.
 
 Errors: with the matrices of :mod:`~byoc_ccompiler.kernels.winograd_transforms` and ``C`` input channels, an output is
 off by at most ``gamma_n |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|``, summed over the channels, where ``n`` is
@@ -18,16 +23,21 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from byoc_core.authoring import c
+from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.image_pixels import ImagePixels
-from byoc_ccompiler.kernels.winograd_loops import WinogradLoops
+from byoc_ccompiler.kernels.tiles import multiply
 from byoc_ccompiler.kernels.winograd_plan import WinogradPlan, choose_plan
+from byoc_ccompiler.kernels.winograd_transforms import Matrix, map_values
 from byoc_ccompiler.steps import Step
+from byoc_ccompiler.vector_unit import multiply_add_ps
 
-__all__ = ["TRANSFORM_ROUNDINGS", "is_suited", "write"]
+__all__ = ["TRANSFORM_ROUNDINGS", "input_function", "is_suited", "output_function", "write"]
 
 TRANSFORM_ROUNDINGS = {2: 7, 4: 15}
 """By the outputs of a tile along an axis: roundings that an output meets beside those of its sum over channels.
@@ -35,48 +45,237 @@ TRANSFORM_ROUNDINGS = {2: 7, 4: 15}
 One of the filter; along each axis 1 or 3 of the inputs and 2 or 4 of the outputs, even where nothing is contracted.
 """
 
+_TRANSFORM_PS = 1500
+"""Estimated picoseconds to transform one vector at one point."""
+
+_FIRST = c.Size(0)
+_Pair = tuple[c.Expression, c.Expression]
+
 
 def is_suited(step: Step, kernel: Kernel) -> bool:
     """Return whether a convolution has the form, is permitted by the option ``winograd``, and is expected to gain."""
     geometry = ConvolutionGeometry.of_step(step)
-    has_form = (
-        geometry.layout == "NHWC"
-        and (geometry.filter_height, geometry.filter_width) == (3, 3)
-        and geometry.strides == (1, 1)
-        and geometry.dilation == (1, 1)
-        and geometry.groups == 1
-    )
-    has_rows = kernel.strides(step.operands[0])[-1] == 1
-    is_constant = isinstance(step.operands[1], Constant)
-    return (
-        has_form
-        and has_rows
-        and is_constant
-        and choose_plan(geometry, kernel.unit, kernel.options.winograd) is not None
-    )
+    form = (geometry.filter_height, geometry.filter_width), geometry.strides, geometry.dilation, geometry.groups
+    has_form = geometry.layout == "NHWC" and form == ((3, 3), (1, 1), (1, 1), 1)
+    has_rows, is_constant = kernel.strides(step.operands[0])[-1] == 1, isinstance(step.operands[1], Constant)
+    is_fit = has_form and has_rows and is_constant
+    return is_fit and choose_plan(geometry, kernel.unit, kernel.options.winograd) is not None
 
 
 def write(kernel: Kernel) -> None:
     """Write the kernel of a convolution that :func:`is_suited`, and of what follows it elementwise."""
     anchor = kernel.group.steps[0]
-    plan = choose_plan(ConvolutionGeometry.of_step(anchor), kernel.unit, kernel.options.winograd)
+    weight, geometry = anchor.operands[1], ConvolutionGeometry.of_step(anchor)
+    plan = choose_plan(geometry, kernel.unit, kernel.options.winograd)
     assert plan is not None
-    write_plan(kernel, plan)
-
-
-def write_plan(kernel: Kernel, plan: WinogradPlan) -> None:
-    """Write the kernel as planned."""
-    weight = kernel.group.steps[0].operands[1]
     assert isinstance(weight, Constant)
-    packed = _pack_filter(plan, kernel.scope.constants.array(weight, kernel.scope.where))
-    image, weights = ImagePixels.of(kernel), kernel.source(kernel.scope.constants.derive(packed), "weights")
-    kernel.finish_block(WinogradLoops(kernel, plan, image, weights).block())
+    array = kernel.scope.constants.array(weight, kernel.scope.where)
+    kernel.finish_block(_Loops(kernel, plan, _pack_filter(plan, array)).block())
 
 
 def _pack_filter(plan: WinogradPlan, weight: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the transformed filter: panels of points of input channels of output channels."""
-    factors = plan.algorithm.transform_filter(plan.geometry.ordered_filter(weight))
-    padded = np.zeros((*factors.shape[:2], plan.num_panels * plan.width))
-    padded[..., : factors.shape[2]] = factors
-    panels = padded.reshape(*factors.shape[:2], plan.num_panels, plan.width).transpose(2, 0, 1, 3)
+    geometry, taps = plan.geometry, plan.algorithm.taps
+    factors = np.einsum("ay,oiyx,bx->abio", taps, geometry.ordered_filter(weight).astype(np.float64), taps)
+    padded = np.zeros((plan.num_points, geometry.channels, plan.num_panels * plan.width))
+    padded[..., : geometry.out_channels] = factors.reshape(*padded.shape[:2], -1)
+    panels = padded.reshape(*padded.shape[:2], plan.num_panels, plan.width).transpose(2, 0, 1, 3)
     return np.ascontiguousarray(panels, dtype=weight.dtype)
+
+
+class _Loops:
+    """The loops of one kernel."""
+
+    def __init__(self, kernel: Kernel, plan: WinogradPlan, packed: npt.NDArray[Any]) -> None:
+        self.kernel, self.plan, self.geometry = kernel, plan, plan.geometry
+        self.image = ImagePixels.of(kernel)
+        self.weights = kernel.source(kernel.scope.constants.derive(packed), "weights")
+        self.scratch = kernel.scratch_memory(plan.parting.scratch_size, self.geometry.dtype)
+        dtype, written = self.geometry.dtype, c.MemoryAccess.WRITE
+        self.tiles, self.products = c.Buffer("tiles", dtype, written), c.Buffer("products", dtype, written)
+
+    def block(self) -> c.Block:
+        """Return the loops, in the form that the plan says."""
+        plan, first, end, channels = self.plan, c.Variable(FIRST_ITEM), c.Variable(END_ITEM), self.geometry.channels
+        transform_ps = -(-channels // plan.lanes) * plan.num_points * _TRANSFORM_PS
+        product_ps = plan.rows * plan.width * channels * plan.num_points
+        product_ps *= multiply_add_ps(plan.unit, self.geometry.dtype)
+        (total, grain, places, tiles_size, _), part = plan.parting, c.Variable("part")
+        numbered = c.Let(part, first // grain)
+        products = c.Alias(self.products, self.scratch, part * plan.panel_products + tiles_size)
+        if plan.parts == "pairs":
+            return (c.Alias(self.tiles, self.scratch, _FIRST), self._rounds_of_pairs(transform_ps, product_ps))
+        if plan.parts == "panels":
+            assert isinstance(plan.num_tiles, int)
+            tiles, (whole, tail) = c.Size(plan.num_tiles), divmod(plan.num_tiles, plan.rows)
+            transforms, panels_ps = self._transforms(_FIRST, first, end), plan.num_panels * plan.blocks * product_ps
+            panels = self._panels((first, end), (_FIRST, tiles), c.Size(whole), tail)
+            return (
+                c.Alias(self.tiles, self.scratch, _FIRST),
+                c.Dispatch(first, end, (transforms,), plan.num_tiles, 1, plan.num_tiles * transform_ps),
+                c.Dispatch(first, end, (numbered, products, panels), total, grain, panels_ps),
+            )
+        names = ("rounds", "number", "round", "b0", "blocks", "t0", "t_count")
+        rounds, number, size, b0, blocks, t0, t_count = map(c.Variable, names)
+        one_round = (
+            c.Let(size, (end - first + rounds - 1) // rounds),
+            c.Let(b0, first + number * size),
+            c.Let(blocks, c.index_min(size, end - b0)),
+            c.Let(t0, b0 * plan.rows),
+            c.Let(t_count, c.index_min(blocks * plan.rows, c.Size(plan.num_tiles) - t0)),
+            self._transforms(t0, _FIRST, t_count),
+            self._panels((_FIRST, c.Size(plan.num_panels)), (t0, t_count), blocks),
+        )
+        body = (
+            numbered,
+            c.Alias(self.tiles, self.scratch, part * (places * plan.block_step)),
+            products,
+            c.Let(rounds, (end - first + (plan.blocks - 1)) // plan.blocks),
+            c.For(number, _FIRST, rounds, one_round),
+        )
+        block_ps = plan.rows * transform_ps + plan.num_panels * product_ps
+        return (c.Dispatch(first, end, body, total, grain, total * block_ps),)
+
+    def _place(self, tile: c.Expression) -> tuple[c.Expression, c.Variable, c.Variable, c.Block]:
+        """Return the image, the first row and the first column of a tile, and their declarations."""
+        t, n, y0, x0 = map(c.Variable, ("t", "n", "y0", "x0"))
+        image, down, right = c.unravelled(t, self.plan.grid)
+        size = self.plan.algorithm.num_outputs
+        return n, y0, x0, (c.Let(t, tile), c.Let(n, image), c.Let(y0, down * size), c.Let(x0, right * size))
+
+    def _transforms(self, t0: c.Expression, begin: c.Expression, end: c.Expression) -> c.For:
+        """Return the loop that transforms some tiles of a round, whose first tile is ``t0``."""
+        plan, item, (top, left, _, _) = self.plan, c.Variable("item"), self.geometry.padding
+        at = c.PointerArray("at", self.geometry.dtype, c.MemoryAccess.WRITE, plan.num_points)
+        n, y0, x0, place = self._place(t0 + item)
+        to = item // plan.rows * plan.block_step + item % plan.rows * plan.row_step
+        callee = self.kernel.shared_function(input_function(plan))
+        transform = c.Evaluate(c.Call(callee, (c.Address(at, _FIRST), c.Address(self.tiles, to))))
+        pointers = self.image.pointers(at, n, y0 - top, x0 - left, plan.algorithm.num_inputs)
+        return c.For(item, begin, end, (*place, c.LocalArray(at), *pointers, transform))
+
+    def _panels(self, panels: _Pair, tiles: _Pair, blocks: c.Expression, tail: int = 0) -> c.For:
+        """Return the loop over panels, up to an end: multiply point by point, transform back, do what follows.
+
+        The ``tiles`` of a round, the first one and how many, are in whole blocks and one more block of ``tail`` tiles.
+        """
+        plan, width, (t0, count) = self.plan, self.plan.width, tiles
+        panel, k, block, slot = map(c.Variable, ("panel", "k", "block", "slot"))
+
+        def product(rows: int, block: c.Expression) -> c.Evaluate:
+            sums = c.Address(self.products, (k * plan.round_tiles + block * plan.rows) * width)
+            return self._product(rows, (panel, k, block), sums)
+
+        whole = c.For(block, _FIRST, blocks, (product(plan.rows, block),))
+        products = (whole, product(tail, blocks)) if tail else (whole,)
+        outputs = self._outputs(t0 + slot, panel, c.Address(self.products, slot * width), plan.round_tiles * width)
+        body = (c.For(k, _FIRST, c.Size(plan.num_points), products), c.For(slot, _FIRST, count, outputs))
+        return c.For(panel, *panels, body)
+
+    def _rounds_of_pairs(self, transform_ps: int, product_ps: int) -> c.For:
+        """Return the loop over rounds: transform the tiles, then multiply pairs of a panel and a block."""
+        plan, size, first_item, end = self.plan, self.plan.round_tiles, c.Variable(FIRST_ITEM), c.Variable(END_ITEM)
+        names = ("t0", "t_count", "item", "panel", "block", "slot", "k")
+        t0, t_count, item, panel, block, slot, k = map(c.Variable, names)
+        step, first = plan.rows * plan.width, block * plan.rows
+        products = c.Buffer("products", self.geometry.dtype, c.MemoryAccess.WRITE, plan.num_points * step)
+        multiplied = self._product(plan.rows, (panel, k, block), c.Address(products, k * step))
+        outputs = self._outputs(t0 + (first + slot), panel, c.Address(products, slot * plan.width), step)
+        pair = (
+            c.LocalArray(products, alignment=plan.unit.nbytes),
+            c.For(k, _FIRST, c.Size(plan.num_points), (multiplied,)),
+            c.For(slot, _FIRST, c.index_min(c.Size(plan.rows), t_count - first), outputs),
+        )
+        body = (
+            c.Let(panel, item // plan.blocks),
+            c.Let(block, item % plan.blocks),
+            c.If(first.compare("<", t_count), pair),
+        )
+        count, transforms = plan.num_panels * plan.blocks, self._transforms(t0, first_item, c.index_min(end, t_count))
+        one_round = (
+            c.Let(t_count, c.index_min(c.Size(size), c.Size(plan.num_tiles) - t0)),
+            c.Dispatch(first_item, end, (transforms,), size, 1, size * transform_ps),
+            c.For(item, _FIRST, c.Size(count), body, kind=c.LoopKind.PARALLEL, round_ps=product_ps),
+        )
+        return c.For(t0, _FIRST, c.Size(plan.num_tiles), one_round, step=size)
+
+    def _product(self, rows: int, place: tuple[c.Variable, c.Variable, c.Expression], sums: c.Address) -> c.Evaluate:
+        """Return the product of a block's tiles, at a panel and a point of it; a part of the next point is fetched."""
+        plan, (panel, k, block), channels = self.plan, place, self.geometry.channels
+        point, size = panel * plan.num_points + k, channels * plan.width
+        following = c.index_min(point + 1, plan.num_points * plan.num_panels - 1) * size
+        tile = c.Address(self.tiles, block * plan.block_step + k * (plan.rows * plan.row_step))
+        fetched, share = following + block * (size // plan.blocks), c.Size(-(-plan.width // plan.blocks))
+        return multiply(
+            *(self.kernel, (rows, plan.vectors), (tile, c.Size(plan.row_step))),
+            *(c.Address(self.weights, point * size), c.Size(channels), sums),
+            ahead=(c.Address(self.weights, _FIRST), fetched, share),
+        )
+
+    def _outputs(self, tile: c.Expression, panel: c.Variable, products: c.Address, point_step: int) -> c.Block:
+        """Return the statements that transform the products of a tile back, and do what follows."""
+        plan, geometry = self.plan, self.geometry
+        size, width, first = plan.algorithm.num_outputs, plan.width, panel * plan.width
+        y, count, x_count = map(c.Variable, ("y", "o_count", "x_count"))
+        pixels = c.Buffer("pixels", geometry.dtype, c.MemoryAccess.WRITE, size**2 * width)
+        n, y0, x0, place = self._place(tile)
+        callee, offset = self.kernel.shared_function(output_function(plan, point_step)), (y - y0) * (size * width)
+        sums = SumsTile(pixels, width, x0, x_count, first, count, width, leading=(n, y), offset=offset)
+        whole, left = c.Size(width), geometry.out_channels - first
+        return (
+            *place,
+            c.Let(count, c.index_min(whole, left) if geometry.out_channels % width else whole),
+            c.Let(x_count, c.index_min(c.Size(size), c.Size(geometry.out_width) - x0)),
+            c.LocalArray(pixels, alignment=plan.unit.nbytes),
+            c.Evaluate(c.Call(callee, (products, c.Address(pixels, _FIRST)))),
+            c.For(y, y0, c.index_min(y0 + size, geometry.out_height), epilogue(self.kernel, sums)),
+        )
+
+
+def input_function(plan: WinogradPlan) -> c.Function:
+    """Return a function that transforms one tile: ``(at, to)``, addresses of its pixels and of the first point."""
+    dtype, channels, num = plan.geometry.dtype, plan.geometry.channels, plan.algorithm.num_inputs
+    at, to = c.PointerArray("at", dtype), c.Buffer("to", dtype, c.MemoryAccess.WRITE)
+    c0, channel, j = map(c.Variable, ("c0", "c", "j"))
+    pixels = [c.Buffer("pixel", dtype) for _ in range(num)]
+    pointed = tuple(c.Alias(pixel, at, j + i * num) for i, pixel in enumerate(pixels))
+    loads = [c.Load(pixel, channel, plan.lanes) for pixel in pixels]
+    points = _mapped(plan.algorithm.inputs, j, loads, to[channel], plan.rows * plan.row_step, pointed)
+    # The last vector of channels may begin inside the one before.
+    body = (c.Let(channel, c.index_min(c0, channels - plan.lanes)), *points)
+    loop = c.For(c0, _FIRST, c.Size(channels), body, step=plan.lanes)
+    name, comment = f"winograd_input_{plan.algorithm.num_outputs}", "// Transforms the pixels of one tile."
+    return c.Function(name, (at, to), (loop,), None, (comment,), is_contracted=True)
+
+
+def output_function(plan: WinogradPlan, point_step: int) -> c.Function:
+    """Return a function that transforms a tile back: ``(products, pixels)``; products of points lie so far apart."""
+    dtype, num, v, j = plan.geometry.dtype, plan.algorithm.num_inputs, c.Variable("v"), c.Variable("j")
+    products, pixels = c.Buffer("products", dtype), c.Buffer("pixels", dtype, c.MemoryAccess.WRITE)
+    loads = [c.Load(products, (j + i * num) * point_step + v, plan.lanes) for i in range(num)]
+    body = _mapped(plan.algorithm.outputs, j, loads, pixels[v], plan.width)
+    loop = c.For(v, _FIRST, c.Size(plan.width), body, step=plan.lanes)
+    name, comment = f"winograd_output_{plan.algorithm.num_outputs}", "// Transforms the products of one tile back."
+    return c.Function(name, (products, pixels), (loop,), None, (comment,), is_contracted=True)
+
+
+def _mapped(matrix: Matrix, j: c.Variable, loads: list[c.Load], to: c.Load, step: int, before: c.Block = ()) -> c.Block:
+    """Return statements that apply a map along both axes of a square of vectors; ``loads`` are those of column ``j``.
+
+    The results go ``to`` a place and behind it, so many elements from one to the next, row by row.
+    """
+    (num_results, num), lanes, i = matrix.shape, loads[0].lanes, c.Variable("i")
+    part = c.Buffer("part", to.buffer.dtype, c.MemoryAccess.WRITE, num_results * num * lanes)
+    values = [c.Variable("d", load.type) for load in loads]
+    down = map_values(matrix, values, lambda row, value: c.Store(part, (j + row * num) * lanes, value))
+    parts = [c.Load(part, (i * num + column) * lanes, lanes) for column in range(num)]
+
+    def stored(column: int, value: c.Expression) -> c.Store:
+        return c.Store(to.buffer, (i * num_results + column) * step + to.index, value)
+
+    columns = (*before, *map(c.Let, values, loads), *down)
+    return (
+        c.LocalArray(part, lanes=lanes),
+        c.For(j, _FIRST, c.Size(num), columns, kind=c.LoopKind.UNROLLED),
+        c.For(i, _FIRST, c.Size(num_results), map_values(matrix, parts, stored), kind=c.LoopKind.UNROLLED),
+    )

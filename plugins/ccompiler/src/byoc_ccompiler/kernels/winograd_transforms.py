@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +28,6 @@ _POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.75, -0.75, 1.5, -1.5)}
 """By the number of outputs: the finite points; those that differ in their sign alone stand side by side."""
 
 Matrix = npt.NDArray[np.float64]
-Store = Callable[[int, c.Expression], c.Statement]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -53,23 +51,13 @@ class MinimalFilter:
         """Inputs of one tile along one axis, and as many products."""
         return self.num_outputs + _TAPS - 1
 
-    def transform_filter(self, weight: npt.NDArray[Any]) -> Matrix:
-        """Gives the factors that a filter becomes, in float64.
-
-        Shapes: ``(O, I, 3, 3) -> ((m + 2) ** 2, I, O)``.
-        """
-        factors = np.einsum("ay,oiyx,bx->abio", self.taps, weight.astype(np.float64), self.taps)
-        return np.asarray(factors.reshape(-1, *factors.shape[2:]))
-
 
 @cache
 def minimal_filter(num_outputs: int) -> MinimalFilter:
-    """Gives the algorithm with so many outputs along an axis: 2 or 4."""
+    """Return the algorithm with so many outputs along an axis: 2 or 4."""
     points = _POINTS[num_outputs]
     size = len(points) + 1
-    outputs = np.zeros((num_outputs, size))
-    taps = np.zeros((size, _TAPS))
-    inputs = np.zeros((size, size))
+    outputs, taps, inputs = np.zeros((num_outputs, size)), np.zeros((size, _TAPS)), np.zeros((size, size))
     for index, point in enumerate(points):
         others = [other for other in points if other != point]
         outputs[:, index] = [point**power for power in range(num_outputs)]
@@ -80,39 +68,35 @@ def minimal_filter(num_outputs: int) -> MinimalFilter:
     return MinimalFilter(num_outputs, outputs, taps, inputs)
 
 
-def map_values(matrix: Matrix, values: Sequence[c.Expression], store: Store) -> c.Block:
-    """Return the statements that store ``matrix @ values``, on vectors.
+def map_values(
+    matrix: Matrix, values: Sequence[c.Expression], store: Callable[[int, c.Expression], c.Statement]
+) -> c.Block:
+    """Return the statements that store ``matrix @ values``, on vectors, each result by its number.
 
     Columns of opposite points have the same coefficients but for the signs of the odd ones: their sum and their
     difference serve all rows. Rows of opposite points, likewise, share two sums.
-
-    Args:
-        matrix: ``A^T`` or ``B^T``.
-        values: the products or the inputs.
-        store: returns the statement that stores a result, by its number.
     """
     block: list[c.Statement] = []
+
+    def let(name: str, value: c.Expression) -> c.Variable:
+        variable = c.Variable(name, value.type)
+        block.append(c.Let(variable, value))
+        return variable
+
     even, odd = dict(enumerate(values)), dict(enumerate(values))
     for column, has_opposite in _points(matrix.T):
         if has_opposite:
             left, right = values[column], values[column + 1]
-            even[column], odd[column] = _let(block, "plus", left + right), _let(block, "minus", left - right)
+            even[column], odd[column] = let("plus", left + right), let("minus", left - right)
             del even[column + 1], odd[column + 1]
     for row, has_opposite in _points(matrix):
         terms = [(matrix[row, column], value) for column, value in (odd if row % 2 else even).items()]
         if has_opposite:
-            one, other = _let(block, "even", _combined(terms[0::2])), _let(block, "odd", _combined(terms[1::2]))
+            one, other = let("even", _combined(terms[0::2])), let("odd", _combined(terms[1::2]))
             block += [store(row, one + other), store(row + 1, one - other)]
         else:
             block.append(store(row, _combined(terms)))
     return tuple(block)
-
-
-def _let(block: list[c.Statement], name: str, value: c.Expression) -> c.Variable:
-    """Return a variable, whose declaration is added to a block."""
-    variable = c.Variable(name, value.type)
-    block.append(c.Let(variable, value))
-    return variable
 
 
 def _points(rows: Matrix) -> Iterator[tuple[int, bool]]:
@@ -134,6 +118,6 @@ def _combined(terms: Iterable[tuple[float, c.Expression]]) -> c.Expression:
         if total is None:
             total = scaled if factor > 0 else c.Unary("-", scaled)
         else:
-            total = total + scaled if factor > 0 else total - scaled
+            total = c.Binary("+" if factor > 0 else "-", total, scaled)
     assert total is not None
     return total
