@@ -14,8 +14,8 @@ from byoc_core.dims import Dim, dim_min
 from byoc_ccompiler.attributes import flag_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.arithmetic import element_product, element_sum
 from byoc_ccompiler.kernels.axis_view import AxisView, require_along, view_of
+from byoc_ccompiler.kernels.pointwise import element_product, element_sum
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step
 

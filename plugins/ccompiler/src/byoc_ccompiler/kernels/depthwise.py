@@ -19,7 +19,7 @@ from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.copies import copy_axes, copy_block
+from byoc_ccompiler.kernels.copies import copy_block
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.image_pixels import ImagePixels
 from byoc_ccompiler.steps import Step
@@ -130,8 +130,8 @@ def filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer
         return kernel.source(kernel.scope.constants.derive(packed), "weights"), ()
     taps = kernel.scratch_memory(geometry.num_taps * channels, geometry.dtype)
     sizes, steps = (geometry.filter_height, geometry.filter_width, channels), geometry.weight_steps
-    axes = copy_axes(sizes, compact_strides(sizes), (*steps[2:], steps[0]))
-    return taps, copy_block(axes, taps, kernel.source(weight, "weight"))
+    source = kernel.source(weight, "weight")
+    return taps, copy_block(taps, source, sizes, compact_strides(sizes), (*steps[2:], steps[0]))
 
 
 def write(kernel: Kernel) -> None:

@@ -13,8 +13,8 @@ from byoc_core.ir import Binding
 
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.arithmetic import element_product, element_sum
 from byoc_ccompiler.kernels.copies import loops_around, offset_along
+from byoc_ccompiler.kernels.pointwise import element_product, element_sum
 from byoc_ccompiler.rejections import operand_shape, reject_sizes
 from byoc_ccompiler.steps import shape_of
 

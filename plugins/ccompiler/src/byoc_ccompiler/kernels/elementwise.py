@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.backend.hooks import Rejection
-from byoc_core.dims import ceildiv, product
+from byoc_core.dims import Dim, ceildiv, product
 from byoc_core.ir import Binding, Value
 
 from byoc_ccompiler.attributes import axis_of, int_of
@@ -22,7 +25,7 @@ from byoc_ccompiler.kernels.pointwise import (
     is_pointwise,
     operand_layout,
 )
-from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, memory_order, rows_apart
+from byoc_ccompiler.kernels.strided_nest import GRAIN, Layout, StridedNest, rows_apart
 from byoc_ccompiler.rejections import operand_shape, operand_type, reject_sizes
 from byoc_ccompiler.size_checks import require_broadcast, require_equal_sizes
 from byoc_ccompiler.steps import Step, shape_of
@@ -34,9 +37,6 @@ _STEP_PS = 50
 
 _QUANTISED_PS = 300
 """Estimated picoseconds of one element that is quantised, or the reverse, by blocks."""
-
-_GRAIN = 64
-"""Elements of the innermost loop that stay with one thread: no two threads write to one cache line."""
 
 
 def _write(kernel: Kernel) -> None:
@@ -51,17 +51,27 @@ def _write(kernel: Kernel) -> None:
     layouts |= {value: Layout(shape_of(value), kernel.strides(value)) for value in kernel.stored}
     if kernel.group.loads:
         layouts[None] = rows_apart(space)
-    nest = StridedNest(space, layouts, memory_order(kernel.strides(kernel.stored[0])))
+    nest = StridedNest(space, layouts, _memory_order(kernel.strides(kernel.stored[0])))
     known: dict[Value, c.Expression] = {}
     body = load_statements(kernel, steps, nest.indices(), known)
     body += element_statements(kernel, steps, lambda step, index: nest.position((step, index)), known)
     body += tuple(c.Store(kernel.target(value), nest.position(value), known[value]) for value in kernel.stored)
     last = len(nest.sizes) - 1
-    kinds = {last: c.LoopKind.VECTOR} if kernel.shared else {}
     part = next((loop for loop, size in enumerate(nest.sizes) if size != 1), last + 1)
-    kinds[part] = c.LoopKind.PARALLEL
     round_ps = product(nest.sizes[part + 1 :]) * (len(steps) + 1) * _STEP_PS
-    kernel.finish_block(nest.loops(body, kinds, grain=_GRAIN if part == last else 1, round_ps=round_ps))
+    block = loops_around(body, nest.variables, nest.sizes, part=part, round_ps=round_ps)
+    if part == last:
+        block = c.change_loop(block, nest.variables[last], lambda loop: (replace(loop, grain=GRAIN),))
+    elif kernel.shared and nest.sizes:
+        block = c.change_loop(block, nest.variables[last], lambda loop: (replace(loop, kind=c.LoopKind.VECTOR),))
+    kernel.finish_block(block)
+
+
+def _memory_order(strides: Sequence[Dim]) -> list[int]:
+    """Return a tensor's axes as its memory has them, from the largest stride; as they stand where one is not known."""
+    known = [stride for stride in strides if isinstance(stride, int)]
+    axes = range(len(strides))
+    return sorted(axes, key=lambda axis: -known[axis]) if len(known) == len(strides) else list(axes)
 
 
 def _write_blocks(kernel: Kernel, step: Step) -> None:

@@ -15,10 +15,10 @@ from byoc_core.ir import Value
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.pointwise import element_of, operand_layout
-from byoc_ccompiler.kernels.strided_nest import Layout
+from byoc_ccompiler.kernels.strided_nest import Layout, index_term
 from byoc_ccompiler.steps import dtype_of, shape_of
 
-__all__ = ["SumsTile", "collapsed_step", "epilogue", "index_term", "result_place"]
+__all__ = ["SumsTile", "collapsed_step", "epilogue", "result_place"]
 
 _FIRST = c.Size(0)
 
@@ -137,15 +137,6 @@ class _Epilogue:
             *columns,
         )
         return c.drop_unused((c.For(i, _FIRST, tile.num_rows, row),))
-
-
-def index_term(index: c.Expression, dim: Dim, size: Dim, stride: Dim) -> c.Expression:
-    """Return what an index adds to an offset, for an axis of ``dim`` elements beside ``size`` of the result."""
-    if dim == 1 or stride == 0:
-        return c.Size(0)
-    term = index * stride
-    # A symbolic size that is not the result's own may turn out to be 1: then it broadcasts.
-    return term if dim == size else c.Select(c.Size(dim).compare("==", 1), c.Size(0), term)
 
 
 def collapsed_step(space: Sequence[Dim], dims: Sequence[Dim], strides: Sequence[Dim]) -> Dim | None:

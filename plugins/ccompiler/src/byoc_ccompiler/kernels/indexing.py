@@ -1,6 +1,7 @@
 """Ops that read or write elements at places that a tensor of indices gives, or mark them.
 
-Updates count in row-major order, one after another, so that those that meet give what the reference gives.
+Indices are checked as the reference does it: before anything is read or written by them. Updates count in row-major
+order, one after another, so that those that meet give what the reference gives.
 """
 
 from __future__ import annotations
@@ -15,44 +16,95 @@ from byoc_core.dtypes import dtype_info
 from byoc_ccompiler.attributes import axis_of, dim_of, int_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.arithmetic import element_product, element_sum
-from byoc_ccompiler.kernels.copies import BYTE_PS, MOVE_PS, copy_axes, copy_block, copy_run, loops_around, offset_along
-from byoc_ccompiler.kernels.index_checks import index_check, is_unsigned, range_check, resolved
+from byoc_ccompiler.kernels.axis_view import require_along, view_of
+from byoc_ccompiler.kernels.copies import MOVE_PS, bytes_ps, copy_block, copy_run, loops_around, offset_along
+from byoc_ccompiler.kernels.pointwise import element_product, element_sum
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, shape_of
 
-__all__ = ["FAMILIES", "taken_place"]
+__all__ = ["FAMILIES", "range_check", "taken_place"]
 
 _WIDE = c.CType("uint64")
 
 
-def _run_ps(buffer: c.Buffer, count: Dim) -> Dim:
-    return count * (dtype_info(buffer.dtype).itemsize * BYTE_PS) + MOVE_PS
+def range_check(
+    kernel: Kernel, op: str, problem: str, integers: c.Buffer, count: Dim, low: c.Expression, high: c.Expression
+) -> c.Block:
+    """Return the statements that fail where one of so many integers lies outside of bounds; the first one is named.
+
+    The lower bound is zero or less.
+    """
+    k = c.Variable("k")
+    return loops_around(_check(kernel, op, problem, integers[k], low, high, is_index=False), [k], [count])
+
+
+def _index_check(kernel: Kernel, step: Step, axis: int, place: int | None = None) -> c.Block:
+    """Return the statements that fail where an index of operand 1 lies outside an axis of operand 0.
+
+    All are looked at, or only those at a place along the last axis; negative ones count from the axis's end.
+    """
+    x, indices = step.operands[:2]
+    k, size, shape = c.Variable("k"), shape_of(x)[axis], shape_of(indices)
+    count, number = (product(shape), k) if place is None else (product(shape[:-1]), k * shape[-1] + place)
+    integer, problem = kernel.source(indices, "indices")[number], f"an index lies outside axis {axis}"
+    check = _check(kernel, step.op, problem, integer, c.Size(-size), c.Size(size - 1), is_index=True)
+    return loops_around(check, [k], [count])
+
+
+def _check(
+    kernel: Kernel, op: str, problem: str, integer: c.Expression, low: c.Expression, high: c.Expression, is_index: bool
+) -> c.Block:
+    """Return the check of one integer; as an index it has no bounds to name where its axis is empty."""
+    index = c.Variable("index", c.CType("uint64" if _is_unsigned(integer) else "int64"))
+    is_outside = c.Binary("||", index.compare("<", low), index.compare(">", high))
+    if _is_unsigned(integer):
+        is_outside = c.Binary("||", high.compare("<", 0), index.compare(">", c.Cast(high, index.type)))
+    message = f"function `{kernel.scope.symbol}`, op `{op}`: {problem}; got {{}}, expected "
+    fail: c.Statement = c.Fail("IndexError", message + "{} to {}", (index, low, high))
+    if is_index:
+        empty = c.Fail("IndexError", message + "no index at all: the axis is empty", (index,))
+        fail = c.If((high + 1).compare("==", 0), (empty,), (fail,))
+    return (c.Let(index, c.Cast(integer, index.type)), c.If(is_outside, (fail,)))
+
+
+def _is_unsigned(integer: c.Expression) -> bool:
+    return dtype_info(integer.type.dtype).kind == "uint"
+
+
+def _resolved(index: c.Expression, size: Dim) -> c.Expression:
+    """Return a checked index counted from the front of an axis of a size."""
+    front = c.Cast(index, c.INDEX)
+    return front if _is_unsigned(index) else front + c.Select(index.compare("<", 0), c.Size(size), c.Size(0))
+
+
+def _rows(
+    out: c.Buffer, row: c.Variable, count: Dim, source: c.Buffer, first: c.Expression, place: c.Expression, inner: Dim
+) -> c.Block:
+    """Return the loop that copies rows of so many elements, each from a place behind a first row."""
+    at = c.Variable("at")
+    body = (c.Let(at, place), *copy_run(out, row * inner, source, (first + at) * inner, inner))
+    return loops_around(body, [row], [count], part=0, round_ps=bytes_ps(out, inner) + MOVE_PS)
 
 
 def _take(kernel: Kernel, step: Step) -> c.Block:
     x, indices = step.operands
-    shape, count = shape_of(x), product(shape_of(indices))
-    axis = axis_of(step.binding, len(shape))
-    size, inner = shape[axis], product(shape[axis + 1 :])
+    (outer, size, inner), count, row = view_of(step), product(shape_of(indices)), c.Variable("row")
     source, places, out = kernel.source(x), kernel.source(indices, "indices"), kernel.target(step.result)
-    row, at = c.Variable("row"), c.Variable("at")
-    checks, place = taken_place(kernel, step, places[row % count if axis else row])
-    outer = row // count * size if axis else c.Size(0)
-    body = (c.Let(at, place), *copy_run(out, row * inner, source, (outer + at) * inner, inner))
-    rows = product(shape[:axis]) * count
-    return (*checks, *loops_around(body, [row], [rows], part=0, round_ps=_run_ps(out, inner)))
+    is_first = axis_of(step.binding, len(shape_of(x))) == 0
+    checks, place = taken_place(kernel, step, places[row if is_first else row % count])
+    first = c.Size(0) if is_first else row // count * size
+    return (*checks, *_rows(out, row, outer * count, source, first, place, inner))
 
 
 def taken_place(kernel: Kernel, step: Step, index: c.Expression) -> tuple[c.Block, c.Expression]:
     """Return the checks of all indices of a ``take``, and the place on its axis that one of them means."""
     shape = shape_of(step.operands[0])
     axis = axis_of(step.binding, len(shape))
-    size, checks = shape[axis], index_check(kernel, step, axis)
+    size, checks = shape[axis], _index_check(kernel, step, axis)
     if step.binding.attrs["mode"] != "clip":
-        return checks, resolved(index, size)
-    if is_unsigned(index):
+        return checks, _resolved(index, size)
+    if _is_unsigned(index):
         last = c.Size(size - 1)
         is_inside = c.Cast(index, _WIDE).compare("<", c.Cast(last, _WIDE))
         clipped: c.Expression = c.Select(is_inside, c.Cast(index, c.INDEX), last)
@@ -75,9 +127,9 @@ def _element_loops(
     loops = [c.Variable(f"i{number}") for number in range(len(counts))]
     k, at = c.Variable("k"), c.Variable("at")
     element = offset_along([*loops[:axis], at, *loops[axis + 1 :]], compact_strides(shape))
-    number, place = offset_along(loops, compact_strides(counts)), resolved(places[k], shape[axis])
+    number, place = offset_along(loops, compact_strides(counts)), _resolved(places[k], shape[axis])
     statements = (c.Let(k, number), c.Let(at, place), *body(k, element))
-    checks = index_check(kernel, step, axis)
+    checks = _index_check(kernel, step, axis)
     return (*checks, *loops_around(statements, loops, counts, part=part, round_ps=product(counts[1:]) * MOVE_PS))
 
 
@@ -95,35 +147,30 @@ def _tuple_place(kernel: Kernel, step: Step, row: c.Expression, first: int) -> t
     counts, places = shape_of(indices), kernel.source(indices, "indices")
     depth = int(str(counts[-1]))
     sizes = shape_of(x)[first : first + depth]
-    checks = [check for place in range(depth) for check in index_check(kernel, step, first + place, place)]
-    along = [resolved(places[row * depth + place], size) for place, size in enumerate(sizes)]
+    checks = [check for place in range(depth) for check in _index_check(kernel, step, first + place, place)]
+    along = [_resolved(places[row * depth + place], size) for place, size in enumerate(sizes)]
     return tuple(checks), offset_along(along, compact_strides(sizes))
 
 
 def _gather_nd(kernel: Kernel, step: Step) -> c.Block:
     x, indices = step.operands
-    counts, batch, source = shape_of(indices), int_of(step.binding, "batch_dims"), kernel.source(x)
-    axes = shape_of(x)[batch:]
-    depth = int(str(counts[-1]))
-    inner, row, at = product(axes[depth:]), c.Variable("row"), c.Variable("at")
+    counts, batch, row = shape_of(indices), int_of(step.binding, "batch_dims"), c.Variable("row")
+    source, depth, axes = kernel.source(x), int(str(counts[-1])), shape_of(x)[batch:]
     checks, place = _tuple_place(kernel, step, row, batch)
     if batch:
         place = row // product(counts[batch:-1]) * product(axes[:depth]) + place
-    body = (c.Let(at, place), *copy_run(kernel.target(step.result), row * inner, source, at * inner, inner))
-    return (*checks, *loops_around(body, [row], [product(counts[:-1])], part=0, round_ps=_run_ps(source, inner)))
+    out, inner = kernel.target(step.result), product(axes[depth:])
+    return (*checks, *_rows(out, row, product(counts[:-1]), source, c.Size(0), place, inner))
 
 
 def _one_hot(kernel: Kernel, step: Step) -> c.Block:
     indices, *ends = step.operands
-    shape = shape_of(step.result)
+    shape, depth = shape_of(step.result), dim_of(step.binding, "depth")
     axis = axis_of(step.binding, len(shape))
-    depth, inner = dim_of(step.binding, "depth"), product(shape[axis + 1 :])
-    places, out = kernel.source(indices, "indices"), kernel.target(step.result)
-    on, off = (
-        kernel.constant(end) or kernel.source(end, role)[0] for end, role in zip(ends, ("on", "off"), strict=True)
-    )
-    row, k = c.Variable("row"), c.Variable("k")
-    is_here = resolved(places[row // depth * inner + k], depth).compare("==", row % depth)
+    inner, row, k = product(shape[axis + 1 :]), c.Variable("row"), c.Variable("k")
+    places, out, roles = kernel.source(indices, "indices"), kernel.target(step.result), ("on", "off")
+    on, off = (kernel.constant(end) or kernel.source(end, role)[0] for end, role in zip(ends, roles, strict=True))
+    is_here = _resolved(places[row // depth * inner + k], depth).compare("==", row % depth)
     columns = loops_around((c.Store(out, row * inner + k, c.Select(is_here, on, off)),), [k], [inner])
     return loops_around(columns, [row], [product(shape[: axis + 1])], part=0, round_ps=inner * MOVE_PS)
 
@@ -131,7 +178,7 @@ def _one_hot(kernel: Kernel, step: Step) -> c.Block:
 def _whole(kernel: Kernel, step: Step) -> c.Block:
     """Return the statements that copy operand 0 to the result."""
     x = step.operands[0]
-    return copy_block(copy_axes([product(shape_of(x))], [1], [1]), kernel.target(step.result), kernel.source(x))
+    return copy_block(kernel.target(step.result), kernel.source(x), [product(shape_of(x))], [1], [1])
 
 
 def _combined(step: Step, old: c.Expression, new: c.Expression) -> c.Expression:
@@ -172,55 +219,49 @@ def _scatter_nd(kernel: Kernel, step: Step) -> c.Block:
 
 def _scatter_slice(kernel: Kernel, step: Step) -> c.Block:
     x, updates, starts = step.operands
-    shape = shape_of(x)
-    axis = axis_of(step.binding, len(shape))
-    size, length, inner = shape[axis], shape_of(updates)[axis], product(shape[axis + 1 :])
+    axis = axis_of(step.binding, len(shape_of(x)))
+    outer, size, inner = view_of(step)
+    length, row, at, front = shape_of(updates)[axis], c.Variable("row"), c.Variable("at"), c.Variable("front")
     news, begins, out = kernel.source(updates, "updates"), kernel.source(starts, "starts"), kernel.target(step.result)
-    row, at, front = c.Variable("row"), c.Variable("at"), c.Variable("front")
-    start = begins[row // product(shape[1:axis]) if shape_of(starts) else 0]
+    start = begins[row // product(shape_of(x)[1:axis]) if shape_of(starts) else 0]
     target, source = (row * size + at) * inner, row * (length * inner)
-    checks: c.Block = ()
     place: c.Expression = c.Cast(start, c.INDEX)
-    moved: c.Block = (c.Copy(out, target, news, source, c.Size(length * inner)),)
-    if step.binding.attrs["mode"] != "circular":
-        problem = f"the updates do not fit axis {axis} from a start on"
-        bounds = c.Size(0), c.Size(size - length)
-        checks = range_check(kernel, step.op, problem, begins, product(shape_of(starts)), *bounds)
-    else:
+    if step.binding.attrs["mode"] == "circular":
+        checks: c.Block = ()
         wrapped = c.Binary("%", c.Cast(start, _WIDE), c.Cast(c.Size(size), _WIDE))
-        place = c.Cast(wrapped, c.INDEX) if is_unsigned(start) else c.index_mod(place, size)
-        moved = (
+        place = c.Cast(wrapped, c.INDEX) if _is_unsigned(start) else c.index_mod(place, size)
+        moved: c.Block = (
             c.Let(front, c.index_min(c.Size(length), c.Size(size) - at)),
             c.Copy(out, target, news, source, front * inner),
             c.Copy(out, row * (size * inner), news, source + front * inner, (length - front) * inner),
         )
-    body = (c.Let(at, place), *moved)
-    rows = loops_around(body, [row], [product(shape[:axis])], part=0, round_ps=_run_ps(out, length * inner))
+    else:
+        problem, count = f"the updates do not fit axis {axis} from a start on", product(shape_of(starts))
+        checks = range_check(kernel, step.op, problem, begins, count, c.Size(0), c.Size(size - length))
+        moved = (c.Copy(out, target, news, source, c.Size(length * inner)),)
+    round_ps = bytes_ps(out, length * inner) + MOVE_PS
+    rows = loops_around((c.Let(at, place), *moved), [row], [outer], part=0, round_ps=round_ps)
     return (*checks, *_whole(kernel, step), *(() if length == 0 or size == 0 else rows))
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
     """Have sizes checked that symbols hide from the type rules."""
     x, indices, *others = (shape_of(operand) for operand in step.operands)
-    match step.op:
-        case "gather_elements" | "scatter_elements":
-            for updates in others:
-                require_equal_sizes(scope, step, 2, updates, indices)
-            axis = axis_of(step.binding, len(x))
-            least = [0 if place == axis else count for place, count in enumerate(indices)]
-            scope.require_at_least(step.op, "operand `x`", x, least)
-        case "gather_nd":
-            batch = int_of(step.binding, "batch_dims")
-            require_equal_sizes(scope, step, 1, indices[:batch], x[:batch])
-        case "scatter_nd":
-            require_equal_sizes(scope, step, 2, others[0], (*indices[:-1], *x[int(str(indices[-1])) :]))
-        case "scatter_slice":
-            updates, starts = indices, others[0]
-            axis = axis_of(step.binding, len(x))
-            require_equal_sizes(scope, step, 1, updates, (*x[:axis], updates[axis], *x[axis + 1 :]))
-            require_equal_sizes(scope, step, 2, starts, x[: len(starts)])
-            least = [updates[axis] if place == axis else 0 for place in range(len(x))]
-            scope.require_at_least(step.op, "operand `x`", x, least)
+    if step.op in ("gather_elements", "scatter_elements"):
+        for updates in others:
+            require_equal_sizes(scope, step, 2, updates, indices)
+        axis = axis_of(step.binding, len(x))
+        scope.require_at_least(step.op, "operand `x`", x, [*indices[:axis], 0, *indices[axis + 1 :]])
+    elif step.op == "gather_nd":
+        batch = int_of(step.binding, "batch_dims")
+        require_equal_sizes(scope, step, 1, indices[:batch], x[:batch])
+    elif step.op == "scatter_nd":
+        require_equal_sizes(scope, step, 2, others[0], (*indices[:-1], *x[int(str(indices[-1])) :]))
+    elif step.op == "scatter_slice":
+        updates, starts, axis = indices, others[0], axis_of(step.binding, len(x))
+        require_equal_sizes(scope, step, 1, updates, (*x[:axis], updates[axis], *x[axis + 1 :]))
+        require_equal_sizes(scope, step, 2, starts, x[: len(starts)])
+        require_along(scope, step, updates[axis])
 
 
 _MOVERS: Mapping[str, Callable[[Kernel, Step], c.Block]] = {

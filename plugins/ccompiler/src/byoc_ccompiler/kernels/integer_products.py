@@ -7,9 +7,9 @@ from byoc_core.dims import product
 from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.arithmetic import element_product, element_sum
 from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
+from byoc_ccompiler.kernels.pointwise import element_product, element_sum
 from byoc_ccompiler.kernels.product_geometry import Product
 
 __all__ = ["write_integer_product"]

@@ -17,10 +17,10 @@ from byoc_core.ir import Value, Var
 from byoc_ccompiler.attributes import axis_of, dims_of, ints_of
 from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.copies import offset_along
-from byoc_ccompiler.kernels.epilogue import index_term
 from byoc_ccompiler.kernels.indexing import taken_place
 from byoc_ccompiler.kernels.movement import slice_start
 from byoc_ccompiler.kernels.pointwise import element_of, operand_axes
+from byoc_ccompiler.kernels.strided_nest import index_term
 from byoc_ccompiler.kernels.transposes import order_of
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 

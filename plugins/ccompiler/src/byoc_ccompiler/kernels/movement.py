@@ -1,7 +1,7 @@
-"""Ops that move elements.
+"""Ops that move elements, and those whose results are made of sizes.
 
-By fixed strides: reshapes, joins, splits, slices, repeats, padding, blocks of pixels. And to places on an axis that a
-rule gives: rotation, continuation beyond borders, reversal of sequences, triangles.
+By fixed strides: reshapes, joins, splits, slices, repeats, padding, blocks of pixels. To places on an axis that a rule
+gives: rotation, continuation beyond borders, reversal of sequences, triangles. Of sizes: numbers in a row, shapes.
 """
 
 from __future__ import annotations
@@ -13,24 +13,16 @@ from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, dim_max, dim_min, product
-from byoc_core.dtypes import dtype_info, to_numpy
+from byoc_core.dtypes import to_numpy
 from byoc_core.ir import Binding, TensorType, Value, Var
 from byoc_core.ops import is_open_bound
 
 from byoc_ccompiler.attributes import axis_of, dim_of, dims_of, flag_of, float_of, int_of, ints_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.copies import (
-    BYTE_PS,
-    MOVE_PS,
-    copy_axes,
-    copy_block,
-    copy_run,
-    fill_block,
-    loops_around,
-    offset_along,
-)
-from byoc_ccompiler.kernels.index_checks import range_check
+from byoc_ccompiler.kernels.copies import MOVE_PS, bytes_ps, copy_block, copy_run, loops_around, offset_along
+from byoc_ccompiler.kernels.indexing import range_check
+from byoc_ccompiler.kernels.strided_nest import GRAIN
 from byoc_ccompiler.rejections import operand_shape, reject_sizes
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, shape_of
@@ -45,8 +37,8 @@ def _copied(
 ) -> c.Block:
     """Return the copy of an operand; sizes and strides are the operand's and the result's own where none are given."""
     sizes, to = shape_of(operand) if sizes is None else sizes, kernel.strides(result) if to is None else to
-    axes = copy_axes(sizes, to, kernel.strides(operand) if come is None else come)
-    return copy_block(axes, kernel.target(result), kernel.source(operand), **first)
+    come = kernel.strides(operand) if come is None else come
+    return copy_block(kernel.target(result), kernel.source(operand), sizes, to, come, **first)
 
 
 def _reshape(kernel: Kernel, step: Step) -> c.Block:
@@ -127,7 +119,9 @@ def _pad(kernel: Kernel, step: Step) -> c.Block:
         return copied
     with np.errstate(all="ignore"):  # as the reference converts it: what does not fit is not an error
         value = np.asarray(float_of(step.binding, "pad_value")).astype(to_numpy(out.dtype))[()]
-    return (*fill_block(step.result, out, c.Literal(value, c.CType(out.dtype))), *copied)
+    k, count = c.Variable("k"), c.Size(product(shape_of(step.result)))
+    fill = (c.Store(out, k, c.Literal(value, c.CType(out.dtype))),)
+    return (c.For(k, c.Size(0), count, fill, 1, c.LoopKind.PARALLEL, GRAIN, bytes_ps(out, 1)), *copied)
 
 
 def _pixel_blocks(kernel: Kernel, step: Step) -> c.Block:
@@ -210,7 +204,7 @@ def _mapped(
     """
     source, out, result = kernel.source(step.operands[0]), kernel.target(step.result), shape_of(step.result)
     if not places:
-        return copy_block(copy_axes([product(result)], [1], [1]), out, source)
+        return copy_block(out, source, [product(result)], [1], [1])
     along = [c.Variable(f"at{axis}") if axis in places else index for axis, index in enumerate(indices)]
     lets = (*values, *(c.Let(along[axis], place) for axis, place in places.items()))
     # A value is computed in the innermost of the loops that it follows from.
@@ -222,7 +216,7 @@ def _mapped(
     target = offset_along(indices[:depth], compact_strides(result)[:depth])
     origin = offset_along(along[:depth], compact_strides(shape_of(step.operands[0]))[:depth])
     body = copy_run(out, target, source, origin, run)
-    run_ps = MOVE_PS if run == 1 else run * (dtype_info(out.dtype).itemsize * BYTE_PS)
+    run_ps = MOVE_PS if run == 1 else bytes_ps(out, run)
     for axis in reversed(range(depth)):
         here = (let for let in lets if loop_of[let.variable] == axis)
         part, round_ps = None if axis else 0, product(result[1:depth]) * run_ps
@@ -241,8 +235,22 @@ def _trilu(kernel: Kernel, step: Step) -> c.Block:
     if is_upper:
         moves = (c.Copy(out, first + edge, source, first + edge, last), c.Clear(out, first, edge))
     body = (c.Let(edge, c.index_min(c.index_max(crossing, 0), columns)), *moves)
-    row_ps = columns * (dtype_info(out.dtype).itemsize * BYTE_PS)
-    return loops_around(body, [row], [product([*outer, rows])], part=0, round_ps=row_ps)
+    return loops_around(body, [row], [product([*outer, rows])], part=0, round_ps=bytes_ps(out, columns))
+
+
+def _arange(kernel: Kernel, step: Step) -> c.Block:
+    out, k = kernel.target(step.result), c.Variable("k")
+    first, apart = (dim_of(step.binding, name) for name in ("start", "step"))
+    number = c.Cast(c.Binary("+", c.Size(first), k * apart), c.CType(out.dtype))
+    return loops_around((c.Store(out, k, number),), [k], shape_of(step.result), part=0, round_ps=MOVE_PS)
+
+
+def _sizes(kernel: Kernel, step: Step) -> c.Block:
+    """Return the stores of sizes: given ones, those of an operand, or their product."""
+    out = kernel.target(step.result)
+    sizes = dims_of(step.binding, "sizes") if step.op == "shape_to_tensor" else shape_of(step.operands[0])
+    numbers = enumerate((product(sizes),) if step.op == "size" else sizes)
+    return tuple(c.Store(out, c.Size(place), c.Cast(c.Size(size), c.CType(out.dtype))) for place, size in numbers)
 
 
 def _reject(binding: Binding) -> Rejection | None:
@@ -313,7 +321,8 @@ _RULED: Mapping[str, Callable[[Kernel, Step], c.Block]] = {
     "reverse_sequence": _reverse_sequence,
     "trilu": _trilu,
 }
-_WRITERS = {**_RESHAPES, **_STRIDED, **_RULED, "nn.pad": _pad}
+_OF_SIZES = {"arange": _arange, **dict.fromkeys(("shape_of", "size", "shape_to_tensor"), _sizes)}
+_WRITERS = {**_RESHAPES, **_STRIDED, **_RULED, **_OF_SIZES, "nn.pad": _pad}
 
 
 def _write(kernel: Kernel) -> None:
@@ -328,7 +337,8 @@ def _any(step: Step, index: int) -> Access:
 
 FAMILIES = (
     KernelFamily(frozenset((*_RESHAPES, *_RULED)), _reject, _write, takes_halves=True, require=_require),
+    KernelFamily(frozenset(_OF_SIZES), _reject, _write),
     KernelFamily(frozenset({"nn.pad"}), _reject, _write, takes_halves=True, reads=_any),
     KernelFamily(frozenset(_STRIDED), _reject, _write, takes_halves=True, require=_require, reads=_any, writes=_any),
 )
-"""Reshapes and moves by a rule; padding, which fills its result first; and what copies between any strides."""
+"""Reshapes and moves by a rule; sizes; padding, which fills its result first; what copies between any strides."""

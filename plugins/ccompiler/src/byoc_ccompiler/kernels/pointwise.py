@@ -17,16 +17,8 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.strided_nest import Layout, spread
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = [
-    "PER_CHANNEL",
-    "POINTWISE",
-    "element_of",
-    "element_statements",
-    "is_pointwise",
-    "operand_axes",
-    "operand_dims",
-    "operand_layout",
-]
+__all__ = ["PER_CHANNEL", "POINTWISE", "element_of", "element_product", "element_statements", "element_sum"]
+__all__ += ["is_pointwise", "operand_axes", "operand_dims", "operand_layout"]
 
 PER_CHANNEL = frozenset({"nn.bias_add", "nn.batch_norm"})
 
@@ -61,8 +53,8 @@ def operand_dims(step: Step) -> list[tuple[Dim, ...]]:
 
 def operand_layout(kernel: Kernel, step: Step, index: int) -> Layout:
     """Return how an operand is read along the axes of a step's result."""
-    operand, axes, rank = step.operands[index], operand_axes(step)[index], len(shape_of(step.result))
-    return Layout(spread(shape_of(operand), axes, rank, 1), spread(kernel.strides(operand), axes, rank, 0))
+    strides, axes = kernel.strides(step.operands[index]), operand_axes(step)[index]
+    return Layout(operand_dims(step)[index], spread(strides, axes, len(shape_of(step.result)), 0))
 
 
 def element_of(step: Step, values: Sequence[c.Expression]) -> c.Expression:
@@ -83,6 +75,20 @@ def element_of(step: Step, values: Sequence[c.Expression]) -> c.Expression:
         return c.Call(c.Callee(f"byoc_exp_nonpositive_{c_suffix(type_.dtype)}", np.exp, flops=1), tuple(values), type_)
     op, attributes = ("add", {}) if step.op == "nn.bias_add" else (step.op, step.binding.attrs)
     return c.Element(op, tuple(values), type_, attributes)
+
+
+def element_sum(left: c.Expression, right: c.Expression) -> c.Expression:
+    """Return the sum of two numbers of one dtype as reference kernels make it: rounded, or wrapped around."""
+    return _combined("+", c.Callee(f"byoc_add_{c_suffix(left.type.dtype)}", np.add), left, right)
+
+
+def element_product(left: c.Expression, right: c.Expression) -> c.Expression:
+    """Return the product of two numbers of one dtype as reference kernels make it: rounded, or wrapped around."""
+    return _combined("*", c.Callee(f"byoc_multiply_{c_suffix(left.type.dtype)}", np.multiply), left, right)
+
+
+def _combined(sign: str, function: c.Callee, left: c.Expression, right: c.Expression) -> c.Expression:
+    return c.Binary(sign, left, right) if left.type.is_float else c.Call(function, (left, right), left.type)
 
 
 def _quantised(type_: c.CType, x: c.Expression, scale: c.Expression, zero: c.Expression) -> c.Expression:

@@ -18,7 +18,7 @@ from byoc_core.ir import Constant, Value
 from byoc_ccompiler.attributes import flag_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.index_checks import range_check
+from byoc_ccompiler.kernels.indexing import range_check
 from byoc_ccompiler.kernels.recurrent_panels import GatePart, gate_parts, pack, pack_panels, product
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes

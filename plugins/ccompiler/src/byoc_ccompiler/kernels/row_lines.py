@@ -10,8 +10,7 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.copies import loops_around
-from byoc_ccompiler.kernels.fetching import fetch
+from byoc_ccompiler.kernels.copies import fetch, loops_around
 from byoc_ccompiler.kernels.loads import is_moved
 from byoc_ccompiler.kernels.row_plan import Pass
 from byoc_ccompiler.kernels.row_reducers import ADD_PIECE, PIECE, WHOLE_SUM, combined, row_function, start

@@ -11,7 +11,7 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.copies import offset_along
+from byoc_ccompiler.kernels.copies import loops_around, offset_along
 from byoc_ccompiler.kernels.loads import element_in_space, is_moved, load_statements
 from byoc_ccompiler.kernels.pointwise import element_statements, operand_axes
 from byoc_ccompiler.kernels.row_plan import Pass, RowPlan
@@ -215,5 +215,5 @@ class RowWriter(ABC):
         """Finish the kernel: the statements for one row or block of rows, inside the loops over them."""
         part = next((loop for loop, size in enumerate(self.outer.sizes) if size != 1), None)
         inside = product(self.outer.sizes[0 if part is None else part + 1 :]) * product(self.columns.sizes)
-        kinds = {} if part is None else {part: c.LoopKind.PARALLEL}
-        self.kernel.finish_block(self.outer.loops(row, kinds, round_ps=inside * self.row_size * self.element_ps))
+        round_ps, loops = inside * self.row_size * self.element_ps, (self.outer.variables, self.outer.sizes)
+        self.kernel.finish_block(loops_around(row, *loops, part=part, round_ps=round_ps))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from byoc_core.authoring import c
 from byoc_core.authoring.layouts import compact_layout
 from byoc_core.dims import Dim, product
 
-__all__ = ["Layout", "StridedNest", "memory_order", "rows_apart", "spread"]
+__all__ = ["GRAIN", "Layout", "StridedNest", "index_term", "rows_apart", "spread"]
+
+GRAIN = 64
+"""Elements that stay with one thread where threads share a line: no two of them write to one cache line."""
 
 Dims = tuple[Dim, ...]
 
@@ -23,13 +25,6 @@ class Layout(NamedTuple):
 
     dims: Dims
     strides: Dims
-
-
-def memory_order(strides: Sequence[Dim]) -> list[int]:
-    """Return a tensor's axes as its memory has them, from the largest stride; as they stand where one is not known."""
-    known = [stride for stride in strides if isinstance(stride, int)]
-    axes = range(len(strides))
-    return sorted(axes, key=lambda axis: -known[axis]) if len(known) == len(strides) else list(axes)
 
 
 def rows_apart(space: Dims) -> Layout:
@@ -96,26 +91,11 @@ class StridedNest:
         self, tensor: Hashable, *, start: c.Expression | None = None, last: c.Expression | None = None
     ) -> c.Expression:
         """Return ``start`` and how far the loops move a tensor's element; ``last`` is the innermost loop's variable."""
-        total = start or c.Size(0)
-        for loop, variable in enumerate(self.variables):
-            stride, unless_one = self.step(tensor, loop)
-            term = (last if last is not None and loop == len(self.variables) - 1 else variable) * stride
-            # A symbolic size that is not the space's own may turn out to be 1: then it broadcasts.
-            is_one = None if unless_one is None else c.Size(unless_one).compare("==", 1)
-            total = total + (term if is_one is None else c.Select(is_one, c.Size(0), term))
-        return total
-
-    def loops(
-        self, body: c.Block, kinds: Mapping[int, c.LoopKind], *, grain: Dim = 1, round_ps: Dim | None = None
-    ) -> c.Block:
-        """Return the loops around a block, with the kinds of those that are not serial, by number.
-
-        The grain and the estimated picoseconds of a round are those of the parallel loop.
-        """
-        for number, (variable, size) in reversed(list(enumerate(zip(self.variables, self.sizes, strict=True)))):
-            loop = c.For(variable, c.Size(0), c.Size(size), body, kind=kinds.get(number, c.LoopKind.SERIAL))
-            body = (replace(loop, grain=grain, round_ps=round_ps) if loop.kind is c.LoopKind.PARALLEL else loop,)
-        return body
+        dims, strides = self._layouts[tensor]
+        variables = self.variables if last is None else (*self.variables[:-1], last)
+        along = zip((axes[-1] for axes in self.groups), variables, strict=False)
+        terms = (index_term(variable, dims[axis], self._space[axis], strides[axis]) for axis, variable in along)
+        return sum(terms, start or c.Size(0))
 
 
 def _is_one_walk(space: Sequence[Dim], layout: Layout, outer: int, inner: int) -> bool:
@@ -125,3 +105,12 @@ def _is_one_walk(space: Sequence[Dim], layout: Layout, outer: int, inner: int) -
         return True
     whole = dims[outer] == space[outer] and dims[inner] == space[inner]
     return whole and strides[outer] == strides[inner] * space[inner]
+
+
+def index_term(index: c.Expression, dim: Dim, size: Dim, stride: Dim) -> c.Expression:
+    """Return what an index adds to an offset, for an axis of ``dim`` elements beside ``size`` of the result."""
+    if dim == 1 or stride == 0:
+        return c.Size(0)
+    term = index * stride
+    # A symbolic size that is not the result's own may turn out to be 1: then it broadcasts.
+    return term if dim == size else c.Select(c.Size(dim).compare("==", 1), c.Size(0), term)

@@ -13,7 +13,7 @@ from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.fetching import fetch_line
+from byoc_ccompiler.kernels.copies import fetch_line
 from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["DEPTH_CHUNK", "multiply", "tile_function"]

@@ -17,7 +17,7 @@ from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.fetching import fetch
+from byoc_ccompiler.kernels.copies import fetch, loops_around
 from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, shape_of
@@ -60,7 +60,7 @@ def _write(kernel: Kernel) -> None:
         outer = [axis for loop, axes in enumerate(nest.groups) if loop not in (turned, last) for axis in axes]
         planes = StridedNest(space, layouts, outer, prefix="p")
         is_narrow = c.Binary("||", *(c.Size(nest.sizes[loop]).compare("<", lanes) for loop in (turned, last)))
-        narrow = c.If(is_narrow, (*nest.loops(moves, {}), c.Return()))
+        narrow = c.If(is_narrow, (*loops_around(moves, nest.variables, nest.sizes), c.Return()))
         kernel.finish_block((narrow, *_tiles(kernel, nest, planes, turned, source, target)))
         return
     block = _shared_loops(nest, moves, _MOVE_PS)
@@ -76,7 +76,7 @@ def _write(kernel: Kernel) -> None:
 
 def _shared_loops(nest: StridedNest, body: c.Block, point_ps: Dim) -> c.Block:
     """Return the loops around a block of so many picoseconds; threads share the outermost."""
-    return nest.loops(body, {0: c.LoopKind.PARALLEL}, round_ps=product(nest.sizes[1:]) * point_ps)
+    return loops_around(body, nest.variables, nest.sizes, part=0, round_ps=product(nest.sizes[1:]) * point_ps)
 
 
 def _find_turned(nest: StridedNest, dtype: str, lanes: int) -> int | None:
