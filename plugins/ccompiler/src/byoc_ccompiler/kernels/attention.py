@@ -27,9 +27,8 @@ from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axis_view import MAX_WORKERS, share_ps
 from byoc_ccompiler.kernels.blocks import block_function, pack_function
-from byoc_ccompiler.kernels.copies import fetch
+from byoc_ccompiler.kernels.copies import fetch, index_term
 from byoc_ccompiler.kernels.row_reducers import row_function
-from byoc_ccompiler.kernels.strided_nest import index_term
 from byoc_ccompiler.rejections import operand_shape, reject_non_floats
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of

@@ -6,7 +6,7 @@ number becomes a product with its reciprocal, which is computed once in a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from byoc_core.dims import Dim
 from byoc_core.ir import Binding, Constant, FunctionBuilder, TensorType, Value, Var
 
 from byoc_ccompiler.attributes import axis_of, float_of, int_of, ints_of
-from byoc_ccompiler.kernels.strided_nest import spread
+from byoc_ccompiler.kernels.copies import spread
 from byoc_ccompiler.rejections import operand_shape, reject_non_floats, reject_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
@@ -27,9 +27,8 @@ class _Composer:
     """Collects the steps that stand for one."""
 
     def __init__(self, step: Step, pool: ConstantPool) -> None:
-        self.step, self.pool = step, pool
-        self.op, self.operands, self.attrs = step.op, step.operands, step.binding.attrs
-        self.rank = len(shape_of(step.operands[0]))
+        self.step, self.operands, self.attrs = step, step.operands, step.binding.attrs
+        self.pool, self.rank = pool, len(shape_of(step.operands[0]))
         self.steps: list[Step] = []
         self._builder = FunctionBuilder("composite")
 
@@ -41,8 +40,7 @@ class _Composer:
         """Add a step; ``along`` are the axes of the first operand that those of the second lie along."""
         bound, axes = operands, None
         if along is not None:
-            x, parameter = operands
-            rank = len(shape_of(x))
+            (x, parameter), rank = operands, len(shape_of(operands[0]))
             axes = (tuple(range(rank)), tuple(along))
             wide = TensorType(spread(shape_of(parameter), along, rank, 1), dtype_of(parameter))
             bound = (x, Var("parameter", wide))
@@ -52,14 +50,13 @@ class _Composer:
 
 
 def _softmax(to: _Composer) -> None:
-    """Take apart a softmax or its logarithm."""
     (x,), axis = to.operands, (axis_of(to.step.binding, to.rank),)
     top = to.emit("max", x, axis=axis, keepdims=True, name="top")
     shifted = to.emit("subtract", x, top, name="shifted")
     powers = to.emit("exp", shifted, name="power")
     to.steps[-1] = replace(to.steps[-1], is_nonpositive=True)
     total = to.emit("sum", powers, axis=axis, keepdims=True, name="total")
-    if to.op == "nn.log_softmax":
+    if to.step.op == "nn.log_softmax":
         to.emit("subtract", shifted, to.emit("log", total, name="log_total"), name="log_share")
     else:
         to.emit("multiply", powers, to.emit("divide", to.number(1), total, name="factor"), name="share")
@@ -85,16 +82,16 @@ def _norm(to: _Composer) -> None:
     groups: tuple[Dim, ...] = ()
     along = _parameter_axes(to.step)
     axes: Sequence[int] = along
-    if to.op == "nn.instance_norm":
+    if to.step.op == "nn.instance_norm":
         axes = range(2, to.rank)
-    elif to.op == "nn.group_norm":
+    elif to.step.op == "nn.group_norm":
         batch, channels, *image = shape_of(x)
         count = int_of(to.step.binding, "groups")
         groups = (count, channels // count)
         axes, along = range(2, to.rank + 1), (1, 2)
         x = to.emit("reshape", x, shape=(batch, *groups, *image), name="apart")
     centred = x
-    if to.op != "nn.rms_norm":
+    if to.step.op != "nn.rms_norm":
         centred = to.emit("subtract", x, to.emit("mean", x, axis=axes, keepdims=True, name="mean"), name="centred")
     square = to.emit("multiply", centred, centred, name="square")
     variance = to.emit("mean", square, axis=axes, keepdims=True, name="variance")
@@ -125,11 +122,8 @@ def _batch_norm(to: _Composer) -> None:
     to.emit("add", scaled, beta, along=axis, name="normalised")
 
 
-COMPOSITES: Mapping[str, Callable[[_Composer], None]] = {
-    **dict.fromkeys(("nn.softmax", "nn.log_softmax"), _softmax),
-    "logsumexp": _logsumexp,
-    **dict.fromkeys(("nn.layer_norm", "nn.rms_norm", "nn.instance_norm", "nn.group_norm"), _norm),
-}
+_NORMS = dict.fromkeys(("nn.layer_norm", "nn.rms_norm", "nn.instance_norm", "nn.group_norm"), _norm)
+COMPOSITES = {"nn.softmax": _softmax, "nn.log_softmax": _softmax, "logsumexp": _logsumexp, **_NORMS}
 """What takes an op apart that has no other form, by its name."""
 
 
@@ -138,14 +132,14 @@ def take_apart(steps: Iterable[Step], pool: ConstantPool) -> list[Step]:
     found: list[Step] = []
     for step in steps:
         compose = _batch_norm if step.op == "nn.batch_norm" else COMPOSITES.get(step.op)
-        if compose is None:
-            found.append(step)
-            continue
-        composer = _Composer(step, pool)
-        compose(composer)
-        *before, last = composer.steps or [step]
-        end = last if last is step else replace(last, binding=replace(last.binding, results=step.binding.results))
-        found += [*before, end]
+        made: list[Step] = []
+        if compose is not None:
+            composer = _Composer(step, pool)
+            compose(composer)
+            made = composer.steps
+        if made:
+            made[-1] = replace(made[-1], binding=replace(made[-1].binding, results=step.binding.results))
+        found += made or [step]
     return found
 
 

@@ -8,24 +8,16 @@ from dataclasses import replace
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.backend.hooks import Rejection
-from byoc_core.dims import Dim, ceildiv, product
+from byoc_core.dims import Dim, ceildiv
 from byoc_core.ir import Binding, Value
 
 from byoc_ccompiler.attributes import axis_of, int_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels import pointwise
 from byoc_ccompiler.kernels.axis_view import view_along
-from byoc_ccompiler.kernels.copies import loops_around
+from byoc_ccompiler.kernels.copies import GRAIN, Layout, StridedNest, loops_around, rows_apart
 from byoc_ccompiler.kernels.loads import load_statements
-from byoc_ccompiler.kernels.pointwise import (
-    PER_CHANNEL,
-    POINTWISE,
-    element_of,
-    element_statements,
-    is_pointwise,
-    operand_layout,
-)
-from byoc_ccompiler.kernels.strided_nest import GRAIN, Layout, StridedNest, rows_apart
 from byoc_ccompiler.rejections import operand_shape, operand_type, reject_sizes
 from byoc_ccompiler.size_checks import require_broadcast, require_equal_sizes
 from byoc_ccompiler.steps import Step, shape_of
@@ -41,29 +33,25 @@ _QUANTISED_PS = 300
 
 def _write(kernel: Kernel) -> None:
     """Write a kernel of elementwise steps, or of one that quantises by blocks."""
-    if not is_pointwise(kernel.group.steps[0]):
+    if not pointwise.is_pointwise(kernel.group.steps[0]):
         _write_blocks(kernel, kernel.group.steps[0])
         return
     steps, space = kernel.group.steps, kernel.group.space or ()
-    layouts: dict[object, Layout] = {
-        (step, index): operand_layout(kernel, step, index) for step in steps for index in range(len(step.operands))
-    }
+    operands = [(step, index) for step in steps for index in range(len(step.operands))]
+    layouts: dict[object, Layout] = {operand: pointwise.operand_layout(kernel, *operand) for operand in operands}
     layouts |= {value: Layout(shape_of(value), kernel.strides(value)) for value in kernel.stored}
     if kernel.group.loads:
         layouts[None] = rows_apart(space)
     nest = StridedNest(space, layouts, _memory_order(kernel.strides(kernel.stored[0])))
     known: dict[Value, c.Expression] = {}
     body = load_statements(kernel, steps, nest.indices(), known)
-    body += element_statements(kernel, steps, lambda step, index: nest.position((step, index)), known)
+    body += pointwise.element_statements(kernel, steps, lambda step, index: nest.position((step, index)), known)
     body += tuple(c.Store(kernel.target(value), nest.position(value), known[value]) for value in kernel.stored)
-    last = len(nest.sizes) - 1
-    part = next((loop for loop, size in enumerate(nest.sizes) if size != 1), last + 1)
-    round_ps = product(nest.sizes[part + 1 :]) * (len(steps) + 1) * _STEP_PS
-    block = loops_around(body, nest.variables, nest.sizes, part=part, round_ps=round_ps)
-    if part == last:
-        block = c.change_loop(block, nest.variables[last], lambda loop: (replace(loop, grain=GRAIN),))
-    elif kernel.shared and nest.sizes:
-        block = c.change_loop(block, nest.variables[last], lambda loop: (replace(loop, kind=c.LoopKind.VECTOR),))
+    block = nest.loops(body, (len(steps) + 1) * _STEP_PS)
+    if len(nest.sizes) == 1:
+        block = c.change_loop(block, nest.variables[0], lambda loop: (replace(loop, grain=GRAIN),))
+    elif nest.sizes and kernel.shared:
+        block = c.change_loop(block, nest.variables[-1], lambda loop: (replace(loop, kind=c.LoopKind.VECTOR),))
     kernel.finish_block(block)
 
 
@@ -86,7 +74,7 @@ def _write_blocks(kernel: Kernel, step: Step) -> None:
         place = (row // view.size * blocks + row % view.size // block) * view.inner + k
     known: dict[Value, c.Expression] = {}
     here = row * run + k
-    body = element_statements(kernel, [step], lambda _, index: place if index else here, known)
+    body = pointwise.element_statements(kernel, [step], lambda _, index: place if index else here, known)
     body += (c.Store(kernel.target(step.result), here, known[step.result]),)
     kernel.finish_block(loops_around(body, [row, k], [count, run], part=0, round_ps=run * _QUANTISED_PS))
 
@@ -94,11 +82,11 @@ def _write_blocks(kernel: Kernel, step: Step) -> None:
 def _reject(binding: Binding) -> Rejection | None:
     dtypes = [operand_type(binding, k).dtype for k in range(len(binding.operands))]
     values = [c.Variable("v", c.CType(dtype)) for dtype in dtypes]
-    element = element_of(Step(binding, binding.operands), values)
+    element = pointwise.element_of(Step(binding, binding.operands), values)
     is_known = element.type.is_float or binding.op.name != "nn.batch_norm"
     if not is_known or (isinstance(element, c.Element) and not c.has_c_form(element)):
         return Rejection("dtype", f"{binding.op.name} has no C form for {', '.join(dtypes)}")
-    if binding.op.name in PER_CHANNEL:
+    if binding.op.name in pointwise.PER_CHANNEL:
         shape = operand_shape(binding, 0)
         size = shape[axis_of(binding, len(shape))]
         if any(operand_shape(binding, index) != (size,) for index in range(1, len(binding.operands))):
@@ -108,23 +96,19 @@ def _reject(binding: Binding) -> Rejection | None:
 
 def _require(scope: FunctionScope, step: Step) -> None:
     """Have sizes checked: parameters of quantisation are as many as the axis has indices, or blocks."""
-    if step.op in PER_CHANNEL:
-        return
-    if step.op not in ("quantize", "dequantize"):
+    (shape, *parameters), quantises = map(shape_of, step.operands), step.op in ("quantize", "dequantize")
+    if not quantises and step.op not in pointwise.PER_CHANNEL:
         require_broadcast(scope, step)
-        return
-    shape, block = shape_of(step.operands[0]), int_of(step.binding, "block_size")
-    if not shape_of(step.operands[1]):
-        return
-    axis = axis_of(step.binding, len(shape))
-    wanted = (*shape[:axis], ceildiv(shape[axis], block), *shape[axis + 1 :]) if block else shape[axis : axis + 1]
-    for index in (1, 2):
-        require_equal_sizes(scope, step, index, shape_of(step.operands[index]), wanted)
+    elif quantises and parameters[0]:
+        axis, block = axis_of(step.binding, len(shape)), int_of(step.binding, "block_size")
+        wanted = (*shape[:axis], ceildiv(shape[axis], block), *shape[axis + 1 :]) if block else shape[axis : axis + 1]
+        for index, dims in enumerate(parameters, 1):
+            require_equal_sizes(scope, step, index, dims, wanted)
 
 
 def _access(step: Step, index: int) -> Access:
-    return Access.ROWS if is_pointwise(step) else Access.COMPACT
+    return Access.ROWS if pointwise.is_pointwise(step) else Access.COMPACT
 
 
-FAMILY = KernelFamily(POINTWISE, _reject, _write, require=_require, reads=_access, writes=_access)
+FAMILY = KernelFamily(pointwise.POINTWISE, _reject, _write, require=_require, reads=_access, writes=_access)
 """Ops that depend on one element of each operand, and quantisation, which may be by blocks."""

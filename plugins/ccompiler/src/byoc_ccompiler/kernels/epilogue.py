@@ -14,8 +14,8 @@ from byoc_core.dims import Dim
 from byoc_core.ir import Value
 
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.copies import Layout, index_term
 from byoc_ccompiler.kernels.pointwise import element_of, operand_layout
-from byoc_ccompiler.kernels.strided_nest import Layout, index_term
 from byoc_ccompiler.steps import dtype_of, shape_of
 
 __all__ = ["SumsTile", "collapsed_step", "epilogue", "result_place"]

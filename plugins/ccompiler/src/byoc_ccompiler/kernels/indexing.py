@@ -6,7 +6,7 @@ order, one after another, so that those that meet give what the reference gives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
@@ -264,13 +264,8 @@ def _require(scope: FunctionScope, step: Step) -> None:
         require_along(scope, step, updates[axis])
 
 
-_MOVERS: Mapping[str, Callable[[Kernel, Step], c.Block]] = {
-    "take": _take,
-    "gather_elements": _gather_elements,
-    "gather_nd": _gather_nd,
-    "one_hot": _one_hot,
-    "scatter_slice": _scatter_slice,
-}
+_GATHERS = {"take": _take, "gather_elements": _gather_elements, "gather_nd": _gather_nd}
+_MOVERS = {**_GATHERS, "one_hot": _one_hot, "scatter_slice": _scatter_slice}
 _COMBINERS = {"scatter_elements": _scatter_elements, "scatter_nd": _scatter_nd}
 _WRITERS = {**_MOVERS, **_COMBINERS}
 

@@ -7,20 +7,19 @@ elementwise step computes. :mod:`byoc_ccompiler.loads` decides which steps becom
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
 from byoc_core.authoring import c
 from byoc_core.dims import product
 from byoc_core.ir import Value, Var
 
-from byoc_ccompiler.attributes import axis_of, dims_of, ints_of
+from byoc_ccompiler.attributes import axis_of, ints_of
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.copies import offset_along
+from byoc_ccompiler.kernels.copies import index_term, offset_along
 from byoc_ccompiler.kernels.indexing import taken_place
-from byoc_ccompiler.kernels.movement import slice_start
+from byoc_ccompiler.kernels.movement import slices_of
 from byoc_ccompiler.kernels.pointwise import element_of, operand_axes
-from byoc_ccompiler.kernels.strided_nest import index_term
 from byoc_ccompiler.kernels.transposes import order_of
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
@@ -66,8 +65,7 @@ def _element(kernel: Kernel, value: Value, indices: Indices, lets: list[c.Statem
     sizes, elements = shape_of(value), list[c.Expression]()
     for operand, axes in zip(step.operands, operand_axes(step), strict=True):
         own = zip(shape_of(operand), axes, strict=True)
-        places = [index_term(indices[axis], dim, sizes[axis], 1) for dim, axis in own]
-        element = _element(kernel, operand, places, lets)
+        element = _element(kernel, operand, [index_term(indices[axis], dim, sizes[axis], 1) for dim, axis in own], lets)
         if not isinstance(element, c.Literal):
             variable = c.Variable(operand.name if isinstance(operand, Var) else "constant", element.type)
             lets.append(c.Let(variable, element))
@@ -92,10 +90,9 @@ def _reshaped(kernel: Kernel, step: Step, indices: Indices) -> _Place:
     first, begin, end, stop = 0, 0, 0, 0
     while end < len(sizes) or stop < len(wanted):
         have, want = product(sizes[first:end]), product(wanted[begin:stop])
-        is_short = isinstance(have, int) and isinstance(want, int) and have < want
-        is_long = isinstance(have, int) and isinstance(want, int) and have > want
-        end += not is_long and end < len(sizes)
-        stop += not is_short and stop < len(wanted)
+        is_known = isinstance(have, int) and isinstance(want, int)
+        end += end < len(sizes) and not (is_known and have > want)
+        stop += stop < len(wanted) and not (is_known and have < want)
         if product(sizes[first:end]) == product(wanted[begin:stop]):
             number = offset_along(indices[first:end], compact_strides(sizes[first:end]))
             places += c.unravelled(number, wanted[begin:stop])
@@ -109,12 +106,10 @@ def _turned(kernel: Kernel, step: Step, indices: Indices) -> _Place:
 
 
 def _sliced(kernel: Kernel, step: Step, indices: Indices) -> _Place:
-    (x,) = step.operands
-    shape, places = shape_of(x), list(indices)
-    bounds = ints_of(step.binding, "axes"), dims_of(step.binding, "begin"), ints_of(step.binding, "strides")
-    for axis, begin, stride in zip(*bounds, strict=True):
-        places[axis] = indices[axis] * stride + slice_start(begin, shape[axis], stride)
-    return x, places
+    places = list(indices)
+    for axis, first, apart in slices_of(step):
+        places[axis] = indices[axis] * apart + first
+    return step.operands[0], places
 
 
 def _joined(kernel: Kernel, step: Step, indices: Indices) -> _Place:
@@ -122,23 +117,19 @@ def _joined(kernel: Kernel, step: Step, indices: Indices) -> _Place:
     axis = axis_of(step.binding, len(indices))
     parts = [kernel.group.loads[operand] for operand in step.operands]
     begins = list(accumulate((shape_of(part.result)[axis] for part in parts[:-1]), initial=0))
-    found = []
-    for part, begin in zip(parts, begins, strict=True):
-        moved = (*indices[:axis], indices[axis] - begin, *indices[axis + 1 :])
-        found.append(_sliced(kernel, part, moved)[1][axis])
-    place = found[-1]
-    for before, begin in reversed(list(zip(found[:-1], begins[1:], strict=True))):
-        place = c.Select(indices[axis].compare("<", begin), before, place)
-    return parts[0].operands[0], (*indices[:axis], place, *indices[axis + 1 :])
+    before, here, behind = indices[:axis], indices[axis], indices[axis + 1 :]
+    found = [
+        _sliced(kernel, part, (*before, here - begin, *behind))[1][axis]
+        for part, begin in zip(parts, begins, strict=True)
+    ]
+    place = found.pop()
+    while found:
+        place = c.Select(here.compare("<", begins[len(found)]), found.pop(), place)
+    return parts[0].operands[0], (*before, place, *behind)
 
 
-LOADS: Mapping[str, Callable[[Kernel, Step, Indices], _Place]] = {
-    "take": _taken,
-    **dict.fromkeys(("reshape", "expand_dims", "squeeze"), _reshaped),
-    "permute_dims": _turned,
-    "strided_slice": _sliced,
-    "concat": _joined,
-}
+_RESHAPES = dict.fromkeys(("reshape", "expand_dims", "squeeze"), _reshaped)
+LOADS = {"take": _taken, "permute_dims": _turned, "strided_slice": _sliced, "concat": _joined, **_RESHAPES}
 """Which element of which operand each op moves to a position, by the op's name."""
 
 
@@ -161,14 +152,12 @@ def parts_of_one(step: Step, loads: Mapping[Value, Step]) -> bool:
 
 def keeps_rows(step: Step) -> bool:
     """Return whether a step moves whole rows: its result's last axis is that of what it moves."""
-    x, result = shape_of(step.operands[0]), shape_of(step.result)
-    last = len(x) - 1
-    if not x or not result or x[-1] != result[-1]:
+    shape, result = shape_of(step.operands[0]), shape_of(step.result)
+    if not shape or not result or shape[-1] != result[-1]:
         return False
-    if step.op == "take" or step.op == "concat":
-        return axis_of(step.binding, len(x)) != last
-    if step.op == "permute_dims":
-        return order_of(step)[-1] == last
+    last = len(shape) - 1
+    if step.op in ("take", "concat"):
+        return axis_of(step.binding, len(shape)) != last
     if step.op == "strided_slice":
-        return all(axis % len(x) != last for axis in ints_of(step.binding, "axes"))
-    return step.op in LOADS
+        return all(axis % len(shape) != last for axis in ints_of(step.binding, "axes"))
+    return order_of(step)[-1] == last if step.op == "permute_dims" else step.op in LOADS

@@ -6,7 +6,7 @@ gives: rotation, continuation beyond borders, reversal of sequences, triangles. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from byoc_core.authoring import c
@@ -20,14 +20,13 @@ from byoc_core.ops import is_open_bound
 from byoc_ccompiler.attributes import axis_of, dim_of, dims_of, flag_of, float_of, int_of, ints_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.copies import MOVE_PS, bytes_ps, copy_block, copy_run, loops_around, offset_along
+from byoc_ccompiler.kernels.copies import GRAIN, MOVE_PS, bytes_ps, copy_block, copy_run, loops_around, offset_along
 from byoc_ccompiler.kernels.indexing import range_check
-from byoc_ccompiler.kernels.strided_nest import GRAIN
 from byoc_ccompiler.rejections import operand_shape, reject_sizes
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, shape_of
 
-__all__ = ["FAMILIES", "slice_start"]
+__all__ = ["FAMILIES", "slices_of"]
 
 _Dims = Sequence[Dim] | None
 
@@ -45,32 +44,24 @@ def _reshape(kernel: Kernel, step: Step) -> c.Block:
     return _copied(kernel, step.result, step.operands[0], [product(shape_of(step.result))], to=[1], come=[1])
 
 
-def _join(kernel: Kernel, step: Step) -> c.Block:
-    """Return the copies of what is joined along an axis, of size 1 where it is a new one."""
-    axis, is_new = axis_of(step.binding, len(shape_of(step.result))), step.op == "stack"
-    strides = list(kernel.strides(step.result))
+def _parts(kernel: Kernel, step: Step) -> c.Block:
+    """Return the copies between a tensor and its parts, one behind the other along an axis, perhaps a new one."""
+    is_split, is_new = step.op == "split", step.op == "stack"
+    whole, parts = (step.operands[0], step.binding.results) if is_split else (step.result, step.operands)
+    axis, strides = axis_of(step.binding, len(shape_of(whole))), list(kernel.strides(whole))
     apart = strides.pop(axis) if is_new else strides[axis]
     body: c.Block = ()
     begin: Dim = 0
-    for operand in step.operands:
-        body += _copied(kernel, step.result, operand, to=strides, at=begin * apart)
-        begin = begin + (1 if is_new else shape_of(operand)[axis])
+    for part in parts:
+        if not is_split:
+            body += _copied(kernel, step.result, part, to=strides, at=begin * apart)
+        elif isinstance(part, Var) and part in kernel.stored:
+            body += _copied(kernel, part, whole, shape_of(part), source_at=begin * apart)
+        begin = begin + (1 if is_new else shape_of(part)[axis])
     return body
 
 
-def _split(kernel: Kernel, step: Step) -> c.Block:
-    (x,) = step.operands
-    axis = axis_of(step.binding, len(shape_of(x)))
-    body: c.Block = ()
-    begin: Dim = 0
-    for part in step.binding.results:
-        if part in kernel.stored:
-            body += _copied(kernel, part, x, shape_of(part), source_at=begin * kernel.strides(x)[axis])
-        begin = begin + shape_of(part)[axis]
-    return body
-
-
-def slice_start(bound: Dim, size: Dim, stride: int) -> Dim:
+def _slice_start(bound: Dim, size: Dim, stride: int) -> Dim:
     """Return the first index of a slice: its bound counted from the front, and limited to the axis."""
     if not isinstance(bound, int):  # 0 is added where it is zero or more, the size where it is less
         bound = bound - dim_max(dim_min(bound, 0), -1) * size
@@ -79,18 +70,21 @@ def slice_start(bound: Dim, size: Dim, stride: int) -> Dim:
     return dim_min(dim_max(bound, 0), size if stride > 0 else size - 1)
 
 
-def _strided_slice(kernel: Kernel, step: Step) -> c.Block:
-    """Return the copy of every so many elements along some axes; ``flip`` begins at the end of an axis."""
-    (x,) = step.operands
-    shape, strides, binding = shape_of(x), list(kernel.strides(x)), step.binding
-    begin: Dim = 0
+def slices_of(step: Step) -> list[tuple[int, Dim, int]]:
+    """Return the axes along which a slice goes, its first index on each, and the distance to the next one."""
+    shape, binding = shape_of(step.operands[0]), step.binding
     if step.op == "flip":
         axis = axis_of(binding, len(shape))
-        starts: list[tuple[int, Dim, int]] = [(axis, shape[axis] - 1, -1)]
-    else:
-        bounds = zip(ints_of(binding, "axes"), dims_of(binding, "begin"), ints_of(binding, "strides"), strict=True)
-        starts = [(axis, slice_start(first, shape[axis], apart), apart) for axis, first, apart in bounds]
-    for axis, first, apart in starts:
+        return [(axis, shape[axis] - 1, -1)]
+    bounds = zip(ints_of(binding, "axes"), dims_of(binding, "begin"), ints_of(binding, "strides"), strict=True)
+    return [(axis, _slice_start(begin, shape[axis], apart), apart) for axis, begin, apart in bounds]
+
+
+def _strided_slice(kernel: Kernel, step: Step) -> c.Block:
+    (x,) = step.operands
+    strides = list(kernel.strides(x))
+    begin: Dim = 0
+    for axis, first, apart in slices_of(step):
         begin = begin + first * strides[axis]
         strides[axis] = strides[axis] * apart
     return _copied(kernel, step.result, x, shape_of(step.result), come=strides, source_at=begin)
@@ -307,20 +301,10 @@ def _require(scope: FunctionScope, step: Step) -> None:
 
 
 _RESHAPES = dict.fromkeys(("reshape", "expand_dims", "squeeze"), _reshape)
-_STRIDED: Mapping[str, Callable[[Kernel, Step], c.Block]] = {
-    **dict.fromkeys(("concat", "stack"), _join),
-    **dict.fromkeys(("depth_to_space", "space_to_depth"), _pixel_blocks),
-    **dict.fromkeys(("strided_slice", "flip"), _strided_slice),
-    "split": _split,
-    "full": _full,
-    "tile": _tile,
-}
-_RULED: Mapping[str, Callable[[Kernel, Step], c.Block]] = {
-    "roll": _roll,
-    "nn.border_pad": _border_pad,
-    "reverse_sequence": _reverse_sequence,
-    "trilu": _trilu,
-}
+_PIXELS = {"depth_to_space": _pixel_blocks, "space_to_depth": _pixel_blocks}
+_SLICES = {"strided_slice": _strided_slice, "flip": _strided_slice, "full": _full, "tile": _tile}
+_STRIDED = {**dict.fromkeys(("concat", "stack", "split"), _parts), **_SLICES, **_PIXELS}
+_RULED = {"roll": _roll, "nn.border_pad": _border_pad, "reverse_sequence": _reverse_sequence, "trilu": _trilu}
 _OF_SIZES = {"arange": _arange, **dict.fromkeys(("shape_of", "size", "shape_to_tensor"), _sizes)}
 _WRITERS = {**_RESHAPES, **_STRIDED, **_RULED, **_OF_SIZES, "nn.pad": _pad}
 

@@ -14,7 +14,7 @@ from byoc_core.ir import Value
 
 from byoc_ccompiler.attributes import axis_of, int_of
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.strided_nest import Layout, spread
+from byoc_ccompiler.kernels.copies import Layout, spread
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["PER_CHANNEL", "POINTWISE", "element_of", "element_product", "element_statements", "element_sum"]

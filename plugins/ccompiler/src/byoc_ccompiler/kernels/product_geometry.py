@@ -11,8 +11,8 @@ from byoc_core.ir import Constant, Value
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.copies import index_term
 from byoc_ccompiler.kernels.epilogue import collapsed_step
-from byoc_ccompiler.kernels.strided_nest import index_term
 from byoc_ccompiler.steps import dtype_of, shape_of
 
 __all__ = ["Matrix", "Product"]

@@ -9,11 +9,10 @@ from byoc_core.dims import Dim
 from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.copies import fetch, loops_around
+from byoc_ccompiler.kernels.copies import Layout, fetch, loops_around
 from byoc_ccompiler.kernels.row_plan import Pass
 from byoc_ccompiler.kernels.row_reducers import combined, start
 from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, RowWriter, nbytes_of
-from byoc_ccompiler.kernels.strided_nest import Layout
 from byoc_ccompiler.steps import Step, dtype_of
 
 __all__ = ["ColumnWriter"]

@@ -11,12 +11,11 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.copies import loops_around, offset_along
+from byoc_ccompiler.kernels.copies import Layout, StridedNest, offset_along, rows_apart, spread
 from byoc_ccompiler.kernels.loads import element_in_space, is_moved, load_statements
 from byoc_ccompiler.kernels.pointwise import element_statements, operand_axes
 from byoc_ccompiler.kernels.row_plan import Pass, RowPlan
 from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
-from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest, rows_apart, spread
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["LONG_NBYTES", "RowWriter", "nbytes_of", "row_array", "row_layouts"]
@@ -213,7 +212,5 @@ class RowWriter(ABC):
 
     def finish(self, row: c.Block) -> None:
         """Finish the kernel: the statements for one row or block of rows, inside the loops over them."""
-        part = next((loop for loop, size in enumerate(self.outer.sizes) if size != 1), None)
-        inside = product(self.outer.sizes[0 if part is None else part + 1 :]) * product(self.columns.sizes)
-        round_ps, loops = inside * self.row_size * self.element_ps, (self.outer.variables, self.outer.sizes)
-        self.kernel.finish_block(loops_around(row, *loops, part=part, round_ps=round_ps))
+        row_ps = product(self.columns.sizes) * self.row_size * self.element_ps
+        self.kernel.finish_block(self.outer.loops(row, row_ps))

@@ -13,11 +13,11 @@ from byoc_core.ir import Binding
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.composites import COMPOSITES, reject_composite
+from byoc_ccompiler.kernels.copies import StridedNest
 from byoc_ccompiler.kernels.row_columns import ColumnWriter
 from byoc_ccompiler.kernels.row_lines import LineWriter
 from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
 from byoc_ccompiler.kernels.row_writer import row_layouts
-from byoc_ccompiler.kernels.strided_nest import StridedNest
 from byoc_ccompiler.rejections import operand_type
 from byoc_ccompiler.steps import Step
 

@@ -12,13 +12,11 @@ from dataclasses import replace
 
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
-from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.copies import fetch, loops_around
-from byoc_ccompiler.kernels.strided_nest import Layout, StridedNest
+from byoc_ccompiler.kernels.copies import Layout, StridedNest, fetch, loops_around
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
@@ -63,7 +61,7 @@ def _write(kernel: Kernel) -> None:
         narrow = c.If(is_narrow, (*loops_around(moves, nest.variables, nest.sizes), c.Return()))
         kernel.finish_block((narrow, *_tiles(kernel, nest, planes, turned, source, target)))
         return
-    block = _shared_loops(nest, moves, _MOVE_PS)
+    block = nest.loops(moves, _MOVE_PS)
     row_nbytes = nest.sizes[-1] * dtype_info(target.dtype).itemsize if nest.sizes else 0
     # Rows are fetched ahead where they are copied, each to a place that does not follow the one before.
     is_row = last > 0 and nest.step(_SOURCE, last)[0] == 1
@@ -72,11 +70,6 @@ def _write(kernel: Kernel) -> None:
         fetched = fetch(source, ahead, row_nbytes)
         block = c.change_loop(block, nest.variables[last], lambda loop: (fetched, loop))
     kernel.finish_block(block)
-
-
-def _shared_loops(nest: StridedNest, body: c.Block, point_ps: Dim) -> c.Block:
-    """Return the loops around a block of so many picoseconds; threads share the outermost."""
-    return loops_around(body, nest.variables, nest.sizes, part=0, round_ps=product(nest.sizes[1:]) * point_ps)
 
 
 def _find_turned(nest: StridedNest, dtype: str, lanes: int) -> int | None:
@@ -104,24 +97,14 @@ def _tiles(
     place, turned_place = a_first * from_step + b_first, b_first * to_step + a_first
     squares = (c.Address(from_, place), c.Size(from_step), c.Address(to, turned_place), c.Size(to_step))
     columns: c.Block = (c.Let(a_first, c.index_min(a, width - lanes)), c.Evaluate(c.Call(turn, squares)))
-    rows: c.Block = (
-        c.Let(b_first, c.index_min(b, height - lanes)),
-        c.For(a, c.Size(0), c.Size(width), columns, step=lanes),
-    )
+    rows: c.Block = (c.Let(b_first, c.index_min(b, height - lanes)), c.For(a, c.Size(0), c.Size(width), columns, lanes))
     # The last item does what is left over, too, so that no two threads write to one place.
-    is_last = tile.compare("==", height // lanes - 1)
-    item = (
-        c.Let(b_end, c.Select(is_last, c.Size(height), (tile + 1) * lanes)),
-        c.For(b, tile * lanes, b_end, rows, step=lanes),
-    )
-    kind = c.LoopKind.SERIAL if planes.sizes else c.LoopKind.PARALLEL
-    line_ps = width * _MOVE_PS
-    body: c.Block = (
-        c.Alias(from_, source, planes.position(_SOURCE)),
-        c.Alias(to, target, planes.position(_RESULT)),
-        c.For(tile, c.Size(0), c.Size(height // lanes), item, kind=kind, round_ps=line_ps * lanes),
-    )
-    return _shared_loops(planes, body, height * line_ps)
+    end = c.Select(tile.compare("==", height // lanes - 1), c.Size(height), (tile + 1) * lanes)
+    item = (c.Let(b_end, end), c.For(b, tile * lanes, b_end, rows, lanes))
+    part, line_ps = None if planes.sizes else 0, width * _MOVE_PS
+    tiles = loops_around(item, [tile], [height // lanes], part=part, round_ps=line_ps * lanes)
+    pointers = (c.Alias(from_, source, planes.position(_SOURCE)), c.Alias(to, target, planes.position(_RESULT)))
+    return planes.loops((*pointers, *tiles), height * line_ps)
 
 
 def turn_function(unit: VectorUnit, dtype: str) -> c.Function:
