@@ -90,9 +90,9 @@ def _reshaped(kernel: Kernel, step: Step, indices: Indices) -> _Place:
     first, begin, end, stop = 0, 0, 0, 0
     while end < len(sizes) or stop < len(wanted):
         have, want = product(sizes[first:end]), product(wanted[begin:stop])
-        is_known = isinstance(have, int) and isinstance(want, int)
-        end += end < len(sizes) and not (is_known and have > want)
-        stop += stop < len(wanted) and not (is_known and have < want)
+        surplus = have - want if isinstance(have, int) and isinstance(want, int) else 0
+        end += surplus <= 0 and end < len(sizes)
+        stop += surplus >= 0 and stop < len(wanted)
         if product(sizes[first:end]) == product(wanted[begin:stop]):
             number = offset_along(indices[first:end], compact_strides(sizes[first:end]))
             places += c.unravelled(number, wanted[begin:stop])
