@@ -35,9 +35,9 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-pool-chunks-share-a-place",
-        "kernels/pooling_rows.py",
-        "kernel.strides(step.result)[:-1]) + c0),",
-        "kernel.strides(step.result)[:-1])),",
+        "kernels/pooling.py",
+        "c.Let(first, number * chunk)",
+        "c.Let(first, number * 0)",
         "A pooling, channels last, of more than 256 channels writes all chunks over the first.",
         "L2-op[nn.max_pool*]",
         "L2-op[nn.adaptive_*]",
