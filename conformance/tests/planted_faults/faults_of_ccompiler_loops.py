@@ -56,8 +56,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-take-along-a-later-axis",
         "kernels/indexing.py",
-        "outer = row // count * size if axis",
-        "outer = row % product(shape[:axis]) * size if axis",
+        "else row // count * size",
+        "else row % outer * size",
         "Several indices along another axis than the first take elements of other rows.",
         "L2-op[take]",
         "L2-onnx[gather]",
@@ -65,7 +65,7 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-tuples-of-negative-indices",
         "kernels/indexing.py",
-        "along = [resolved(places[row * depth + place], size)",
+        "along = [_resolved(places[row * depth + place], size)",
         "along = [c.Cast(places[row * depth + place], c.INDEX)",
         "A negative index of `gather_nd` or `scatter_nd` counts from the front.",
         "L2-op[gather_nd]",
@@ -141,8 +141,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-transpose-leaves-out-last-rows",
         "kernels/transposes.py",
-        "c.Let(b_end, c.Select(is_last, c.Size(height), (tile + 1) * lanes)),",
-        "c.Let(b_end, (tile + 1) * lanes),",
+        'end = c.Select(tile.compare("==", height // lanes - 1), c.Size(height), (tile + 1) * lanes)',
+        "end = (tile + 1) * lanes",
         "A transposition by tiles leaves out rows behind the last whole tile.",
         "L2-op[permute_dims]",
         "L4-outputs-filled",
@@ -150,9 +150,9 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     ),
     _fault(
         "cc-symbol-is-never-one",
-        "kernels/strided_nest.py",
-        "return layout.strides[axis], None if dim == self._space[axis] else dim",
-        "return layout.strides[axis], None",
+        "kernels/copies.py",
+        'return term if dim == size else c.Select(c.Size(dim).compare("==", 1), c.Size(0), term)',
+        "return term",
         "A symbolic size that turns out to be 1 is not repeated.",
         "L2-op[add]",
         "L4-dynamic-shapes",

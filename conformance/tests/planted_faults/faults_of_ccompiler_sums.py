@@ -134,7 +134,7 @@ FAULTS_OF_CCOMPILER_SUMS = (
         '    variance = to.emit("mean", square, axis=axes, keepdims=True, name="variance")\n',
         '    square = to.emit("multiply", x, x, name="square")\n'
         '    variance = to.emit("mean", square, axis=axes, keepdims=True, name="variance")\n'
-        '    if to.op != "nn.rms_norm":\n'
+        '    if to.step.op != "nn.rms_norm":\n'
         "        mean = to.steps[-4].result\n"
         '        square = to.emit("multiply", mean, mean, name="square")\n'
         '        variance = to.emit("subtract", variance, square, name="variance")\n',
@@ -157,7 +157,7 @@ FAULTS_OF_CCOMPILER_SUMS = (
         "cc-rms-norm-of-the-last-axis",
         "kernels/composites.py",
         "    axes: Sequence[int] = along\n",
-        '    axes: Sequence[int] = along[-1:] if to.op == "nn.rms_norm" else along\n',
+        '    axes: Sequence[int] = along[-1:] if to.step.op == "nn.rms_norm" else along\n',
         "The root mean square over several axes is that of the last one.",
         "L2-op[nn.rms_norm]",
         "L2-onnx[rmsnormalization]",
