@@ -12,7 +12,8 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import NamedTuple
 
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import C_TYPES, FunctionScope
@@ -48,16 +49,16 @@ _CHANNEL_PS, _INSIDE_PS, _TAP_PS = 100, 200, 1000
 """Estimated picoseconds of a tap: in one of many channels, in windows known to lie inside the image, and else."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Image:
-    """An image from one channel on: its first element, and its strides along the spatial axes."""
+class _Image(NamedTuple):
+    """A channel of an image, or a chunk of channels: a pointer to its first element, and its spatial strides."""
 
-    first: c.Load
+    first: c.Alias
     strides: Sequence[Dim]
 
-    def at(self, places: Sequence[c.Expression]) -> c.Load:
-        """Return the element at places along the spatial axes, or along the leading ones."""
-        return self.first.buffer[self.first.index + offset_along(places, self.strides[: len(places)])]
+    def pointer(self, name: str, places: Sequence[c.Expression]) -> c.Alias:
+        """Return the pointer to the element at places along the spatial axes, or along the leading ones."""
+        buffer, offset = self.first.buffer, offset_along(places, self.strides[: len(places)])
+        return c.Alias(replace(buffer, name=name), buffer, offset)
 
 
 def _write(kernel: Kernel) -> None:
@@ -68,79 +69,78 @@ def _write(kernel: Kernel) -> None:
     item, batch, first, count = map(c.Variable, ("item", "n", "c0", "c_count"))
     indices, sizes = [c.Variable(f"o_{axis.name}") for axis in pooling.axes], [axis.out_size for axis in pooling.axes]
 
-    def image_in(buffer: c.Buffer, value: Value) -> _Image:
-        steps = [kernel.strides(value)[axis] for axis in order]
-        return _Image(buffer[batch * steps[0] + first * steps[1]], steps[2:])
+    def image_in(name: str, buffer: c.Buffer, value: Value) -> _Image:
+        batch_step, channel_step, *strides = (kernel.strides(value)[axis] for axis in order)
+        start = batch * batch_step + first * channel_step
+        return _Image(c.Alias(replace(buffer, name=name), buffer, start), strides)
 
-    image, result = image_in(kernel.source(x), x), image_in(kernel.target(step.result), step.result)
+    image = image_in("from", kernel.source(x), x)
+    result = image_in("to", kernel.target(step.result), step.result)
     before: c.Block = ()
     chunk: Dim = 1
     if not _has_channels_last(step):
+        # Planes follow one another, from one batch to the next, too.
+        pooling = replace(pooling, batch=1, channels=pooling.batch * pooling.channels)
         takes_passes = _takes_passes(pooling)
         tap_ps = product(sizes) * (_INSIDE_PS if takes_passes or pooling.is_inside else _TAP_PS)
-        element = _reduction(pooling, indices, image, result)
-        body = loops_around(element, indices, sizes)
         if takes_passes:
             body = loops_around(_passes(pooling, indices, image, result), indices[:-1], sizes[:-1])
+        else:
+            body = loops_around(_reduction(pooling, indices, image, result, c.Size(1), 1), indices, sizes)
         sizes, indices = [], []
     elif pooling.is_sum and 0 < math.prod(axis.window for axis in pooling.axes) <= _MAX_UNROLLED:
         before, body = _unrolled(kernel, pooling, indices, image, result)
         chunk, tap_ps = pooling.channels, pooling.channels * _CHANNEL_PS
     else:
-        reduction = _reduction(pooling, indices, image, result, count)
+        reduction = _reduction(pooling, indices, image, result, count, _CHUNK)
         body = (c.Let(count, c.index_min(c.Size(_CHUNK), pooling.channels - first)), *reduction)
         chunk, tap_ps = _CHUNK, _CHUNK * _CHANNEL_PS
     # Windows of adaptive pooling share the image out, so their taps are a mean.
     num_taps = product(axis.window or (axis.size + (axis.out_size - 1)) // axis.out_size for axis in pooling.axes)
-    num_chunks = 1 if chunk == pooling.channels else (pooling.channels + (chunk - 1)) // chunk
-    *places, number = c.unravelled(item, [pooling.batch, *sizes, num_chunks])
-    body = (*map(c.Let, (batch, *indices), places), c.Let(first, number * chunk), *body)
-    num_items = product([pooling.batch, *sizes, num_chunks])
-    kernel.finish_block((*before, *loops_around(body, [item], [num_items], part=0, round_ps=num_taps * tap_ps)))
+    items = [pooling.batch, *sizes, 1 if chunk == pooling.channels else (pooling.channels + (chunk - 1)) // chunk]
+    *places, number = c.unravelled(item, items)
+    body = (*map(c.Let, (batch, *indices), places), c.Let(first, number * chunk), image.first, result.first, *body)
+    kernel.finish_block((*before, *loops_around(body, [item], [product(items)], part=0, round_ps=num_taps * tap_ps)))
 
 
 def _takes_passes(pooling: Pooling) -> bool:
     """Return whether a pass along a row for each tap takes less time than one window after another."""
-    right = pooling.axes[-1]
+    right, rank = pooling.axes[-1], len(pooling.axes)
     is_short = isinstance(right.out_size, int) and right.out_size < _SHORT
-    if not pooling.is_inside:
-        return right.window > 0 and not (is_short and pooling.is_sum)
-    return not is_short and not pooling.is_sum and (len(pooling.axes) == 2 or right.stride < right.window)
+    if pooling.is_inside:
+        return not is_short and not pooling.is_sum and (rank == 2 or right.stride < right.window)
+    is_tiny = isinstance(right.size, int) and right.size <= _SHORT // 2
+    return right.window > 0 and not is_tiny and not (is_short and (pooling.is_sum or rank == 1))
 
 
 def _passes(pooling: Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image) -> c.Block:
     """Return the statements that visit the windows of a row once for each tap."""
     (*outer, last_index), along = indices, pooling.axes[-1]
-    rows, window, row = pooling.window([*outer, c.Size(0)]), pooling.window(indices), result.at(outer)
+    rows, window = pooling.window([*outer, c.Size(0)]), pooling.window(indices)
     tap, place, begin, col = map(c.Variable, ("k_w", "place", "begin", "col"))
-    line, to = c.Buffer("line", pooling.type.dtype), _writable("to", pooling)
-    above = image.at(rows.places[:-1])
-
+    line, row = image.pointer("line", rows.places[:-1]), result.pointer("to", outer)
+    to = row.buffer
     # The windows from the first to the end have this tap inside the image.
     end = c.index_min(c.Size(along.out_size), (along.size - 1 - place + along.stride) // along.stride)
     one_pass: c.Block = (
         c.Let(place, tap * along.dilation - along.begin),
-        c.Alias(line, above.buffer, above.index + place),
+        replace(line, offset=line.offset + place),
         c.Let(begin, (c.index_max(c.Size(0), 0 - place) + (along.stride - 1)) // along.stride),
-        c.For(col, begin, end, (c.Store(to, col, pooling.combine(to[col], line[col * along.stride])),)),
+        c.For(col, begin, end, (c.Store(to, col, pooling.combine(to[col], line.buffer[col * along.stride])),)),
     )
     finish = c.Store(to, last_index, pooling.finish(to[last_index], window.divisor))
     finished = loops_around((*window.statements, finish), [last_index], [along.out_size])
-    return (
-        *rows.statements,
-        c.Alias(to, row.buffer, row.index),
-        *_each(to, c.Size(along.out_size), lambda _: pooling.start),
-        *_around(loops_around(one_pass, [tap], [along.window]), rows.taps[:-1]),
-        *(finished if pooling.is_sum else ()),
-    )
+    cleared = _each(to, c.Size(along.out_size), lambda _: pooling.start)
+    passes = _around(loops_around(one_pass, [tap], [along.window]), rows.taps[:-1])
+    return (*rows.statements, row, *cleared, *passes, *(finished if pooling.is_sum else ()))
 
 
 def _unrolled(
     kernel: Kernel, pooling: Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image
 ) -> tuple[c.Block, c.Block]:
     """Return the statements before all windows, and those that reduce a window of known size in all channels."""
-    channel, total, to = c.Variable("c"), c.Variable("total", pooling.type), _writable("to", pooling)
-    window, first, channels = pooling.window(indices), result.at(indices), c.Size(pooling.channels)
+    channel, total, to = c.Variable("c"), c.Variable("total", pooling.type), result.pointer("to", indices)
+    window, channels = pooling.window(indices), c.Size(pooling.channels)
     zeros = None if pooling.is_inside else kernel.scratch_memory(pooling.channels, pooling.type.dtype)
     begins = [c.Variable(f"from_{axis.name}") for axis in pooling.axes]
     corner = [index * axis.stride - axis.begin for axis, index in zip(pooling.axes, indices, strict=True)]
@@ -150,86 +150,53 @@ def _unrolled(
         places = [begin + tap * axis.dilation for axis, begin, tap in zip(pooling.axes, begins, taps, strict=True)]
         limits = [(place, axis) for axis, place in zip(pooling.axes, places, strict=True) if not axis.is_inside]
         bounds = [bound for place, axis in limits for bound in (place.compare(">=", 0), place.compare("<", axis.size))]
-        is_inside = functools.reduce(functools.partial(c.Binary, "&&"), bounds) if bounds else None
-        buffer, pixel = c.Buffer(f"at{len(pixels)}", pooling.type.dtype), image.at(places)
-        pixels.append(c.Alias(buffer, pixel.buffer, pixel.index, is_inside, zeros if bounds else None))
+        pixel = image.pointer(f"at{len(pixels)}", places)
+        if bounds:
+            is_inside = functools.reduce(functools.partial(c.Binary, "&&"), bounds)
+            pixel = replace(pixel, condition=is_inside, otherwise=zeros)
+        pixels.append(pixel)
     element: c.Block = (
         c.Declare(total, pooling.start),
         *(c.Assign(total, pooling.combine(total, pixel.buffer[channel])) for pixel in pixels),
-        c.Store(to, channel, pooling.finish(total, window.divisor)),
+        c.Store(to.buffer, channel, pooling.finish(total, window.divisor)),
     )
-    loop = c.For(channel, c.Size(0), channels, element)
     before = () if zeros is None else (c.Clear(zeros, c.Size(0), channels),)
-    statements = (*window.statements, *map(c.Let, begins, corner), *pixels)
-    return before, (*statements, c.Alias(to, first.buffer, first.index), loop)
+    pointers = (*map(c.Let, begins, corner), *pixels, to)
+    return before, (*window.statements, *pointers, *loops_around(element, [channel], [pooling.channels]))
 
 
 def _reduction(
-    pooling: Pooling,
-    indices: Sequence[c.Variable],
-    image: _Image,
-    result: _Image,
-    count: c.Variable | None = None,
+    pooling: Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image, count: c.Expression, room: int
 ) -> c.Block:
-    """Return the statements that reduce a window in so many neighbouring elements of a chunk, or in one element.
+    """Return the statements that reduce a window in so many neighbouring elements, for whose totals there is room.
 
     Sums are added up row by row first: errors grow with the height and the width of a window, not with its area.
     """
-    window, line, to = pooling.window(indices), c.Buffer("line", pooling.type.dtype), _writable("to", pooling)
-    row, tap, last = image.at(window.places[:-1]), image.at(window.places), window.places[-1]
-    first, start = result.at(indices), pooling.start
-    total, part = (
-        c.Variable(name, pooling.type) if count is None else _writable(name, pooling, _CHUNK)
-        for name in ("total", "part")
-    )
-    sums, number = part if pooling.is_sum else total, c.Size(1) if count is None else count
-    if count is None:
-        taps: c.Block = _each(sums, number, lambda _: pooling.combine(_cell(sums, last), line[last]))
-        rows: c.Block = (c.Alias(line, row.buffer, row.index), *_around(taps, window.taps[-1:]))
-    else:
-        taps = _each(sums, number, lambda channel: pooling.combine(_cell(sums, channel), line[channel]))
-        rows = _around((c.Alias(line, tap.buffer, tap.index), *taps), window.taps[-1:])
+    window, to = pooling.window(indices), result.pointer("to", indices)
+    line, last = image.pointer("line", window.places[:-1]), window.places[-1] * image.strides[-1]
+    total, part = (c.Buffer(name, pooling.type.dtype, c.MemoryAccess.WRITE, room) for name in ("total", "part"))
+    sums = part if pooling.is_sum else total
+    taps = _each(sums, count, lambda channel: pooling.combine(sums[channel], line.buffer[last + channel]))
+    rows = (line, *_around(taps, window.taps[-1:]))
     if pooling.is_sum:
-        added = _each(total, number, lambda channel: _cell(total, channel) + _cell(part, channel))
-        rows = (
-            c.Declare(part, start) if isinstance(part, c.Variable) else c.LocalArray(part, is_zeroed=True),
-            *rows,
-            *added,
-        )
-    cleared = () if isinstance(total, c.Variable) else _each(total, number, lambda _: start)
-    return (
-        *window.statements,
-        c.Declare(total, start) if isinstance(total, c.Variable) else c.LocalArray(total),
-        *cleared,
-        *_around(rows, window.taps[:-1]),
-        c.Alias(to, first.buffer, first.index),
-        *_each(to, number, lambda channel: pooling.finish(_cell(total, channel), window.divisor)),
-    )
+        added = _each(total, count, lambda channel: total[channel] + part[channel])
+        rows = (c.LocalArray(part, is_zeroed=True), *rows, *added)
+    cleared = (c.LocalArray(total), *_each(total, count, lambda _: pooling.start))
+    finished = _each(to.buffer, count, lambda channel: pooling.finish(total[channel], window.divisor))
+    return (*window.statements, *cleared, *_around(rows, window.taps[:-1]), to, *finished)
 
 
-_Cells = c.Buffer | c.Variable
-
-
-def _cell(cells: _Cells, index: c.Expression) -> c.Expression:
-    return cells[index] if isinstance(cells, c.Buffer) else cells
-
-
-def _each(cells: _Cells, count: c.Expression, value: Callable[[c.Expression], c.Expression]) -> c.Block:
-    """Return the statements that set so many elements of a buffer, or a variable."""
-    if isinstance(cells, c.Variable):
-        return (c.Assign(cells, value(c.Size(0))),)
+def _each(cells: c.Buffer, count: c.Expression, value: Callable[[c.Expression], c.Expression]) -> c.Block:
+    """Return the loop that sets so many elements of a buffer."""
     index = c.Variable("c")
     return (c.For(index, c.Size(0), count, (c.Store(cells, index, value(index)),)),)
 
 
 def _around(body: c.Block, taps: Sequence[tuple[c.Variable, c.Variable]]) -> c.Block:
+    """Return loops around a block, of an index and a count each."""
     for tap, count in reversed(taps):
         body = (c.For(tap, c.Size(0), count, body),)
     return body
-
-
-def _writable(name: str, pooling: Pooling, size: int | None = None) -> c.Buffer:
-    return c.Buffer(name, pooling.type.dtype, c.MemoryAccess.WRITE, size)
 
 
 def _has_channels_last(step: Step) -> bool:

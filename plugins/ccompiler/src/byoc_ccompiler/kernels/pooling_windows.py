@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from byoc_core.authoring import c
@@ -42,10 +42,7 @@ class PoolAxis:
         return (self.out_size - 1) * self.stride + (self.window - 1) * self.dilation < self.size
 
     def taps(self, index: c.Expression) -> tuple[c.Variable, c.Variable, c.Variable, c.Block]:
-        """Return the place of a window's first tap inside the image, and how many taps lie there.
-
-        Behind them are how many taps count for a mean with padding, and the statements that declare the variables.
-        """
+        """Return a window's first place inside the image, its taps there and with padding, and the declarations."""
         first, count, wide, start, skip, room = (
             c.Variable(f"{prefix}_{self.name}") for prefix in ("first", "count", "wide", "start", "skip", "room")
         )
@@ -68,17 +65,16 @@ class PoolAxis:
         return first, count, wide, statements
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
-    """One window: where a tap lies along each axis, what a mean divides by, and the statements that declare both.
+class Window(NamedTuple):
+    """One window: the place of a tap along each axis, what a mean divides by, and the statements that declare both.
 
     For each axis ``taps`` has the index of a tap, from the first one inside the image on, and how many lie there.
     """
 
-    places: tuple[c.Expression, ...]
+    places: Sequence[c.Expression]
     divisor: c.Variable
     statements: c.Block
-    taps: tuple[tuple[c.Variable, c.Variable], ...]
+    taps: Sequence[tuple[c.Variable, c.Variable]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,20 +143,19 @@ class Pooling:
 
     def window(self, indices: Sequence[c.Expression]) -> Window:
         """Return the window with this number along each axis."""
-        statements: list[c.Statement] = []
+        statements: c.Block = ()
         taps: list[tuple[c.Variable, c.Variable]] = []
         places: list[c.Expression] = []
         counted: c.Expression = c.Size(1)
         for axis, index in zip(self.axes, indices, strict=True):
             first, count, wide, declarations = axis.taps(index)
-            tap = c.Variable(f"k_{axis.name}")
             statements += declarations
-            taps.append((tap, count))
-            places.append(first + tap * axis.dilation)
+            taps.append((c.Variable(f"k_{axis.name}"), count))
+            places.append(first + taps[-1][0] * axis.dilation)
             counted = counted * (wide if self.counts_padding else count)
         divisor = c.Variable("divisor", self.type)
-        statements.append(c.Let(divisor, c.Cast(c.index_max(c.Size(1), counted), self.type)))
-        return Window(tuple(places), divisor, tuple(statements), tuple(taps))
+        declared = c.Let(divisor, c.Cast(c.index_max(c.Size(1), counted), self.type))
+        return Window(places, divisor, (*statements, declared), taps)
 
     def _power(self, base: c.Expression, exponent: float) -> c.Expression:
         return self._call("pow", np.power, base, c.Literal(exponent, self.type))
