@@ -94,8 +94,8 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-resize-rounds-ties-up",
         "kernels/resizing.py",
-        '"half_down": _ceil(place - 0.5)',
-        '"half_down": _floor(place + 0.5)',
+        '"half_down": _call(np.ceil, place - 0.5)',
+        '"half_down": _call(np.floor, place + 0.5)',
         "Nearest neighbours of places in the middle are taken above in place of below.",
         "L2-op[nn.resize]",
         "L2-onnx[resize]",
@@ -112,7 +112,7 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     ),
     _fault(
         "cc-reflection-bounces-once",
-        "kernels/rearrangement.py",
+        "kernels/movement.py",
         'return c.index_min(c.index_mod(at, period), c.index_mod(c.Unary("-", at), period))',
         'return c.Select(at.compare("<", 0), c.Unary("-", at), c.Select(at.compare(">=", size), period - at, at))',
         "Padding by reflection that is wider than the tensor reads outside of it.",
@@ -121,7 +121,7 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     ),
     _fault(
         "cc-roll-turns-once",
-        "kernels/rearrangement.py",
+        "kernels/movement.py",
         "c.index_mod(indices[axis] - shift, shape[axis])",
         "(indices[axis] - shift + shape[axis]) % shape[axis]",
         "A roll by more than the size of the axis reads before the tensor.",

@@ -53,28 +53,20 @@ def _reshape(kernel: Kernel, step: Step) -> c.Block:
     return _copied(kernel, step.result, step.operands[0], [product(shape_of(step.result))], to=[1], come=[1])
 
 
-def _join(kernel: Kernel, step: Step) -> c.Block:
-    """Return the copies of what is joined along an axis, of size 1 where it is a new one."""
-    axis, is_new = axis_of(step.binding, len(shape_of(step.result))), step.op == "stack"
-    strides = list(kernel.strides(step.result))
+def _parts(kernel: Kernel, step: Step) -> c.Block:
+    """Return the copies between a tensor and the parts that it is joined from, or split into, along an axis."""
+    is_split, is_new = step.op == "split", step.op == "stack"
+    whole, parts = (step.operands[0], step.binding.results) if is_split else (step.result, step.operands)
+    axis, strides = axis_of(step.binding, len(shape_of(whole))), list(kernel.strides(whole))
     apart = strides.pop(axis) if is_new else strides[axis]
     body: c.Block = ()
     begin: Dim = 0
-    for operand in step.operands:
-        body += _copied(kernel, step.result, operand, to=strides, at=begin * apart)
-        begin = begin + (1 if is_new else shape_of(operand)[axis])
-    return body
-
-
-def _split(kernel: Kernel, step: Step) -> c.Block:
-    (x,) = step.operands
-    axis = axis_of(step.binding, len(shape_of(x)))
-    body: c.Block = ()
-    begin: Dim = 0
-    for part in step.binding.results:
-        if part in kernel.stored:
-            body += _copied(kernel, part, x, shape_of(part), source_at=begin * kernel.strides(x)[axis])
-        begin = begin + shape_of(part)[axis]
+    for part in parts:
+        if not is_split:
+            body += _copied(kernel, step.result, part, to=strides, at=begin * apart)
+        elif isinstance(part, Var) and part in kernel.stored:
+            body += _copied(kernel, part, whole, shape_of(part), source_at=begin * apart)
+        begin = begin + (1 if is_new else shape_of(part)[axis])
     return body
 
 
@@ -111,9 +103,12 @@ def _full(kernel: Kernel, step: Step) -> c.Block:
 
 def _tile(kernel: Kernel, step: Step) -> c.Block:
     (x,) = step.operands
-    repeats, strides = dims_of(step.binding, "repeats"), kernel.strides(step.result)
-    parts = zip(repeats, shape_of(x), strides, kernel.strides(x), strict=True)
-    axes = [axis for count, size, to, come in parts for axis in ((count, to * size, 0), (size, to, come))]
+    columns = (dims_of(step.binding, "repeats"), shape_of(x), kernel.strides(step.result), kernel.strides(x))
+    axes = [
+        axis
+        for count, size, to, come in zip(*columns, strict=True)
+        for axis in ((count, to * size, 0), (size, to, come))
+    ]
     sizes, to, come = ([axis[column] for axis in axes] for column in range(3))
     return _copied(kernel, step.result, x, sizes, to=to, come=come)
 
@@ -212,21 +207,21 @@ def _mapped(
     if not places:
         return copy_block(copy_axes([product(result)], [1], [1]), out, source)
     along = [c.Variable(f"at{axis}") if axis in places else index for axis, index in enumerate(indices)]
-    lets = (*values, *(c.Let(along[axis], place) for axis, place in places.items()))
     # A value is computed in the innermost of the loops that it follows from.
     loop_of = {index: number for number, index in enumerate(indices)}
-    for let in lets:
-        loop_of[let.variable] = max(loop_of[item] for item in c.variables_in(let.value))
-    depth = max(loop_of[let.variable] for let in lets) + 1
+    lets_of: list[c.Block] = [()] * len(indices)
+    for let in (*values, *(c.Let(along[axis], place) for axis, place in places.items())):
+        loop = loop_of[let.variable] = max(loop_of[item] for item in c.variables_in(let.value))
+        lets_of[loop] += (let,)
+    depth = max(loop for loop, lets in enumerate(lets_of) if lets) + 1
     run = product(result[depth:])
     target = offset_along(indices[:depth], compact_strides(result)[:depth])
     origin = offset_along(along[:depth], compact_strides(shape_of(step.operands[0]))[:depth])
     body = copy_run(out, target, source, origin, run)
     run_ps = MOVE_PS if run == 1 else run * (dtype_info(out.dtype).itemsize * BYTE_PS)
     for axis in reversed(range(depth)):
-        here = (let for let in lets if loop_of[let.variable] == axis)
         part, round_ps = None if axis else 0, product(result[1:depth]) * run_ps
-        body = loops_around((*here, *body), [indices[axis]], [result[axis]], part=part, round_ps=round_ps)
+        body = loops_around((*lets_of[axis], *body), [indices[axis]], [result[axis]], part=part, round_ps=round_ps)
     return body
 
 
@@ -235,11 +230,10 @@ def _trilu(kernel: Kernel, step: Step) -> c.Block:
     *outer, rows, columns = shape_of(x)
     source, out, row, edge = kernel.source(x), kernel.target(step.result), c.Variable("row"), c.Variable("edge")
     is_upper, diagonal = flag_of(step.binding, "upper"), dim_of(step.binding, "k")
-    first, last = row * columns, c.Size(columns) - edge
     crossing = row % rows + (diagonal if is_upper else diagonal + 1)
-    moves: c.Block = (c.Copy(out, first, source, first, edge), c.Clear(out, first + edge, last))
-    if is_upper:
-        moves = (c.Copy(out, first + edge, source, first + edge, last), c.Clear(out, first, edge))
+    parts = [(row * columns, edge), (row * columns + edge, c.Size(columns) - edge)]
+    (kept, count), cleared = reversed(parts) if is_upper else parts
+    moves = (c.Copy(out, kept, source, kept, count), c.Clear(out, *cleared))
     body = (c.Let(edge, c.index_min(c.index_max(crossing, 0), columns)), *moves)
     row_ps = columns * (dtype_info(out.dtype).itemsize * BYTE_PS)
     return loops_around(body, [row], [product([*outer, rows])], part=0, round_ps=row_ps)
@@ -298,22 +292,22 @@ def _require(scope: FunctionScope, step: Step) -> None:
         require_equal_sizes(scope, step, 0, shape[2:], [size * int_of(binding, "block_size") for size in result[2:]])
 
 
-_RESHAPES = dict.fromkeys(("reshape", "expand_dims", "squeeze"), _reshape)
-_STRIDED: Mapping[str, Callable[[Kernel, Step], c.Block]] = {
-    **dict.fromkeys(("concat", "stack"), _join),
-    **dict.fromkeys(("depth_to_space", "space_to_depth"), _pixel_blocks),
-    **dict.fromkeys(("strided_slice", "flip"), _strided_slice),
-    "split": _split,
-    "full": _full,
-    "tile": _tile,
-}
-_RULED: Mapping[str, Callable[[Kernel, Step], c.Block]] = {
+_Writers = Mapping[str, Callable[[Kernel, Step], c.Block]]
+_COMPACT: _Writers = {
+    **dict.fromkeys(("reshape", "expand_dims", "squeeze"), _reshape),
     "roll": _roll,
     "nn.border_pad": _border_pad,
     "reverse_sequence": _reverse_sequence,
     "trilu": _trilu,
 }
-_WRITERS = {**_RESHAPES, **_STRIDED, **_RULED, "nn.pad": _pad}
+_STRIDED: _Writers = {
+    **dict.fromkeys(("concat", "stack", "split"), _parts),
+    **dict.fromkeys(("depth_to_space", "space_to_depth"), _pixel_blocks),
+    **dict.fromkeys(("strided_slice", "flip"), _strided_slice),
+    "full": _full,
+    "tile": _tile,
+}
+_WRITERS = {**_COMPACT, **_STRIDED, "nn.pad": _pad}
 
 
 def _write(kernel: Kernel) -> None:
@@ -327,7 +321,7 @@ def _any(step: Step, index: int) -> Access:
 
 
 FAMILIES = (
-    KernelFamily(frozenset((*_RESHAPES, *_RULED)), _reject, _write, takes_halves=True, require=_require),
+    KernelFamily(frozenset(_COMPACT), _reject, _write, takes_halves=True, require=_require),
     KernelFamily(frozenset({"nn.pad"}), _reject, _write, takes_halves=True, reads=_any),
     KernelFamily(frozenset(_STRIDED), _reject, _write, takes_halves=True, require=_require, reads=_any, writes=_any),
 )

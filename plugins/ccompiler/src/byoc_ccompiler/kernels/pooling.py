@@ -1,4 +1,4 @@
-"""Pooling over one, two or three axes: which ops are taken, and in which order windows and their taps are visited.
+"""Pooling over one, two or three axes: where windows lie, and in which order they and their taps are visited.
 
 Channels last, the inner loops run along the channels. Sums over small windows of known size are unrolled: each tap has
 an address, that of a pixel of zeros where the tap lies outside the image. Other windows are visited one by one, the
@@ -12,41 +12,180 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
+import numpy as np
 from byoc_core.authoring import c
-from byoc_core.authoring.csource import C_TYPES, FunctionScope
+from byoc_core.authoring.csource import C_TYPES, FunctionScope, c_suffix
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import is_integer
 from byoc_core.ir import Binding, Value
 from byoc_core.ops import axes_of
 
+from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import loops_around, offset_along
-from byoc_ccompiler.kernels.pooling_windows import Pooling
 from byoc_ccompiler.rejections import FLOATS, operand_type, reject_non_floats
 from byoc_ccompiler.size_checks import require_spatial
-from byoc_ccompiler.steps import Step
+from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["FAMILY"]
 
-_OPS = frozenset(
-    f"nn.{kind}_pool{rank}d" for kind in ("max", "avg", "lp", "adaptive_max", "adaptive_avg") for rank in (1, 2, 3)
-)
-_MAX_UNROLLED = 32
-"""Taps of a window that is unrolled."""
-
-_CHUNK = 256
-"""Channels whose totals wait together."""
+_MAX_UNROLLED, _CHUNK = 32, 256
+"""Taps of a window that is unrolled, and channels whose totals wait together."""
 
 _SHORT = 16
 """Elements of a row that are worth a pass per tap."""
 
 _CHANNEL_PS, _INSIDE_PS, _TAP_PS = 100, 200, 1000
 """Estimated picoseconds of a tap: in one of many channels, in windows known to lie inside the image, and else."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """The windows along one spatial axis.
+
+    Each has ``window`` taps, or 0 for adaptive pooling: they share the axis out. ``begin`` and ``end`` are padding.
+    """
+
+    name: str
+    size: Dim
+    out_size: Dim
+    window: int = 0
+    stride: int = 1
+    dilation: int = 1
+    begin: int = 0
+    end: int = 0
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether every tap of every window is known to lie inside the image."""
+        if not self.window or self.begin or not isinstance(self.size, int) or not isinstance(self.out_size, int):
+            return False
+        return (self.out_size - 1) * self.stride + (self.window - 1) * self.dilation < self.size
+
+    def taps(self, index: c.Expression) -> tuple[c.Variable, c.Variable, c.Variable, c.Block]:
+        """Return a window's first place inside the image, its taps there and with padding, and the declarations."""
+        first, count, wide, start, skip, room = (
+            c.Variable(f"{prefix}_{self.name}") for prefix in ("first", "count", "wide", "start", "skip", "room")
+        )
+        size = c.Size(self.size)
+        if not self.window:
+            end = ((index + 1) * size + (self.out_size - 1)) // self.out_size
+            return first, count, count, (c.Let(first, index * size // self.out_size), c.Let(count, end - first))
+        skipped = (self.dilation - 1 - start) // self.dilation
+        left = (size - 1 - first + self.dilation) // self.dilation
+        reach = (size + (self.end - 1) - start) // self.dilation + 1
+        statements: c.Block = (
+            c.Let(start, index * self.stride - self.begin),
+            c.Let(skip, c.Select(start.compare("<", 0), skipped, c.Size(0))),
+            c.Let(first, start + skip * self.dilation),
+            c.Let(room, c.Select(first.compare("<", size), left, c.Size(0))),
+            # Padding is smaller than the window: one tap at least is not skipped.
+            c.Let(count, c.index_min(self.window - skip, room)),
+            c.Let(wide, c.index_min(c.Size(self.window), reach)),
+        )
+        return first, count, wide, statements
+
+
+class _Window(NamedTuple):
+    """One window: the place of a tap along each axis, what a mean divides by, and the statements that declare both.
+
+    For each axis ``taps`` has the index of a tap, from the first one inside the image on, and how many lie there.
+    """
+
+    places: Sequence[c.Expression]
+    divisor: c.Variable
+    statements: c.Block
+    taps: Sequence[tuple[c.Variable, c.Variable]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pooling:
+    """One pooling op: ``kind`` is ``max``, ``avg`` or ``lp``, and ``power`` the exponent of ``lp``."""
+
+    kind: str
+    type: c.CType
+    batch: Dim
+    channels: Dim
+    axes: tuple[_Axis, ...]
+    counts_padding: bool
+    power: int
+
+    @classmethod
+    def of_step(cls, step: Step) -> Self:
+        """Return the pooling that an op says."""
+        binding, attrs = step.binding, step.binding.attrs
+        order = axes_of(str(attrs["layout"]), "NC")
+        batch, channels, *sizes = (shape_of(step.operands[0])[axis] for axis in order)
+        out_sizes = [shape_of(step.result)[axis] for axis in order[2:]]
+        columns: list[Sequence[Any]] = ["dhw"[-len(sizes) :], sizes, out_sizes]
+        if "output_size" not in attrs:
+            padding = ints_of(binding, "padding")
+            columns += [ints_of(binding, name) for name in ("pool_size", "strides", "dilation")]
+            columns += [padding[: len(sizes)], padding[len(sizes) :]]
+        axes = tuple(_Axis(*axis) for axis in zip(*columns, strict=True))
+        kind = step.op.removeprefix("nn.").removeprefix("adaptive_").partition("_")[0]
+        power = int_of(binding, "p") if "p" in attrs else 1
+        type_, counts_padding = c.CType(dtype_of(step.result)), attrs.get("count_include_pad") is True
+        return cls(kind, type_, batch, channels, axes, counts_padding, power)
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether elements are added up."""
+        return self.kind != "max"
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether every tap of every window is known to lie inside the image."""
+        return all(axis.is_inside for axis in self.axes)
+
+    @property
+    def start(self) -> c.Literal:
+        """The total of a window without elements."""
+        least = -np.inf if self.type.is_float else np.iinfo(self.type.dtype).min
+        return c.Literal(0 if self.is_sum else least, self.type)
+
+    def combine(self, total: c.Expression, value: c.Expression) -> c.Expression:
+        """Return a total with one more element."""
+        if not self.is_sum:
+            maximum = c.Callee(f"byoc_maximum_{c_suffix(self.type.dtype)}", np.maximum, flops=1)
+            return c.Call(maximum, (total, value), self.type)
+        if self.kind == "avg":
+            return total + value
+        return total + self._power(self._call("fabs", np.abs, value), self.power)
+
+    def finish(self, total: c.Expression, divisor: c.Expression) -> c.Expression:
+        """Return the result from a window's total, and from what a mean divides by."""
+        if self.kind == "avg":
+            return total / divisor
+        return self._call("sqrt", np.sqrt, total) if self.power == 2 else self._power(total, 1.0 / self.power)
+
+    def window(self, indices: Sequence[c.Expression]) -> _Window:
+        """Return the window with this number along each axis."""
+        statements: c.Block = ()
+        taps: list[tuple[c.Variable, c.Variable]] = []
+        places: list[c.Expression] = []
+        counted: c.Expression = c.Size(1)
+        for axis, index in zip(self.axes, indices, strict=True):
+            first, count, wide, declarations = axis.taps(index)
+            statements += declarations
+            taps.append((c.Variable(f"k_{axis.name}"), count))
+            places.append(first + taps[-1][0] * axis.dilation)
+            counted = counted * (wide if self.counts_padding else count)
+        divisor = c.Variable("divisor", self.type)
+        declared = c.Let(divisor, c.Cast(c.index_max(c.Size(1), counted), self.type))
+        return _Window(places, divisor, (*statements, declared), taps)
+
+    def _power(self, base: c.Expression, exponent: float) -> c.Expression:
+        return base if exponent == 1 else self._call("pow", np.power, base, c.Literal(exponent, self.type))
+
+    def _call(self, name: str, evaluate: Callable[..., Any], *arguments: c.Expression) -> c.Expression:
+        callee = c.Callee(f"{name}f" if self.type.dtype == "float32" else name, evaluate, flops=1)
+        return c.Call(callee, arguments, self.type)
 
 
 class _Image(NamedTuple):
@@ -65,7 +204,7 @@ def _write(kernel: Kernel) -> None:
     """Write the kernel of a pooling op: a loop over pixels, or over planes where the layout has channels first."""
     (step,) = kernel.group.steps
     (x,) = step.operands
-    pooling, order = Pooling.of_step(step), axes_of(str(step.binding.attrs["layout"]), "NC")
+    pooling, order = _Pooling.of_step(step), axes_of(str(step.binding.attrs["layout"]), "NC")
     item, batch, first, count = map(c.Variable, ("item", "n", "c0", "c_count"))
     indices, sizes = [c.Variable(f"o_{axis.name}") for axis in pooling.axes], [axis.out_size for axis in pooling.axes]
 
@@ -78,7 +217,7 @@ def _write(kernel: Kernel) -> None:
     result = image_in("to", kernel.target(step.result), step.result)
     before: c.Block = ()
     chunk: Dim = 1
-    if not _has_channels_last(step):
+    if _access(step, 0) is Access.COMPACT:
         # Planes follow one another, from one batch to the next, too.
         pooling = replace(pooling, batch=1, channels=pooling.batch * pooling.channels)
         takes_passes = _takes_passes(pooling)
@@ -103,7 +242,7 @@ def _write(kernel: Kernel) -> None:
     kernel.finish_block((*before, *loops_around(body, [item], [product(items)], part=0, round_ps=num_taps * tap_ps)))
 
 
-def _takes_passes(pooling: Pooling) -> bool:
+def _takes_passes(pooling: _Pooling) -> bool:
     """Return whether a pass along a row for each tap takes less time than one window after another."""
     right, rank = pooling.axes[-1], len(pooling.axes)
     is_short = isinstance(right.out_size, int) and right.out_size < _SHORT
@@ -113,7 +252,7 @@ def _takes_passes(pooling: Pooling) -> bool:
     return right.window > 0 and not is_tiny and not (is_short and (pooling.is_sum or rank == 1))
 
 
-def _passes(pooling: Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image) -> c.Block:
+def _passes(pooling: _Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image) -> c.Block:
     """Return the statements that visit the windows of a row once for each tap."""
     (*outer, last_index), along = indices, pooling.axes[-1]
     rows, window = pooling.window([*outer, c.Size(0)]), pooling.window(indices)
@@ -136,7 +275,7 @@ def _passes(pooling: Pooling, indices: Sequence[c.Variable], image: _Image, resu
 
 
 def _unrolled(
-    kernel: Kernel, pooling: Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image
+    kernel: Kernel, pooling: _Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image
 ) -> tuple[c.Block, c.Block]:
     """Return the statements before all windows, and those that reduce a window of known size in all channels."""
     channel, total, to = c.Variable("c"), c.Variable("total", pooling.type), result.pointer("to", indices)
@@ -166,7 +305,7 @@ def _unrolled(
 
 
 def _reduction(
-    pooling: Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image, count: c.Expression, room: int
+    pooling: _Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image, count: c.Expression, room: int
 ) -> c.Block:
     """Return the statements that reduce a window in so many neighbouring elements, for whose totals there is room.
 
@@ -199,10 +338,6 @@ def _around(body: c.Block, taps: Sequence[tuple[c.Variable, c.Variable]]) -> c.B
     return body
 
 
-def _has_channels_last(step: Step) -> bool:
-    return str(step.binding.attrs["layout"]).endswith("C")
-
-
 def _reject(binding: Binding) -> Rejection | None:
     if "max" not in binding.op.name:
         return reject_non_floats(binding)
@@ -213,7 +348,7 @@ def _reject(binding: Binding) -> Rejection | None:
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    axes = Pooling.of_step(step).axes
+    axes = _Pooling.of_step(step).axes
     padded = [axis.size + axis.begin + axis.end for axis in axes]
     # Adaptive pooling shares out what is there.
     window = [(axis.window - 1) * axis.dilation + 1 if axis.window else 1 for axis in axes]
@@ -221,8 +356,11 @@ def _require(scope: FunctionScope, step: Step) -> None:
 
 
 def _access(step: Step, index: int) -> Access:
-    return Access.ROWS if _has_channels_last(step) else Access.COMPACT
+    return Access.ROWS if str(step.binding.attrs["layout"]).endswith("C") else Access.COMPACT
 
 
+_OPS = frozenset(
+    f"nn.{kind}_pool{rank}d" for kind in ("max", "avg", "lp", "adaptive_max", "adaptive_avg") for rank in (1, 2, 3)
+)
 FAMILY = KernelFamily(_OPS, _reject, _write, require=_require, reads=_access, writes=_access)
 """Pooling."""

@@ -182,22 +182,18 @@ def _write(kernel: Kernel) -> None:
     if count == 0:
         kernel.finish_block((nothing,))
         return
-    parts = [(of.table, of.size * (_WIDTHS[of.method] * 8)) for of in passes]
+    parts, nbytes = [(of.table, of.size * (_WIDTHS[of.method] * 8)) for of in passes], dtype_info(out.dtype).itemsize
     for number, of in enumerate(passes[:-1]):
-        between, nbytes = (
-            c.Buffer(f"between{number}", source.dtype, c.MemoryAccess.WRITE),
-            dtype_info(source.dtype).itemsize,
-        )
+        between = c.Buffer(f"between{number}", source.dtype, c.MemoryAccess.WRITE)
         parts.append((between, of.view.outer * of.size * of.view.inner * nbytes))
     *offsets, total = itertools.accumulate(((size + _LINE - 1) // _LINE * _LINE for _, size in parts), initial=0)
     scratch = kernel.scratch_memory(total, "uint8")
-    tensors = [source, *(buffer for buffer, _ in parts[len(passes) :]), out]
-    loops = (_loop(of, *pair) for of, pair in zip(passes, itertools.pairwise(tensors), strict=True))
+    tensors = itertools.pairwise([source, *(buffer for buffer, _ in parts[len(passes) :]), out])
     block = (
         c.If(c.Size(count).compare("==", 0), (nothing, c.Return())),
         *(c.Alias(buffer, scratch, c.Size(at)) for (buffer, _), at in zip(parts, offsets, strict=True)),
         *map(_fill, passes),
-        *itertools.chain.from_iterable(loops),
+        *(loop for of, ends in zip(passes, tensors, strict=True) for loop in _loop(of, *ends)),
     )
     kernel.finish_block(block)
 

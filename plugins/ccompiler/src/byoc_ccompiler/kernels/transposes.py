@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
-from byoc_core.dims import Dim, product
+from byoc_core.dims import product
 from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.family import Access, KernelFamily
@@ -35,6 +35,7 @@ _FETCHED_NBYTES = range(128, 2048 + 1)
 """Bytes of rows, from and to, that are fetched ahead: the processor itself does it for longer ones."""
 
 _SOURCE, _RESULT = "source", "result"
+_SHARED = {0: c.LoopKind.PARALLEL}
 
 
 def order_of(step: Step) -> list[int]:
@@ -53,18 +54,16 @@ def _write(kernel: Kernel) -> None:
         _RESULT: Layout(space, kernel.strides(step.result)),
     }
     nest = StridedNest(space, layouts, range(len(space)))
-    last, lanes = len(nest.sizes) - 1, kernel.unit.lanes(target.dtype)
+    last, itemsize = len(nest.sizes) - 1, dtype_info(target.dtype).itemsize
     moves = (c.Store(target, nest.position(_RESULT), source[nest.position(_SOURCE)]),)
-    turned = _find_turned(nest, target.dtype, lanes)
+    turned = _find_turned(nest, itemsize, kernel.unit.lanes(target.dtype))
     if turned is not None:
         outer = [axis for loop, axes in enumerate(nest.groups) if loop not in (turned, last) for axis in axes]
         planes = StridedNest(space, layouts, outer, prefix="p")
-        is_narrow = c.Binary("||", *(c.Size(nest.sizes[loop]).compare("<", lanes) for loop in (turned, last)))
-        narrow = c.If(is_narrow, (*nest.loops(moves, {}), c.Return()))
-        kernel.finish_block((narrow, *_tiles(kernel, nest, planes, turned, source, target)))
+        kernel.finish_block(_tiles(kernel, nest, planes, turned, moves, (source, target)))
         return
-    block = _shared_loops(nest, moves, _MOVE_PS)
-    row_nbytes = nest.sizes[-1] * dtype_info(target.dtype).itemsize if nest.sizes else 0
+    block = nest.loops(moves, _SHARED, round_ps=product(nest.sizes[1:]) * _MOVE_PS)
+    row_nbytes = nest.sizes[-1] * itemsize if nest.sizes else 0
     # Rows are fetched ahead where they are copied, each to a place that does not follow the one before.
     is_row = last > 0 and nest.step(_SOURCE, last)[0] == 1
     if is_row and isinstance(row_nbytes, int) and row_nbytes in _FETCHED_NBYTES:
@@ -74,15 +73,10 @@ def _write(kernel: Kernel) -> None:
     kernel.finish_block(block)
 
 
-def _shared_loops(nest: StridedNest, body: c.Block, point_ps: Dim) -> c.Block:
-    """Return the loops around a block of so many picoseconds; threads share the outermost."""
-    return nest.loops(body, {0: c.LoopKind.PARALLEL}, round_ps=product(nest.sizes[1:]) * point_ps)
-
-
-def _find_turned(nest: StridedNest, dtype: str, lanes: int) -> int | None:
+def _find_turned(nest: StridedNest, itemsize: int, lanes: int) -> int | None:
     """Return the loop along the source's memory, where it and the innermost loop may be turned by vector."""
     last = len(nest.sizes) - 1
-    if dtype_info(dtype).itemsize not in (4, 8) or lanes < 4 or last < 1:
+    if itemsize not in (4, 8) or lanes < 4 or last < 1:
         return None
     if nest.step(_SOURCE, last)[0] == 1 or nest.step(_RESULT, last)[0] != 1:
         return None
@@ -92,36 +86,32 @@ def _find_turned(nest: StridedNest, dtype: str, lanes: int) -> int | None:
 
 
 def _tiles(
-    kernel: Kernel, nest: StridedNest, planes: StridedNest, turned: int, source: c.Buffer, target: c.Buffer
+    kernel: Kernel, nest: StridedNest, planes: StridedNest, turned: int, moves: c.Block, ends: tuple[c.Buffer, c.Buffer]
 ) -> c.Block:
     """Return the loops over tiles; where a side is no multiple of a tile's, the last tile begins earlier."""
-    last, lanes = len(nest.sizes) - 1, kernel.unit.lanes(target.dtype)
+    (source, target), last, lanes = ends, len(nest.sizes) - 1, kernel.unit.lanes(ends[1].dtype)
     height, width = nest.sizes[turned], nest.sizes[last]
+    is_narrow = c.Binary("||", *(c.Size(size).compare("<", lanes) for size in (height, width)))
     from_step, to_step = nest.step(_SOURCE, last)[0], nest.step(_RESULT, turned)[0]
     from_, to = c.Buffer("from", source.dtype), c.Buffer("to", target.dtype, c.MemoryAccess.WRITE)
     tile, a, b, a_first, b_first, b_end = map(c.Variable, ("tile", "a", "b", "a_first", "b_first", "b_end"))
     turn = kernel.shared_function(turn_function(kernel.unit, target.dtype))
     place, turned_place = a_first * from_step + b_first, b_first * to_step + a_first
     squares = (c.Address(from_, place), c.Size(from_step), c.Address(to, turned_place), c.Size(to_step))
-    columns: c.Block = (c.Let(a_first, c.index_min(a, width - lanes)), c.Evaluate(c.Call(turn, squares)))
-    rows: c.Block = (
-        c.Let(b_first, c.index_min(b, height - lanes)),
-        c.For(a, c.Size(0), c.Size(width), columns, step=lanes),
-    )
+    square: c.Block = (c.Let(a_first, c.index_min(a, width - lanes)), c.Evaluate(c.Call(turn, squares)))
+    row = c.For(a, c.Size(0), c.Size(width), square, step=lanes)
+    rows = c.For(b, tile * lanes, b_end, (c.Let(b_first, c.index_min(b, height - lanes)), row), step=lanes)
     # The last item does what is left over, too, so that no two threads write to one place.
     is_last = tile.compare("==", height // lanes - 1)
-    item = (
-        c.Let(b_end, c.Select(is_last, c.Size(height), (tile + 1) * lanes)),
-        c.For(b, tile * lanes, b_end, rows, step=lanes),
-    )
-    kind = c.LoopKind.SERIAL if planes.sizes else c.LoopKind.PARALLEL
-    line_ps = width * _MOVE_PS
-    body: c.Block = (
+    item = (c.Let(b_end, c.Select(is_last, c.Size(height), (tile + 1) * lanes)), rows)
+    kind, row_ps = c.LoopKind.SERIAL if planes.sizes else c.LoopKind.PARALLEL, width * _MOVE_PS
+    plane: c.Block = (
         c.Alias(from_, source, planes.position(_SOURCE)),
         c.Alias(to, target, planes.position(_RESULT)),
-        c.For(tile, c.Size(0), c.Size(height // lanes), item, kind=kind, round_ps=line_ps * lanes),
+        c.For(tile, c.Size(0), c.Size(height // lanes), item, kind=kind, round_ps=row_ps * lanes),
     )
-    return _shared_loops(planes, body, height * line_ps)
+    tiles = planes.loops(plane, _SHARED, round_ps=product(planes.sizes[1:]) * (height * row_ps))
+    return (c.If(is_narrow, (*nest.loops(moves, {}), c.Return())), *tiles)
 
 
 def turn_function(unit: VectorUnit, dtype: str) -> c.Function:
