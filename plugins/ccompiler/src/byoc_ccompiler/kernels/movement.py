@@ -169,19 +169,11 @@ def _roll(kernel: Kernel, step: Step) -> c.Block:
 
 
 def _border_pad(kernel: Kernel, step: Step) -> c.Block:
-    indices, rule = _indices(step), _BORDERS[str(step.binding.attrs["mode"])]
-    places = {
-        axis: rule(indices[axis] - before, size)
-        for axis, ((before, after), size) in enumerate(zip(_widths(step), shape_of(step.operands[0]), strict=True))
-        if before or after
-    }
+    indices, widths = _indices(step), ints_of(step.binding, "pad_width")
+    rule = _BORDERS[str(step.binding.attrs["mode"])]
+    axes = enumerate(zip(widths[::2], widths[1::2], shape_of(step.operands[0]), strict=True))
+    places = {axis: rule(indices[axis] - before, size) for axis, (before, after, size) in axes if before or after}
     return _mapped(kernel, step, indices, places)
-
-
-def _widths(step: Step) -> list[tuple[int, int]]:
-    """Return the elements before and behind each axis that ``nn.border_pad`` adds."""
-    widths = ints_of(step.binding, "pad_width")
-    return list(zip(widths[::2], widths[1::2], strict=True))
 
 
 def _reverse_sequence(kernel: Kernel, step: Step) -> c.Block:
@@ -205,7 +197,7 @@ def _mapped(
     """
     source, out, result = kernel.source(step.operands[0]), kernel.target(step.result), shape_of(step.result)
     if not places:
-        return copy_block(copy_axes([product(result)], [1], [1]), out, source)
+        return _reshape(kernel, step)
     along = [c.Variable(f"at{axis}") if axis in places else index for axis, index in enumerate(indices)]
     # A value is computed in the innermost of the loops that it follows from.
     loop_of = {index: number for number, index in enumerate(indices)}
@@ -285,7 +277,9 @@ def _require(scope: FunctionScope, step: Step) -> None:
         batch = axis_of(binding, len(shape), "batch_axis")
         require_equal_sizes(scope, step, 1, shape_of(step.operands[1]), shape[batch : batch + 1])
     elif step.op == "nn.border_pad":
-        scope.require_at_least(step.op, "operand `x`", shape, [int(any(widths)) for widths in _widths(step)])
+        widths = ints_of(binding, "pad_width")
+        least = [int(any(pair)) for pair in zip(widths[::2], widths[1::2], strict=True)]
+        scope.require_at_least(step.op, "operand `x`", shape, least)
     elif step.op == "depth_to_space":
         require_equal_sizes(scope, step, 0, shape[1:2], [result[1] * int_of(binding, "block_size") ** 2])
     elif step.op == "space_to_depth":

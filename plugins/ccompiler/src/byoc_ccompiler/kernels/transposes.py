@@ -28,11 +28,8 @@ __all__ = ["FAMILY", "order_of", "turn_function"]
 _MOVE_PS = 300
 """Estimated picoseconds to move one element to another order."""
 
-_ROWS_AHEAD = 8
-"""Rows that what is fetched lies ahead, where rows are copied."""
-
-_FETCHED_NBYTES = range(128, 2048 + 1)
-"""Bytes of rows, from and to, that are fetched ahead: the processor itself does it for longer ones."""
+_FETCHED_NBYTES, _ROWS_AHEAD = range(128, 2048 + 1), 8
+"""Bytes of rows that are fetched (the processor itself does it for longer ones), and how many rows ahead."""
 
 _SOURCE, _RESULT = "source", "result"
 _SHARED = {0: c.LoopKind.PARALLEL}
