@@ -1,4 +1,4 @@
-"""Pooling over one, two or three axes: which ops are taken, and in which order windows and their taps are visited.
+"""Pooling over one, two or three axes: where windows lie, and in which order they and their taps are visited.
 
 Channels last, the inner loops run along the channels. Sums over small windows of known size are unrolled: each tap has
 an address, that of a pixel of zeros where the tap lies outside the image. Other windows are visited one by one, the
@@ -12,34 +12,30 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
+import numpy as np
 from byoc_core.authoring import c
-from byoc_core.authoring.csource import C_TYPES, FunctionScope
+from byoc_core.authoring.csource import C_TYPES, FunctionScope, c_suffix
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import is_integer
 from byoc_core.ir import Binding, Value
 from byoc_core.ops import axes_of
 
+from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import loops_around, offset_along
-from byoc_ccompiler.kernels.pooling_windows import Pooling
 from byoc_ccompiler.rejections import FLOATS, operand_type, reject_non_floats
 from byoc_ccompiler.size_checks import require_spatial
-from byoc_ccompiler.steps import Step
+from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["FAMILY"]
 
-_OPS = frozenset(
-    f"nn.{kind}_pool{rank}d" for kind in ("max", "avg", "lp", "adaptive_max", "adaptive_avg") for rank in (1, 2, 3)
-)
-_MAX_UNROLLED = 32
-"""Taps of a window that is unrolled."""
-
-_CHUNK = 256
-"""Channels whose totals wait together."""
+_MAX_UNROLLED, _CHUNK = 32, 256
+"""Taps of a window that is unrolled, and channels whose totals wait together."""
 
 _SHORT = 16
 """Elements of a row that are worth a pass per tap."""
@@ -49,98 +45,241 @@ _CHANNEL_PS, _INSIDE_PS, _TAP_PS = 100, 200, 1000
 
 
 @dataclass(frozen=True, slots=True)
-class _Image:
-    """An image from one channel on: its first element, and its strides along the spatial axes."""
+class _Axis:
+    """The windows along one spatial axis.
 
-    first: c.Load
+    Each has ``window`` taps, or 0 for adaptive pooling: they share the axis out. ``begin`` and ``end`` are padding.
+    """
+
+    name: str
+    size: Dim
+    out_size: Dim
+    window: int = 0
+    stride: int = 1
+    dilation: int = 1
+    begin: int = 0
+    end: int = 0
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether every tap of every window is known to lie inside the image."""
+        if not self.window or self.begin or not isinstance(self.size, int) or not isinstance(self.out_size, int):
+            return False
+        return (self.out_size - 1) * self.stride + (self.window - 1) * self.dilation < self.size
+
+    def taps(self, index: c.Expression) -> tuple[c.Variable, c.Variable, c.Variable, c.Block]:
+        """Return a window's first place inside the image, its taps there and with padding, and the declarations."""
+        first, count, wide, start, skip, room = (
+            c.Variable(f"{prefix}_{self.name}") for prefix in ("first", "count", "wide", "start", "skip", "room")
+        )
+        size = c.Size(self.size)
+        if not self.window:
+            end = ((index + 1) * size + (self.out_size - 1)) // self.out_size
+            return first, count, count, (c.Let(first, index * size // self.out_size), c.Let(count, end - first))
+        skipped = (self.dilation - 1 - start) // self.dilation
+        left = (size - 1 - first + self.dilation) // self.dilation
+        reach = (size + (self.end - 1) - start) // self.dilation + 1
+        statements: c.Block = (
+            c.Let(start, index * self.stride - self.begin),
+            c.Let(skip, c.Select(start.compare("<", 0), skipped, c.Size(0))),
+            c.Let(first, start + skip * self.dilation),
+            c.Let(room, c.Select(first.compare("<", size), left, c.Size(0))),
+            # Padding is smaller than the window: one tap at least is not skipped.
+            c.Let(count, c.index_min(self.window - skip, room)),
+            c.Let(wide, c.index_min(c.Size(self.window), reach)),
+        )
+        return first, count, wide, statements
+
+
+class _Window(NamedTuple):
+    """One window: the place of a tap along each axis, what a mean divides by, and the statements that declare both.
+
+    For each axis ``taps`` has the index of a tap, from the first one inside the image on, and how many lie there.
+    """
+
+    places: Sequence[c.Expression]
+    divisor: c.Variable
+    statements: c.Block
+    taps: Sequence[tuple[c.Variable, c.Variable]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pooling:
+    """One pooling op: ``kind`` is ``max``, ``avg`` or ``lp``, and ``power`` the exponent of ``lp``."""
+
+    kind: str
+    type: c.CType
+    batch: Dim
+    channels: Dim
+    axes: tuple[_Axis, ...]
+    counts_padding: bool
+    power: int
+
+    @classmethod
+    def of_step(cls, step: Step) -> Self:
+        """Return the pooling that an op says."""
+        binding, attrs = step.binding, step.binding.attrs
+        order = axes_of(str(attrs["layout"]), "NC")
+        batch, channels, *sizes = (shape_of(step.operands[0])[axis] for axis in order)
+        out_sizes = [shape_of(step.result)[axis] for axis in order[2:]]
+        columns: list[Sequence[Any]] = ["dhw"[-len(sizes) :], sizes, out_sizes]
+        if "output_size" not in attrs:
+            padding = ints_of(binding, "padding")
+            columns += [ints_of(binding, name) for name in ("pool_size", "strides", "dilation")]
+            columns += [padding[: len(sizes)], padding[len(sizes) :]]
+        axes = tuple(_Axis(*axis) for axis in zip(*columns, strict=True))
+        kind = step.op.removeprefix("nn.").removeprefix("adaptive_").partition("_")[0]
+        power = int_of(binding, "p") if "p" in attrs else 1
+        type_, counts_padding = c.CType(dtype_of(step.result)), attrs.get("count_include_pad") is True
+        return cls(kind, type_, batch, channels, axes, counts_padding, power)
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether elements are added up."""
+        return self.kind != "max"
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether every tap of every window is known to lie inside the image."""
+        return all(axis.is_inside for axis in self.axes)
+
+    @property
+    def start(self) -> c.Literal:
+        """The total of a window without elements."""
+        least = -np.inf if self.type.is_float else np.iinfo(self.type.dtype).min
+        return c.Literal(0 if self.is_sum else least, self.type)
+
+    def combine(self, total: c.Expression, value: c.Expression) -> c.Expression:
+        """Return a total with one more element."""
+        if not self.is_sum:
+            maximum = c.Callee(f"byoc_maximum_{c_suffix(self.type.dtype)}", np.maximum, flops=1)
+            return c.Call(maximum, (total, value), self.type)
+        if self.kind == "avg":
+            return total + value
+        return total + self._power(self._call("fabs", np.abs, value), self.power)
+
+    def finish(self, total: c.Expression, divisor: c.Expression) -> c.Expression:
+        """Return the result from a window's total, and from what a mean divides by."""
+        if self.kind == "avg":
+            return total / divisor
+        return self._call("sqrt", np.sqrt, total) if self.power == 2 else self._power(total, 1.0 / self.power)
+
+    def window(self, indices: Sequence[c.Expression]) -> _Window:
+        """Return the window with this number along each axis."""
+        statements: c.Block = ()
+        taps: list[tuple[c.Variable, c.Variable]] = []
+        places: list[c.Expression] = []
+        counted: c.Expression = c.Size(1)
+        for axis, index in zip(self.axes, indices, strict=True):
+            first, count, wide, declarations = axis.taps(index)
+            statements += declarations
+            taps.append((c.Variable(f"k_{axis.name}"), count))
+            places.append(first + taps[-1][0] * axis.dilation)
+            counted = counted * (wide if self.counts_padding else count)
+        divisor = c.Variable("divisor", self.type)
+        declared = c.Let(divisor, c.Cast(c.index_max(c.Size(1), counted), self.type))
+        return _Window(places, divisor, (*statements, declared), taps)
+
+    def _power(self, base: c.Expression, exponent: float) -> c.Expression:
+        return base if exponent == 1 else self._call("pow", np.power, base, c.Literal(exponent, self.type))
+
+    def _call(self, name: str, evaluate: Callable[..., Any], *arguments: c.Expression) -> c.Expression:
+        callee = c.Callee(f"{name}f" if self.type.dtype == "float32" else name, evaluate, flops=1)
+        return c.Call(callee, arguments, self.type)
+
+
+class _Image(NamedTuple):
+    """A channel of an image, or a chunk of channels: a pointer to its first element, and its spatial strides."""
+
+    first: c.Alias
     strides: Sequence[Dim]
 
-    def at(self, places: Sequence[c.Expression]) -> c.Load:
-        """Return the element at places along the spatial axes, or along the leading ones."""
-        return self.first.buffer[self.first.index + offset_along(places, self.strides[: len(places)])]
+    def pointer(self, name: str, places: Sequence[c.Expression]) -> c.Alias:
+        """Return the pointer to the element at places along the spatial axes, or along the leading ones."""
+        buffer, offset = self.first.buffer, offset_along(places, self.strides[: len(places)])
+        return c.Alias(replace(buffer, name=name), buffer, offset)
 
 
 def _write(kernel: Kernel) -> None:
     """Write the kernel of a pooling op: a loop over pixels, or over planes where the layout has channels first."""
     (step,) = kernel.group.steps
     (x,) = step.operands
-    pooling, order = Pooling.of_step(step), axes_of(str(step.binding.attrs["layout"]), "NC")
+    pooling, order = _Pooling.of_step(step), axes_of(str(step.binding.attrs["layout"]), "NC")
     item, batch, first, count = map(c.Variable, ("item", "n", "c0", "c_count"))
     indices, sizes = [c.Variable(f"o_{axis.name}") for axis in pooling.axes], [axis.out_size for axis in pooling.axes]
 
-    def image_in(buffer: c.Buffer, value: Value) -> _Image:
-        steps = [kernel.strides(value)[axis] for axis in order]
-        return _Image(buffer[batch * steps[0] + first * steps[1]], steps[2:])
+    def image_in(name: str, buffer: c.Buffer, value: Value) -> _Image:
+        batch_step, channel_step, *strides = (kernel.strides(value)[axis] for axis in order)
+        start = batch * batch_step + first * channel_step
+        return _Image(c.Alias(replace(buffer, name=name), buffer, start), strides)
 
-    image, result = image_in(kernel.source(x), x), image_in(kernel.target(step.result), step.result)
+    image = image_in("from", kernel.source(x), x)
+    result = image_in("to", kernel.target(step.result), step.result)
     before: c.Block = ()
     chunk: Dim = 1
-    if not _has_channels_last(step):
+    if _access(step, 0) is Access.COMPACT:
+        # Planes follow one another, from one batch to the next, too.
+        pooling = replace(pooling, batch=1, channels=pooling.batch * pooling.channels)
         takes_passes = _takes_passes(pooling)
         tap_ps = product(sizes) * (_INSIDE_PS if takes_passes or pooling.is_inside else _TAP_PS)
-        element = _reduction(pooling, indices, image, result)
-        body = loops_around(element, indices, sizes)
         if takes_passes:
             body = loops_around(_passes(pooling, indices, image, result), indices[:-1], sizes[:-1])
+        else:
+            body = loops_around(_reduction(pooling, indices, image, result, c.Size(1), 1), indices, sizes)
         sizes, indices = [], []
     elif pooling.is_sum and 0 < math.prod(axis.window for axis in pooling.axes) <= _MAX_UNROLLED:
         before, body = _unrolled(kernel, pooling, indices, image, result)
         chunk, tap_ps = pooling.channels, pooling.channels * _CHANNEL_PS
     else:
-        reduction = _reduction(pooling, indices, image, result, count)
+        reduction = _reduction(pooling, indices, image, result, count, _CHUNK)
         body = (c.Let(count, c.index_min(c.Size(_CHUNK), pooling.channels - first)), *reduction)
         chunk, tap_ps = _CHUNK, _CHUNK * _CHANNEL_PS
     # Windows of adaptive pooling share the image out, so their taps are a mean.
     num_taps = product(axis.window or (axis.size + (axis.out_size - 1)) // axis.out_size for axis in pooling.axes)
-    num_chunks = 1 if chunk == pooling.channels else (pooling.channels + (chunk - 1)) // chunk
-    *places, number = c.unravelled(item, [pooling.batch, *sizes, num_chunks])
-    body = (*map(c.Let, (batch, *indices), places), c.Let(first, number * chunk), *body)
-    num_items = product([pooling.batch, *sizes, num_chunks])
-    kernel.finish_block((*before, *loops_around(body, [item], [num_items], part=0, round_ps=num_taps * tap_ps)))
+    items = [pooling.batch, *sizes, 1 if chunk == pooling.channels else (pooling.channels + (chunk - 1)) // chunk]
+    *places, number = c.unravelled(item, items)
+    body = (*map(c.Let, (batch, *indices), places), c.Let(first, number * chunk), image.first, result.first, *body)
+    kernel.finish_block((*before, *loops_around(body, [item], [product(items)], part=0, round_ps=num_taps * tap_ps)))
 
 
-def _takes_passes(pooling: Pooling) -> bool:
+def _takes_passes(pooling: _Pooling) -> bool:
     """Return whether a pass along a row for each tap takes less time than one window after another."""
-    right = pooling.axes[-1]
+    right, rank = pooling.axes[-1], len(pooling.axes)
     is_short = isinstance(right.out_size, int) and right.out_size < _SHORT
-    if not pooling.is_inside:
-        return right.window > 0 and not (is_short and pooling.is_sum)
-    return not is_short and not pooling.is_sum and (len(pooling.axes) == 2 or right.stride < right.window)
+    if pooling.is_inside:
+        return not is_short and not pooling.is_sum and (rank == 2 or right.stride < right.window)
+    is_tiny = isinstance(right.size, int) and right.size <= _SHORT // 2
+    return right.window > 0 and not is_tiny and not (is_short and (pooling.is_sum or rank == 1))
 
 
-def _passes(pooling: Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image) -> c.Block:
+def _passes(pooling: _Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image) -> c.Block:
     """Return the statements that visit the windows of a row once for each tap."""
     (*outer, last_index), along = indices, pooling.axes[-1]
-    rows, window, row = pooling.window([*outer, c.Size(0)]), pooling.window(indices), result.at(outer)
+    rows, window = pooling.window([*outer, c.Size(0)]), pooling.window(indices)
     tap, place, begin, col = map(c.Variable, ("k_w", "place", "begin", "col"))
-    line, to = c.Buffer("line", pooling.type.dtype), _writable("to", pooling)
-    above = image.at(rows.places[:-1])
-
+    line, row = image.pointer("line", rows.places[:-1]), result.pointer("to", outer)
+    to = row.buffer
     # The windows from the first to the end have this tap inside the image.
     end = c.index_min(c.Size(along.out_size), (along.size - 1 - place + along.stride) // along.stride)
     one_pass: c.Block = (
         c.Let(place, tap * along.dilation - along.begin),
-        c.Alias(line, above.buffer, above.index + place),
+        replace(line, offset=line.offset + place),
         c.Let(begin, (c.index_max(c.Size(0), 0 - place) + (along.stride - 1)) // along.stride),
-        c.For(col, begin, end, (c.Store(to, col, pooling.combine(to[col], line[col * along.stride])),)),
+        c.For(col, begin, end, (c.Store(to, col, pooling.combine(to[col], line.buffer[col * along.stride])),)),
     )
     finish = c.Store(to, last_index, pooling.finish(to[last_index], window.divisor))
     finished = loops_around((*window.statements, finish), [last_index], [along.out_size])
-    return (
-        *rows.statements,
-        c.Alias(to, row.buffer, row.index),
-        *_each(to, c.Size(along.out_size), lambda _: pooling.start),
-        *_around(loops_around(one_pass, [tap], [along.window]), rows.taps[:-1]),
-        *(finished if pooling.is_sum else ()),
-    )
+    cleared = _each(to, c.Size(along.out_size), lambda _: pooling.start)
+    passes = _around(loops_around(one_pass, [tap], [along.window]), rows.taps[:-1])
+    return (*rows.statements, row, *cleared, *passes, *(finished if pooling.is_sum else ()))
 
 
 def _unrolled(
-    kernel: Kernel, pooling: Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image
+    kernel: Kernel, pooling: _Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image
 ) -> tuple[c.Block, c.Block]:
     """Return the statements before all windows, and those that reduce a window of known size in all channels."""
-    channel, total, to = c.Variable("c"), c.Variable("total", pooling.type), _writable("to", pooling)
-    window, first, channels = pooling.window(indices), result.at(indices), c.Size(pooling.channels)
+    channel, total, to = c.Variable("c"), c.Variable("total", pooling.type), result.pointer("to", indices)
+    window, channels = pooling.window(indices), c.Size(pooling.channels)
     zeros = None if pooling.is_inside else kernel.scratch_memory(pooling.channels, pooling.type.dtype)
     begins = [c.Variable(f"from_{axis.name}") for axis in pooling.axes]
     corner = [index * axis.stride - axis.begin for axis, index in zip(pooling.axes, indices, strict=True)]
@@ -150,90 +289,53 @@ def _unrolled(
         places = [begin + tap * axis.dilation for axis, begin, tap in zip(pooling.axes, begins, taps, strict=True)]
         limits = [(place, axis) for axis, place in zip(pooling.axes, places, strict=True) if not axis.is_inside]
         bounds = [bound for place, axis in limits for bound in (place.compare(">=", 0), place.compare("<", axis.size))]
-        is_inside = functools.reduce(functools.partial(c.Binary, "&&"), bounds) if bounds else None
-        buffer, pixel = c.Buffer(f"at{len(pixels)}", pooling.type.dtype), image.at(places)
-        pixels.append(c.Alias(buffer, pixel.buffer, pixel.index, is_inside, zeros if bounds else None))
+        pixel = image.pointer(f"at{len(pixels)}", places)
+        if bounds:
+            is_inside = functools.reduce(functools.partial(c.Binary, "&&"), bounds)
+            pixel = replace(pixel, condition=is_inside, otherwise=zeros)
+        pixels.append(pixel)
     element: c.Block = (
         c.Declare(total, pooling.start),
         *(c.Assign(total, pooling.combine(total, pixel.buffer[channel])) for pixel in pixels),
-        c.Store(to, channel, pooling.finish(total, window.divisor)),
+        c.Store(to.buffer, channel, pooling.finish(total, window.divisor)),
     )
-    loop = c.For(channel, c.Size(0), channels, element)
     before = () if zeros is None else (c.Clear(zeros, c.Size(0), channels),)
-    statements = (*window.statements, *map(c.Let, begins, corner), *pixels)
-    return before, (*statements, c.Alias(to, first.buffer, first.index), loop)
+    pointers = (*map(c.Let, begins, corner), *pixels, to)
+    return before, (*window.statements, *pointers, *loops_around(element, [channel], [pooling.channels]))
 
 
 def _reduction(
-    pooling: Pooling,
-    indices: Sequence[c.Variable],
-    image: _Image,
-    result: _Image,
-    count: c.Variable | None = None,
+    pooling: _Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image, count: c.Expression, room: int
 ) -> c.Block:
-    """Return the statements that reduce a window in so many neighbouring elements of a chunk, or in one element.
+    """Return the statements that reduce a window in so many neighbouring elements, for whose totals there is room.
 
     Sums are added up row by row first: errors grow with the height and the width of a window, not with its area.
     """
-    window, line, to = pooling.window(indices), c.Buffer("line", pooling.type.dtype), _writable("to", pooling)
-    row, tap, last = image.at(window.places[:-1]), image.at(window.places), window.places[-1]
-    first, start = result.at(indices), pooling.start
-    total, part = (
-        c.Variable(name, pooling.type) if count is None else _writable(name, pooling, _CHUNK)
-        for name in ("total", "part")
-    )
-    sums, number = part if pooling.is_sum else total, c.Size(1) if count is None else count
-    if count is None:
-        taps: c.Block = _each(sums, number, lambda _: pooling.combine(_cell(sums, last), line[last]))
-        rows: c.Block = (c.Alias(line, row.buffer, row.index), *_around(taps, window.taps[-1:]))
-    else:
-        taps = _each(sums, number, lambda channel: pooling.combine(_cell(sums, channel), line[channel]))
-        rows = _around((c.Alias(line, tap.buffer, tap.index), *taps), window.taps[-1:])
+    window, to = pooling.window(indices), result.pointer("to", indices)
+    line, last = image.pointer("line", window.places[:-1]), window.places[-1] * image.strides[-1]
+    total, part = (c.Buffer(name, pooling.type.dtype, c.MemoryAccess.WRITE, room) for name in ("total", "part"))
+    sums = part if pooling.is_sum else total
+    taps = _each(sums, count, lambda channel: pooling.combine(sums[channel], line.buffer[last + channel]))
+    rows = (line, *_around(taps, window.taps[-1:]))
     if pooling.is_sum:
-        added = _each(total, number, lambda channel: _cell(total, channel) + _cell(part, channel))
-        rows = (
-            c.Declare(part, start) if isinstance(part, c.Variable) else c.LocalArray(part, is_zeroed=True),
-            *rows,
-            *added,
-        )
-    cleared = () if isinstance(total, c.Variable) else _each(total, number, lambda _: start)
-    return (
-        *window.statements,
-        c.Declare(total, start) if isinstance(total, c.Variable) else c.LocalArray(total),
-        *cleared,
-        *_around(rows, window.taps[:-1]),
-        c.Alias(to, first.buffer, first.index),
-        *_each(to, number, lambda channel: pooling.finish(_cell(total, channel), window.divisor)),
-    )
+        added = _each(total, count, lambda channel: total[channel] + part[channel])
+        rows = (c.LocalArray(part, is_zeroed=True), *rows, *added)
+    cleared = (c.LocalArray(total), *_each(total, count, lambda _: pooling.start))
+    finished = _each(to.buffer, count, lambda channel: pooling.finish(total[channel], window.divisor))
+    return (*window.statements, *cleared, *_around(rows, window.taps[:-1]), to, *finished)
 
 
-_Cells = c.Buffer | c.Variable
-
-
-def _cell(cells: _Cells, index: c.Expression) -> c.Expression:
-    return cells[index] if isinstance(cells, c.Buffer) else cells
-
-
-def _each(cells: _Cells, count: c.Expression, value: Callable[[c.Expression], c.Expression]) -> c.Block:
-    """Return the statements that set so many elements of a buffer, or a variable."""
-    if isinstance(cells, c.Variable):
-        return (c.Assign(cells, value(c.Size(0))),)
+def _each(cells: c.Buffer, count: c.Expression, value: Callable[[c.Expression], c.Expression]) -> c.Block:
+    """Return the loop that sets so many elements of a buffer."""
     index = c.Variable("c")
     return (c.For(index, c.Size(0), count, (c.Store(cells, index, value(index)),)),)
 
 
 def _around(body: c.Block, taps: Sequence[tuple[c.Variable, c.Variable]]) -> c.Block:
+    """Return loops around a block, of an index and a count each."""
     for tap, count in reversed(taps):
         body = (c.For(tap, c.Size(0), count, body),)
     return body
-
-
-def _writable(name: str, pooling: Pooling, size: int | None = None) -> c.Buffer:
-    return c.Buffer(name, pooling.type.dtype, c.MemoryAccess.WRITE, size)
-
-
-def _has_channels_last(step: Step) -> bool:
-    return str(step.binding.attrs["layout"]).endswith("C")
 
 
 def _reject(binding: Binding) -> Rejection | None:
@@ -246,7 +348,7 @@ def _reject(binding: Binding) -> Rejection | None:
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    axes = Pooling.of_step(step).axes
+    axes = _Pooling.of_step(step).axes
     padded = [axis.size + axis.begin + axis.end for axis in axes]
     # Adaptive pooling shares out what is there.
     window = [(axis.window - 1) * axis.dilation + 1 if axis.window else 1 for axis in axes]
@@ -254,8 +356,11 @@ def _require(scope: FunctionScope, step: Step) -> None:
 
 
 def _access(step: Step, index: int) -> Access:
-    return Access.ROWS if _has_channels_last(step) else Access.COMPACT
+    return Access.ROWS if str(step.binding.attrs["layout"]).endswith("C") else Access.COMPACT
 
 
+_OPS = frozenset(
+    f"nn.{kind}_pool{rank}d" for kind in ("max", "avg", "lp", "adaptive_max", "adaptive_avg") for rank in (1, 2, 3)
+)
 FAMILY = KernelFamily(_OPS, _reject, _write, require=_require, reads=_access, writes=_access)
 """Pooling."""

@@ -49,15 +49,13 @@ class _Pass:
 
 
 def _passes(step: Step) -> list[_Pass]:
-    shape, scales = list(shape_of(step.operands[0])), step.binding.attrs["scales"]
-    passes: list[_Pass] = []
-    axes = zip(ints_of(step.binding, "axes"), dims_of(step.binding, "sizes"), strict=True)
-    for position, (axis, size) in enumerate(axes):
+    binding, shape, passes = step.binding, list(shape_of(step.operands[0])), list[_Pass]()
+    scales, axes = binding.attrs["scales"], ints_of(binding, "axes")
+    for position, (axis, size) in enumerate(zip(axes, dims_of(binding, "sizes"), strict=True)):
         scale = float(str(scales[position])) if isinstance(scales, tuple) else None
         if size != shape[axis] or scale not in (None, 1.0):
             table = c.Buffer(f"table{len(passes)}", "float64", c.MemoryAccess.WRITE)
-            method = str(step.binding.attrs["method"])
-            passes.append(_Pass(step.binding, method, view_along(shape, axis), size, scale, table))
+            passes.append(_Pass(binding, str(binding.attrs["method"]), view_along(shape, axis), size, scale, table))
         shape[axis] = size
     return passes
 
@@ -110,10 +108,7 @@ def _fill(of: _Pass) -> c.Statement:
 
 
 def _cubic_entry(of: _Pass, k: c.Variable, place: c.Variable) -> c.Block:
-    """Return the statements that weigh four neighbours.
-
-    Source: R. G. Keys, Cubic convolution interpolation (1981).
-    """
+    """Return the statements that weigh four neighbours (R. G. Keys, Cubic convolution interpolation, 1981)."""
     binding, entry = of.binding, c.Buffer("entry", "float64", c.MemoryAccess.WRITE)
     slope, is_exclusive = float_of(binding, "cubic_coefficient"), flag_of(binding, "exclude_outside")
     tap, again = c.Variable("tap"), c.Variable("tap")
@@ -130,13 +125,13 @@ def _cubic_entry(of: _Pass, k: c.Variable, place: c.Variable) -> c.Block:
         c.Let(weight, weighed),
         c.Store(entry, tap + 1, weight),
     )
-    before: c.Block = ()
-    after: c.Block = ()
-    if is_exclusive:
-        weigh, before = (*weigh, c.Assign(total, total + weight)), (c.Declare(total, _ZERO),)
-        after = loops_around((c.Store(entry, again + 1, entry[again + 1] / total),), [again], [4])
     first = c.Store(entry, c.Size(0), _call(np.floor, place) - 1.0)
-    return (c.Alias(entry, of.table, k * 5), first, *before, *loops_around(weigh, [tap], [4]), *after)
+    block: c.Block = (c.Alias(entry, of.table, k * 5), first)
+    if not is_exclusive:
+        return (*block, *loops_around(weigh, [tap], [4]))
+    weighs = loops_around((*weigh, c.Assign(total, total + weight)), [tap], [4])
+    divides = loops_around((c.Store(entry, again + 1, entry[again + 1] / total),), [again], [4])
+    return (*block, c.Declare(total, _ZERO), *weighs, *divides)
 
 
 def _loop(of: _Pass, source: c.Buffer, target: c.Buffer) -> c.Block:
@@ -150,16 +145,13 @@ def _loop(of: _Pass, source: c.Buffer, target: c.Buffer) -> c.Block:
     entry, type_ = c.Buffer("entry", "float64"), c.CType(target.dtype)
     neighbour, taps = c.Cast(entry[0], c.INDEX), range(_WIDTHS[of.method] - 1)
     clamped = [c.index_min(c.index_max(neighbour + tap, 0), length - 1) for tap in taps]
-    offsets = [c.Variable(f"tap{number}") for number in range(max(len(taps), 1))]
-    weights = [c.Variable(f"weight{number}", type_) for number in taps]
-    found: c.Block = (
-        c.Alias(entry, of.table, index * _WIDTHS[of.method]),
-        *(c.Let(offset, tap * inner) for offset, tap in zip(offsets, clamped or [neighbour], strict=True)),
-        *(c.Let(weight, c.Cast(entry[tap + 1], type_)) for weight, tap in zip(weights, taps, strict=True)),
-    )
-    elements: list[c.Expression] = [line[offset + column] for offset in offsets]
-    products = [element * weight for element, weight in zip(elements, weights, strict=True)] if weights else elements
-    moved: c.Block = (c.Store(to, k, functools.reduce(operator.add, products)),)
+    offsets = [c.Let(c.Variable(f"tap{tap}"), at * inner) for tap, at in enumerate(clamped or [neighbour])]
+    weights = [c.Let(c.Variable(f"weight{tap}", type_), c.Cast(entry[tap + 1], type_)) for tap in taps]
+    found: c.Block = (c.Alias(entry, of.table, index * _WIDTHS[of.method]), *offsets, *weights)
+    elements: list[c.Expression] = [line[offset.variable + column] for offset in offsets]
+    if weights:
+        elements = [element * weight.variable for element, weight in zip(elements, weights, strict=True)]
+    moved: c.Block = (c.Store(to, k, functools.reduce(operator.add, elements)),)
     moves = c.For(k, c.Size(0), c.Size(run), (*found, *moved) if is_along else moved)
     body: c.Block = (moves,) if is_along else (*found, c.as_copy(moves) or moves)
     if of.scale in (None, 1.0):
@@ -182,22 +174,18 @@ def _write(kernel: Kernel) -> None:
     if count == 0:
         kernel.finish_block((nothing,))
         return
-    parts = [(of.table, of.size * (_WIDTHS[of.method] * 8)) for of in passes]
+    parts, nbytes = [(of.table, of.size * (_WIDTHS[of.method] * 8)) for of in passes], dtype_info(out.dtype).itemsize
     for number, of in enumerate(passes[:-1]):
-        between, nbytes = (
-            c.Buffer(f"between{number}", source.dtype, c.MemoryAccess.WRITE),
-            dtype_info(source.dtype).itemsize,
-        )
+        between = c.Buffer(f"between{number}", source.dtype, c.MemoryAccess.WRITE)
         parts.append((between, of.view.outer * of.size * of.view.inner * nbytes))
     *offsets, total = itertools.accumulate(((size + _LINE - 1) // _LINE * _LINE for _, size in parts), initial=0)
     scratch = kernel.scratch_memory(total, "uint8")
-    tensors = [source, *(buffer for buffer, _ in parts[len(passes) :]), out]
-    loops = (_loop(of, *pair) for of, pair in zip(passes, itertools.pairwise(tensors), strict=True))
+    tensors = itertools.pairwise([source, *(buffer for buffer, _ in parts[len(passes) :]), out])
     block = (
         c.If(c.Size(count).compare("==", 0), (nothing, c.Return())),
         *(c.Alias(buffer, scratch, c.Size(at)) for (buffer, _), at in zip(parts, offsets, strict=True)),
         *map(_fill, passes),
-        *itertools.chain.from_iterable(loops),
+        *(loop for of, ends in zip(passes, tensors, strict=True) for loop in _loop(of, *ends)),
     )
     kernel.finish_block(block)
 
