@@ -39,8 +39,8 @@ def _write(kernel: Kernel) -> None:
         depthwise.write(kernel)
     elif suits_convolution(step, kernel):
         write_convolution(kernel)
-    elif has_plane and winograd.is_suited(step, kernel):
-        winograd.write(kernel)
+    elif has_plane and (plan := winograd.suited_plan(step, kernel)) is not None:
+        winograd.write(kernel, plan)
     elif count_runs(ConvolutionGeometry.of_step(step)) <= MAX_POINTERS:
         implicit_gemm.write(kernel)
     else:

@@ -19,13 +19,11 @@ inputs, so NaN and infinities become NaN in the whole tile.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM
 from byoc_core.ir import Constant
+from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
@@ -37,7 +35,7 @@ from byoc_ccompiler.kernels.winograd_transforms import Matrix, map_values
 from byoc_ccompiler.steps import Step
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
-__all__ = ["TRANSFORM_ROUNDINGS", "input_function", "is_suited", "output_function", "write"]
+__all__ = ["TRANSFORM_ROUNDINGS", "input_function", "output_function", "suited_plan", "write"]
 
 TRANSFORM_ROUNDINGS = {2: 7, 4: 15}
 """By the outputs of a tile along an axis: roundings that an output meets beside those of its sum over channels.
@@ -45,35 +43,30 @@ TRANSFORM_ROUNDINGS = {2: 7, 4: 15}
 One of the filter; along each axis 1 or 3 of the inputs and 2 or 4 of the outputs, even where nothing is contracted.
 """
 
-_TRANSFORM_PS = 1500
-"""Estimated picoseconds to transform one vector at one point."""
-
+_TRANSFORM_PS = 1500  # estimated picoseconds to transform one vector at one point
 _FIRST = c.Size(0)
 _Pair = tuple[c.Expression, c.Expression]
 
 
-def is_suited(step: Step, kernel: Kernel) -> bool:
-    """Return whether a convolution has the form, is permitted by the option ``winograd``, and is expected to gain."""
+def suited_plan(step: Step, kernel: Kernel) -> WinogradPlan | None:
+    """Return how to compute a convolution that has the form, by the option ``winograd``, where that should gain."""
     geometry = ConvolutionGeometry.of_step(step)
     form = (geometry.filter_height, geometry.filter_width), geometry.strides, geometry.dilation, geometry.groups
     has_form = geometry.layout == "NHWC" and form == ((3, 3), (1, 1), (1, 1), 1)
     has_rows, is_constant = kernel.strides(step.operands[0])[-1] == 1, isinstance(step.operands[1], Constant)
     is_fit = has_form and has_rows and is_constant
-    return is_fit and choose_plan(geometry, kernel.unit, kernel.options.winograd) is not None
+    return choose_plan(geometry, kernel.unit, kernel.options.winograd) if is_fit else None
 
 
-def write(kernel: Kernel) -> None:
-    """Write the kernel of a convolution that :func:`is_suited`, and of what follows it elementwise."""
-    anchor = kernel.group.steps[0]
-    weight, geometry = anchor.operands[1], ConvolutionGeometry.of_step(anchor)
-    plan = choose_plan(geometry, kernel.unit, kernel.options.winograd)
-    assert plan is not None
+def write(kernel: Kernel, plan: WinogradPlan) -> None:
+    """Write the kernel of a convolution by its plan, and of what follows it elementwise."""
+    weight = kernel.group.steps[0].operands[1]
     assert isinstance(weight, Constant)
-    array = kernel.scope.constants.array(weight, kernel.scope.where)
-    kernel.finish_block(_Loops(kernel, plan, _pack_filter(plan, array)).block())
+    packed = _pack_filter(plan, kernel.scope.constants.array(weight, kernel.scope.where))
+    kernel.finish_block(_Loops(kernel, plan, packed).block())
 
 
-def _pack_filter(plan: WinogradPlan, weight: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _pack_filter(plan: WinogradPlan, weight: NDArray) -> NDArray:
     """Return the transformed filter: panels of points of input channels of output channels."""
     geometry, taps = plan.geometry, plan.algorithm.taps
     factors = np.einsum("ay,oiyx,bx->abio", taps, geometry.ordered_filter(weight).astype(np.float64), taps)
@@ -86,11 +79,11 @@ def _pack_filter(plan: WinogradPlan, weight: npt.NDArray[Any]) -> npt.NDArray[An
 class _Loops:
     """The loops of one kernel."""
 
-    def __init__(self, kernel: Kernel, plan: WinogradPlan, packed: npt.NDArray[Any]) -> None:
+    def __init__(self, kernel: Kernel, plan: WinogradPlan, packed: NDArray) -> None:
         self.kernel, self.plan, self.geometry = kernel, plan, plan.geometry
         self.image = ImagePixels.of(kernel)
         self.weights = kernel.source(kernel.scope.constants.derive(packed), "weights")
-        self.scratch = kernel.scratch_memory(plan.parting.scratch_size, self.geometry.dtype)
+        self.scratch = kernel.scratch_memory(plan.scratch_size, self.geometry.dtype)
         dtype, written = self.geometry.dtype, c.MemoryAccess.WRITE
         self.tiles, self.products = c.Buffer("tiles", dtype, written), c.Buffer("products", dtype, written)
 
@@ -100,20 +93,20 @@ class _Loops:
         transform_ps = -(-channels // plan.lanes) * plan.num_points * _TRANSFORM_PS
         product_ps = plan.rows * plan.width * channels * plan.num_points
         product_ps *= multiply_add_ps(plan.unit, self.geometry.dtype)
-        (total, grain, places, tiles_size, _), part = plan.parting, c.Variable("part")
-        numbered = c.Let(part, first // grain)
-        products = c.Alias(self.products, self.scratch, part * plan.panel_products + tiles_size)
+        part, tiles = c.Variable("part"), c.Alias(self.tiles, self.scratch, _FIRST)
+        products = c.Alias(self.products, self.scratch, part * plan.panel_products + plan.tiles_size)
+        numbered = c.Let(part, first // plan.grain)
         if plan.parts == "pairs":
-            return (c.Alias(self.tiles, self.scratch, _FIRST), self._rounds_of_pairs(transform_ps, product_ps))
+            return (tiles, self._rounds_of_pairs(transform_ps, product_ps))
         if plan.parts == "panels":
             assert isinstance(plan.num_tiles, int)
-            tiles, (whole, tail) = c.Size(plan.num_tiles), divmod(plan.num_tiles, plan.rows)
+            whole, tail = divmod(plan.num_tiles, plan.rows)
             transforms, panels_ps = self._transforms(_FIRST, first, end), plan.num_panels * plan.blocks * product_ps
-            panels = self._panels((first, end), (_FIRST, tiles), c.Size(whole), tail)
+            panels = self._panels((first, end), (_FIRST, c.Size(plan.num_tiles)), c.Size(whole), tail)
             return (
-                c.Alias(self.tiles, self.scratch, _FIRST),
+                tiles,
                 c.Dispatch(first, end, (transforms,), plan.num_tiles, 1, plan.num_tiles * transform_ps),
-                c.Dispatch(first, end, (numbered, products, panels), total, grain, panels_ps),
+                c.Dispatch(first, end, (numbered, products, panels), plan.total, plan.grain, panels_ps),
             )
         names = ("rounds", "number", "round", "b0", "blocks", "t0", "t_count")
         rounds, number, size, b0, blocks, t0, t_count = map(c.Variable, names)
@@ -128,13 +121,13 @@ class _Loops:
         )
         body = (
             numbered,
-            c.Alias(self.tiles, self.scratch, part * (places * plan.block_step)),
+            c.Alias(self.tiles, self.scratch, part * (plan.places * plan.block_step)),
             products,
             c.Let(rounds, (end - first + (plan.blocks - 1)) // plan.blocks),
             c.For(number, _FIRST, rounds, one_round),
         )
         block_ps = plan.rows * transform_ps + plan.num_panels * product_ps
-        return (c.Dispatch(first, end, body, total, grain, total * block_ps),)
+        return (c.Dispatch(first, end, body, plan.total, plan.grain, plan.total * block_ps),)
 
     def _place(self, tile: c.Expression) -> tuple[c.Expression, c.Variable, c.Variable, c.Block]:
         """Return the image, the first row and the first column of a tile, and their declarations."""
