@@ -13,8 +13,7 @@ import pytest
 from byoc_ccompiler.kernels import winograd
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.winograd import input_function, output_function
-from byoc_ccompiler.kernels.winograd_plan import WinogradPlan, choose_plan, make_plan
-from byoc_ccompiler.kernels.winograd_transforms import minimal_filter
+from byoc_ccompiler.kernels.winograd_plan import WinogradPlan, choose_plan, make_plan, minimal_filter
 from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.authoring.c import interpret, verify
 from byoc_core.ir import Function, tensor

@@ -11,14 +11,12 @@ from __future__ import annotations
 from byoc_core.authoring import c
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, known
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, ImagePixels, known
 from byoc_ccompiler.kernels.copies import loops_around
-from byoc_ccompiler.kernels.depthwise import choose_block, filter_taps, sum_function
+from byoc_ccompiler.kernels.depthwise import DepthwiseBlock, filter_taps, sum_function
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
-from byoc_ccompiler.kernels.image_pixels import ImagePixels
 from byoc_ccompiler.kernels.implicit_gemm import copy_image
-from byoc_ccompiler.kernels.pixel_tiles import PixelLoop, by_count
-from byoc_ccompiler.kernels.window_rows import WindowRows
+from byoc_ccompiler.kernels.pixel_tiles import PixelLoop, WindowRows
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["write_chain"]
@@ -53,7 +51,7 @@ class _Chain:
         self.expand = kernel.part(chain[0], self.ring_row, strides) if at else None
         self.depthwise = kernel.part(chain[at], *((self.line_row, strides) if has_project else ()))
         self.project = kernel.part(chain[-1]) if has_project else None
-        self.tile = tile = choose_block(shape, kernel.unit, 0, shape.channels)
+        self.tile = tile = DepthwiseBlock(shape, kernel.unit, 0, shape.channels)
         self.width, self.out_width, self.out_height = map(known, (shape.width, shape.out_width, shape.out_height))
         self.blocks_down = -(-self.out_height // tile.rows)
         self.line_size, self.left = self.out_width * shape.channels, shape.padding[1] * shape.channels
@@ -130,12 +128,12 @@ class _Chain:
         shape, width, k = self.shape, self.width, c.Variable("k")
         place = c.Alias(self.ring_row, self.ring, self.ready % self.tile.in_rows * self.row_size + self.left)
         if self.expand is None:
-            image = ImagePixels.of(self.depthwise)
+            image = ImagePixels(self.depthwise)
             count = width if image.pixel_step == shape.channels else 1
             pixel, size = image.offset(self.batch, self.ready, k * count), count * shape.channels
             copy = c.Copy(self.ring_row, k * size, image.buffer, pixel, c.Size(size))
             return _NOTHING, _NOTHING, (place, *loops_around((copy,), [k], [width // count]))
-        loop, image = PixelLoop.of(self.expand, [width]), ImagePixels.of(self.expand)
+        loop, image = PixelLoop(self.expand, [width]), ImagePixels(self.expand)
         plan, source, pixel = loop.plan, image.buffer, image.offset(self.batch, self.ready, loop.pixel)
         factors: tuple[c.Expression, ...] = (c.Address(source, pixel), c.Size(image.pixel_step))
         copied, declared, find = _NOTHING, _NOTHING, _NOTHING
@@ -143,9 +141,9 @@ class _Chain:
             if plan.copies:
                 plan, source, copy_loop = copy_image(plan, source, _START)
                 copied = (self.kernel.in_scratch(source), copy_loop)
-            rows, first = WindowRows(self.expand, plan, source, plan.rows), self.ready * width + loop.pixel
-            declared, find = rows.declared, by_count(loop.count, loop.counts, lambda n: rows.find(first, n, _START))
-            factors = (c.Address(rows.rows, _START), c.Size(plan.runs), _START)
+            rows = WindowRows(plan, source, plan.rows)
+            declared = rows.declared
+            find, factors = rows.of_tile(self.ready * width + loop.pixel, loop.count, loop.counts)
         row = loop.over(c.Size(width), factors, loop.pixel, (self.batch, self.ready), find)
         return copied, declared, (place, row)
 
@@ -155,7 +153,7 @@ class _Chain:
             return ()
         width, height, channels = self.out_width, self.out_height, self.shape.channels
         counts = {width * min(self.tile.rows, height), width * (height % self.tile.rows)} - {0}
-        loop, end = PixelLoop.of(self.project, counts), c.Variable("p_end")
+        loop, end = PixelLoop(self.project, counts), c.Variable("p_end")
         factors = (c.Address(self.lines, loop.pixel * channels), c.Size(channels))
         num_rows = c.index_min(c.Size(self.tile.rows), height - y0)
         return (c.Let(end, num_rows * width), loop.over(end, factors, y0 * width + loop.pixel, (self.batch,)))

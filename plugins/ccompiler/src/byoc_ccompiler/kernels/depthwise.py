@@ -9,7 +9,6 @@ follows the convolution.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -18,43 +17,43 @@ from byoc_core.dims import Dim
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.copies import copy_axes, copy_block
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, ImagePixels
+from byoc_ccompiler.kernels.copies import copy_axes, copy_block, loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
-from byoc_ccompiler.kernels.image_pixels import ImagePixels
 from byoc_ccompiler.steps import Step
 from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
 
-__all__ = ["DepthwiseBlock", "choose_block", "filter_taps", "has_suited_filter", "is_suited", "sum_function", "write"]
+__all__ = ["DepthwiseBlock", "filter_taps", "has_suited_filter", "is_suited", "sum_function", "write"]
 
-_CHUNK = 256
-"""Channels of a block whose sums wait together, at most."""
-
-_MAX_TAPS, _MAX_REACH = 49, 32
-"""Taps of a filter, and rows and columns of pixels that a block reads, at most: at the border each has an address."""
-
+_CHUNK = 256  # channels of a block whose sums wait together, at most
+_MAX_TAPS, _MAX_REACH = 49, 32  # of a filter; rows and columns that a block reads: at the border each has an address
 _FIRST = c.Size(0)
 
 PixelSource = Literal["inside", "rows", "border"]
 """How a block finds its pixels: by their distances, by the address of each row, or of each pixel."""
 
 
-@dataclass(frozen=True, slots=True)
 class DepthwiseBlock:
-    """The outputs that are summed up together, in rows and columns, and the pixels that they read.
+    """The outputs that are summed up together, ``rows`` times ``columns``: fewest beyond the result's, at most 8 wide.
 
-    A chunk of channels has whole vectors, and the last chunk no fewer than one. The steps count elements of the image.
+    They read ``in_rows`` times ``in_columns`` pixels; the steps count elements of the image. A ``chunk`` of channels
+    has whole vectors, and the last chunk no fewer than one.
     """
 
-    geometry: ConvolutionGeometry
-    unit: VectorUnit
-    rows: int
-    columns: int
-    in_rows: int
-    in_columns: int
-    chunk: int
-    row_step: Dim
-    pixel_step: Dim
+    def __init__(self, geometry: ConvolutionGeometry, unit: VectorUnit, row_step: Dim, pixel_step: Dim) -> None:
+        self.geometry, self.unit, self.row_step, self.pixel_step = geometry, unit, row_step, pixel_step
+        (down, right), (height, width), total = geometry.strides, _reach(geometry), geometry.out_width
+        self.rows = 2 if unit.registers >= 32 and down == 1 and geometry.out_height != 1 else 1
+        room = (unit.registers // 2 - 2) // self.rows
+        sizes = range(max(1, min(room, (_MAX_REACH - width) // right + 1, 8)), 0, -1)
+        self.columns = sizes[0]
+        if isinstance(total, int):
+            self.columns = min(sizes, key=lambda size: -(-total // size) * (size + 1))
+        self.in_rows, self.in_columns = (self.rows - 1) * down + height, (self.columns - 1) * right + width
+        channels, lanes = geometry.channels, unit.lanes(geometry.dtype)
+        whole = -(-channels // lanes) * lanes
+        chunks = range(min(_CHUNK // lanes * lanes, whole), 0, -lanes)
+        self.chunk = next((size for size in chunks if size >= channels or not 0 < channels % size < lanes), whole)
 
     def chunk_loop(
         self,
@@ -82,10 +81,16 @@ class DepthwiseBlock:
         return c.For(c0, _FIRST, c.Size(geometry.channels), body, step=chunk)
 
 
-def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
-    """Return whether a convolution has as many groups as channels, before and after, and a filter that is summed here.
+def _reach(geometry: ConvolutionGeometry) -> tuple[int, int]:
+    """Return how many rows and columns a filter spans."""
+    down, right = geometry.dilation
+    return (geometry.filter_height - 1) * down + 1, (geometry.filter_width - 1) * right + 1
 
-    There must be channels for a vector, and the filter must be small enough for loops that are written out.
+
+def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
+    """Return whether a convolution has one filter for each channel, small enough for loops that are written out.
+
+    There must be channels for a vector.
     """
     is_depthwise = geometry.is_depthwise and geometry.out_channels == geometry.channels
     is_small = geometry.num_taps <= _MAX_TAPS and max(_reach(geometry)) + geometry.strides[0] <= _MAX_REACH
@@ -97,28 +102,6 @@ def is_suited(step: Step, kernel: Kernel) -> bool:
     geometry = ConvolutionGeometry.of_step(step)
     has_rows = geometry.layout[-1] == "C" and kernel.strides(step.operands[0])[-1] == 1
     return has_rows and has_suited_filter(geometry, kernel.unit)
-
-
-def choose_block(geometry: ConvolutionGeometry, unit: VectorUnit, row_step: Dim, pixel_step: Dim) -> DepthwiseBlock:
-    """Return the block that computes fewest outputs beyond the result's, the largest of them."""
-    room, (down, right), (height, width) = unit.registers // 2 - 2, geometry.strides, _reach(geometry)
-    rows = 2 if unit.registers >= 32 and down == 1 and geometry.out_height != 1 else 1
-    sizes = range(max(1, min(room // rows, (_MAX_REACH - width) // right + 1, 8)), 0, -1)
-    total, columns = geometry.out_width, sizes[0]
-    if isinstance(total, int):
-        columns = min(sizes, key=lambda size: -(-total // size) * (size + 1))
-    channels, lanes = geometry.channels, unit.lanes(geometry.dtype)
-    whole = -(-channels // lanes) * lanes
-    chunks = range(min(_CHUNK // lanes * lanes, whole), 0, -lanes)
-    chunk = next((size for size in chunks if size >= channels or not 0 < channels % size < lanes), whole)
-    read = ((rows - 1) * down + height, (columns - 1) * right + width)
-    return DepthwiseBlock(geometry, unit, rows, columns, *read, chunk, row_step, pixel_step)
-
-
-def _reach(geometry: ConvolutionGeometry) -> tuple[int, int]:
-    """Return how many rows and columns a filter spans."""
-    down, right = geometry.dilation
-    return (geometry.filter_height - 1) * down + 1, (geometry.filter_width - 1) * right + 1
 
 
 def filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer, c.Block]:
@@ -136,9 +119,8 @@ def filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer
 
 def write(kernel: Kernel) -> None:
     """Write the kernel of a convolution that :func:`is_suited`, and of what follows it elementwise."""
-    image = ImagePixels.of(kernel)
-    geometry = image.geometry
-    block = choose_block(geometry, kernel.unit, image.row_step, image.pixel_step)
+    image = ImagePixels(kernel)
+    geometry, block = image.geometry, DepthwiseBlock(image.geometry, kernel.unit, image.row_step, image.pixel_step)
     taps, declared = filter_taps(kernel, geometry)
     item, n, y0, x0, row, column = map(c.Variable, ("item", "n", "y0", "x0", "row", "col"))
     at = c.PointerArray("at", geometry.dtype, c.MemoryAccess.WRITE, block.in_rows * block.in_columns)
@@ -169,9 +151,8 @@ def write(kernel: Kernel) -> None:
     )
     products = geometry.out_width * (block.rows * geometry.channels * geometry.num_taps)
     item_ps = products * (multiply_add_ps(block.unit, geometry.dtype) * 2)
-    count = c.Size(geometry.batch * num_rows)
-    loop = c.For(item, _FIRST, count, body, kind=c.LoopKind.PARALLEL, round_ps=item_ps)
-    kernel.finish_block((*declared, loop))
+    loop = loops_around(body, [item], [geometry.batch * num_rows], part=0, round_ps=item_ps)
+    kernel.finish_block((*declared, *loop))
 
 
 def sum_function(block: DepthwiseBlock, source: PixelSource) -> c.Function:
@@ -219,5 +200,5 @@ def sum_function(block: DepthwiseBlock, source: PixelSource) -> c.Function:
         each(k, num_sums, c.Store(sums, k * block.chunk + channel, c.Load(acc, k * lanes, lanes))),
     )
     loop, comment = c.For(c1, _FIRST, count, body, step=lanes), "// Sums up a block of outputs for some channels."
-    name, parameters = f"depthwise_{source}", (*found, taps, count, sums)
-    return c.Function(name, parameters, (loop,), None, (comment,), is_contracted=True)
+    parameters = (*found, taps, count, sums)
+    return c.Function(f"depthwise_{source}", parameters, (loop,), None, (comment,), is_contracted=True)

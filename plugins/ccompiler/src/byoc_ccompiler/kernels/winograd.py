@@ -10,7 +10,7 @@ round of few blocks and several panels they part the panels, once all tiles are 
 panel after another is multiplied by all tiles of a round: factors pass once from memory to the first-level cache. Else,
 round by round, threads part the tiles, and then the pairs of panels and blocks.
 
-Errors: with the matrices of :mod:`~byoc_ccompiler.kernels.winograd_transforms` and ``C`` input channels, an output is
+Errors: with the matrices of :mod:`~byoc_ccompiler.kernels.winograd_plan` and ``C`` input channels, an output is
 off by at most ``gamma_n |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|``, summed over the channels, where ``n`` is
 ``C`` and the roundings of the three transforms (:data:`TRANSFORM_ROUNDINGS`). Measured with normal data in float32,
 64 to 512 channels: ``F(2, 3)`` 1e-6, ``F(4, 3)`` 4e-6 of the largest output. All outputs of a tile depend on all of its
@@ -19,19 +19,18 @@ inputs, so NaN and infinities become NaN in the whole tile.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM
 from byoc_core.ir import Constant
-from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, ImagePixels
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
-from byoc_ccompiler.kernels.image_pixels import ImagePixels
 from byoc_ccompiler.kernels.tiles import multiply
-from byoc_ccompiler.kernels.winograd_plan import WinogradPlan, choose_plan
-from byoc_ccompiler.kernels.winograd_transforms import Matrix, map_values
+from byoc_ccompiler.kernels.winograd_plan import Matrix, WinogradPlan, choose_plan
 from byoc_ccompiler.steps import Step
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
@@ -60,32 +59,31 @@ def suited_plan(step: Step, kernel: Kernel) -> WinogradPlan | None:
 
 def write(kernel: Kernel, plan: WinogradPlan) -> None:
     """Write the kernel of a convolution by its plan, and of what follows it elementwise."""
+    kernel.finish_block(_Loops(kernel, plan).block())
+
+
+def _packed_filter(kernel: Kernel, plan: WinogradPlan) -> c.Buffer:
+    """Return the transformed filter: panels of points of input channels of output channels."""
     weight = kernel.group.steps[0].operands[1]
     assert isinstance(weight, Constant)
-    packed = _pack_filter(plan, kernel.scope.constants.array(weight, kernel.scope.where))
-    kernel.finish_block(_Loops(kernel, plan, packed).block())
-
-
-def _pack_filter(plan: WinogradPlan, weight: NDArray) -> NDArray:
-    """Return the transformed filter: panels of points of input channels of output channels."""
     geometry, taps = plan.geometry, plan.algorithm.taps
-    factors = np.einsum("ay,oiyx,bx->abio", taps, geometry.ordered_filter(weight).astype(np.float64), taps)
+    array = geometry.ordered_filter(kernel.scope.constants.array(weight, kernel.scope.where))
+    factors = np.einsum("ay,oiyx,bx->abio", taps, array.astype(np.float64), taps)
     padded = np.zeros((plan.num_points, geometry.channels, plan.num_panels * plan.width))
     padded[..., : geometry.out_channels] = factors.reshape(*padded.shape[:2], -1)
     panels = padded.reshape(*padded.shape[:2], plan.num_panels, plan.width).transpose(2, 0, 1, 3)
-    return np.ascontiguousarray(panels, dtype=weight.dtype)
+    packed = np.ascontiguousarray(panels, dtype=array.dtype)
+    return kernel.source(kernel.scope.constants.derive(packed), "weights")
 
 
 class _Loops:
     """The loops of one kernel."""
 
-    def __init__(self, kernel: Kernel, plan: WinogradPlan, packed: NDArray) -> None:
-        self.kernel, self.plan, self.geometry = kernel, plan, plan.geometry
-        self.image = ImagePixels.of(kernel)
-        self.weights = kernel.source(kernel.scope.constants.derive(packed), "weights")
-        self.scratch = kernel.scratch_memory(plan.scratch_size, self.geometry.dtype)
-        dtype, written = self.geometry.dtype, c.MemoryAccess.WRITE
-        self.tiles, self.products = c.Buffer("tiles", dtype, written), c.Buffer("products", dtype, written)
+    def __init__(self, kernel: Kernel, plan: WinogradPlan) -> None:
+        self.kernel, self.plan, self.geometry, dtype = kernel, plan, plan.geometry, plan.geometry.dtype
+        self.image, self.weights = ImagePixels(kernel), _packed_filter(kernel, plan)
+        self.scratch = kernel.scratch_memory(plan.scratch_size, dtype)
+        self.tiles, self.products = (c.Buffer(name, dtype, c.MemoryAccess.WRITE) for name in ("tiles", "products"))
 
     def block(self) -> c.Block:
         """Return the loops, in the form that the plan says."""
@@ -260,7 +258,7 @@ def _mapped(matrix: Matrix, j: c.Variable, loads: list[c.Load], to: c.Load, step
     (num_results, num), lanes, i = matrix.shape, loads[0].lanes, c.Variable("i")
     part = c.Buffer("part", to.buffer.dtype, c.MemoryAccess.WRITE, num_results * num * lanes)
     values = [c.Variable("d", load.type) for load in loads]
-    down = map_values(matrix, values, lambda row, value: c.Store(part, (j + row * num) * lanes, value))
+    down = _map_values(matrix, values, lambda row, value: c.Store(part, (j + row * num) * lanes, value))
     parts = [c.Load(part, (i * num + column) * lanes, lanes) for column in range(num)]
 
     def stored(column: int, value: c.Expression) -> c.Store:
@@ -270,5 +268,60 @@ def _mapped(matrix: Matrix, j: c.Variable, loads: list[c.Load], to: c.Load, step
     return (
         c.LocalArray(part, lanes=lanes),
         c.For(j, _FIRST, c.Size(num), columns, kind=c.LoopKind.UNROLLED),
-        c.For(i, _FIRST, c.Size(num_results), map_values(matrix, parts, stored), kind=c.LoopKind.UNROLLED),
+        c.For(i, _FIRST, c.Size(num_results), _map_values(matrix, parts, stored), kind=c.LoopKind.UNROLLED),
     )
+
+
+def _map_values(
+    matrix: Matrix, values: Sequence[c.Expression], store: Callable[[int, c.Expression], c.Statement]
+) -> c.Block:
+    """Return the statements that store ``matrix @ values``, on vectors, each result by its number.
+
+    Columns of opposite points have the same coefficients but for the signs of the odd ones: their sum and their
+    difference serve all rows. Rows of opposite points, likewise, share two sums.
+    """
+    block: list[c.Statement] = []
+
+    def let(name: str, value: c.Expression) -> c.Variable:
+        variable = c.Variable(name, value.type)
+        block.append(c.Let(variable, value))
+        return variable
+
+    even, odd = dict(enumerate(values)), dict(enumerate(values))
+    for column, has_opposite in _points(matrix.T):
+        if has_opposite:
+            left, right = values[column], values[column + 1]
+            even[column], odd[column] = let("plus", left + right), let("minus", left - right)
+            del even[column + 1], odd[column + 1]
+    for row, has_opposite in _points(matrix):
+        terms = [(matrix[row, column], value) for column, value in (odd if row % 2 else even).items()]
+        if has_opposite:
+            one, other = let("even", _combined(terms[0::2])), let("odd", _combined(terms[1::2]))
+            block += [store(row, one + other), store(row + 1, one - other)]
+        else:
+            block.append(store(row, _combined(terms)))
+    return tuple(block)
+
+
+def _points(rows: Matrix) -> Iterator[tuple[int, bool]]:
+    """Yield the number of each row, of one of two where they are of opposite points, and whether they are."""
+    signs, number = (-1.0) ** np.arange(rows.shape[1]), 0
+    while number < len(rows):
+        has_opposite = number + 1 < len(rows) and np.array_equal(rows[number + 1], rows[number] * signs)
+        yield number, has_opposite
+        number += 2 if has_opposite else 1
+
+
+def _combined(terms: Sequence[tuple[float, c.Expression]]) -> c.Expression:
+    """Return a sum of multiples, those of factor 1 first so that the others can be contracted."""
+    ordered = sorted((term for term in terms if term[0] != 0.0), key=lambda term: (abs(term[0]) != 1.0, term[0] != 1.0))
+    total: c.Expression | None = None
+    for factor, value in ordered:
+        size = c.Broadcast(c.Literal(abs(factor), value.type.with_lanes(1)), value.type.lanes)
+        scaled = value if abs(factor) == 1.0 else size * value
+        if total is not None:
+            total = c.Binary("+" if factor > 0 else "-", total, scaled)
+        else:
+            total = scaled if factor > 0 else c.Unary("-", scaled)
+    assert total is not None
+    return total

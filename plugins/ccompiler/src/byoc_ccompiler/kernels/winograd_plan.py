@@ -1,17 +1,35 @@
-"""How a convolution by Winograd's minimal filtering is cut up, and whether it pays: estimates, from sizes alone."""
+"""Winograd's minimal filtering: its matrices, how a convolution is cut up for it, and whether it pays.
+
+``F(m, 3)`` gives ``m`` neighbouring outputs of a filter of 3 taps from ``m + 2`` inputs with ``m + 2`` products, where
+the plain sums take ``3 m``: ``y = A^T [(G g) * (B^T d)]``. Over two axes each map is applied along both. The matrices
+interpolate a product of polynomials at chosen points and at infinity (Toom and Cook). What the points are decides how
+much rounding errors grow: with 0, +-3/4 and +-3/2 those of ``F(4, 3)`` are a quarter of those with the customary 0,
++-1 and +-2, and all of ``A^T`` and ``B^T`` is exact in float32.
+
+Sources: S. Winograd, Arithmetic Complexity of Computations, SIAM 1980; A. Lavin and S. Gray, Fast Algorithms for
+Convolutional Neural Networks, CVPR 2016; B. Barabasz et al., Error Analysis and Improving the Accuracy of Winograd
+Convolution for Deep Neural Networks, ACM TOMS 46 (2020), on the points.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.winograd_transforms import minimal_filter
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["WinogradPlan", "choose_plan", "make_plan"]
+__all__ = ["Matrix", "MinimalFilter", "WinogradPlan", "choose_plan", "make_plan", "minimal_filter"]
+
+_TAPS = 3
+_POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.75, -0.75, 1.5, -1.5)}
+"""By the number of outputs: the finite points; those that differ in their sign alone stand side by side."""
 
 _ROUND_NBYTES = 1 << 19  # a round's transformed tiles and a panel's products, so large, stay in the second-level cache
 _ROUND_TILES = 56  # a round has so many in any case: each element of a filter that comes from memory is used often
@@ -24,6 +42,37 @@ _DIRECT_RATE = 1.7  # multiply-adds of vectors that direct convolution reaches i
 _MARGIN = 1.25  # how much cheaper a plan must look than direct convolution: it has many small loops
 _LARGE_TILE_MARGIN = 1.25  # and tiles of 4 by 4 than those of 2 by 2, whose errors are smaller
 _UNKNOWN_SIZE = 28  # what a symbolic size of an image counts as; a symbolic batch counts as 1
+
+Matrix = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MinimalFilter:
+    """The algorithm ``F(m, 3)``: ``m`` outputs of ``m + 2`` inputs along each axis, and as many products.
+
+    ``A^T`` maps products to ``outputs``, ``G`` the ``taps`` of a filter to factors, ``B^T`` ``inputs`` to the others.
+    """
+
+    num_outputs: int
+    num_inputs: int
+    outputs: Matrix
+    taps: Matrix
+    inputs: Matrix
+
+
+@cache
+def minimal_filter(num_outputs: int) -> MinimalFilter:
+    """Return the algorithm with so many outputs along an axis: 2 or 4."""
+    points, size = _POINTS[num_outputs], num_outputs + _TAPS - 1
+    outputs, taps, inputs = np.zeros((num_outputs, size)), np.zeros((size, _TAPS)), np.zeros((size, size))
+    for index, point in enumerate(points):
+        others = [other for other in points if other != point]
+        outputs[:, index] = [point**power for power in range(num_outputs)]
+        taps[index] = [point**power / np.prod([point - other for other in others]) for power in range(_TAPS)]
+        inputs[index, :-1] = np.polynomial.polynomial.polyfromroots(others)
+    outputs[-1, -1] = taps[-1, -1] = 1.0
+    inputs[-1] = np.polynomial.polynomial.polyfromroots(points)
+    return MinimalFilter(num_outputs, size, outputs, taps, inputs)
 
 
 class WinogradPlan:
