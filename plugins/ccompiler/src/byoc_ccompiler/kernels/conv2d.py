@@ -37,9 +37,9 @@ _PRODUCT_PS = 200  # estimated picoseconds of one product and sum
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """A spatial axis. Tap ``k`` of window ``y`` meets element ``(y * stride + k * apart + shift) / scale``.
+    """A spatial axis: a tap of window ``y`` meets element ``(y * stride + shift) / scale``; the shift is the tap's.
 
-    Of a transposed convolution ``apart`` is below 0, and the elements of the image lie ``scale`` apart.
+    The elements of the image of a transposed convolution lie ``scale`` apart.
     """
 
     size: Dim
@@ -47,13 +47,8 @@ class _Axis:
     tap: c.Variable
     place: c.Variable
     stride: int
-    apart: int
-    shift: int
+    shift: c.Expression
     scale: int
-
-    def reach(self, window: c.Expression) -> c.Expression:
-        """Return the element that a tap of a window meets, before the division."""
-        return window * self.stride + (self.tap * self.apart + self.shift)
 
     def loop(self, window: c.Expression, body: c.Block) -> c.Block:
         """Return the loop over the taps of a window that lie inside the image."""
@@ -61,7 +56,7 @@ class _Axis:
         is_inside = c.Binary("&&", there.compare(">=", 0), there.compare("<", self.size * self.scale))
         is_inside = c.Binary("&&", is_inside, (there % self.scale).compare("==", 0))
         found = c.If(is_inside, (c.Let(self.place, there // self.scale), *body))
-        return loops_around((c.Let(there, self.reach(window)), found), (self.tap,), (self.taps,))
+        return loops_around((c.Let(there, window * self.stride + self.shift), found), (self.tap,), (self.taps,))
 
 
 class _Convolution:
@@ -78,9 +73,9 @@ class _Convolution:
         # The padding behind the axes stands last.
         for number, item in enumerate(zip(data_axes[2:], weight_axes[2:], *attributes, strict=False)):
             axis, tap, stride, apart, padding = item
-            lie = (1, -apart, padding, stride) if self.is_transposed else (stride, apart, -padding, 1)
-            tap_at, place = c.Variable(f"k{number}"), c.Variable(f"i{number}")
-            self.axes.append(_Axis(shape_of(image)[axis], shape_of(weight)[tap], tap_at, place, *lie))
+            k, place = c.Variable(f"k{number}"), c.Variable(f"i{number}")
+            lie = (1, k * -apart + padding, stride) if self.is_transposed else (stride, k * apart + -padding, 1)
+            self.axes.append(_Axis(shape_of(image)[axis], shape_of(weight)[tap], k, place, *lie))
         self.in_channels = shape_of(image)[data_axes[1]] // self.groups
         self.out_channels = shape_of(step.result)[data_axes[1]] // self.groups
         if self.is_last and isinstance(weight, Constant):
@@ -95,8 +90,7 @@ class _Convolution:
         dtype = dtype_of(step.result)
         dtype = dtype if dtype.startswith("float") else "uint64" if dtype.endswith("64") else "uint32"
         self.totals = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, _STRETCH)
-        names = ("first", "count", "g", "c", "at")
-        self.first, self.count, self.group, self.channel, self.at = map(c.Variable, names)
+        self.first, self.count, self.group, self.channel, self.at = map(c.Variable, ("first", "count", "g", "c", "at"))
         self.factor, self.line = c.Variable("factor", c.CType(dtype)), c.Buffer("line", dtype_of(image))
 
     def value(self, element: c.Expression) -> c.Expression:
@@ -110,19 +104,16 @@ class _Convolution:
 
     def over_channels(self, place: c.Expression, tap: c.Expression) -> c.Block:
         """Return the loop that adds products of elements of the image to neighbouring output channels."""
-        body: c.Block = (
-            c.Let(self.factor, self.value(self.image[place])),
-            c.Alias(self.line, self.weight, tap),
-            self.added(self.at, self.at * self.weight_steps[0], c.Size(0), self.count),
-        )
-        return loops_around(body, (self.channel,), (self.in_channels,))
+        factor, line = c.Let(self.factor, self.value(self.image[place])), c.Alias(self.line, self.weight, tap)
+        added = self.added(self.at, self.at * self.weight_steps[0], c.Size(0), self.count)
+        return loops_around((factor, line, added), (self.channel,), (self.in_channels,))
 
     def over_pixels(self, place: c.Expression, tap: c.Expression) -> c.Block:
         """Return the statements that add products of a line of the image to neighbouring pixels."""
         last, right = self.axes[-1], c.Variable("right")
         # Of a line of the image and one of the result, one is walked through, the other in steps.
-        apart, shift, ends = last.stride * last.scale, last.reach(self.first), [c.Size(last.size), self.count]
-        places = [right + self.at * apart, self.at]
+        apart, shift = last.stride * last.scale, self.first * last.stride + last.shift
+        ends, places = [c.Size(last.size), self.count], [right + self.at * apart, self.at]
         if self.is_transposed:
             shift, ends, places = 0 - shift, ends[::-1], places[::-1]
         start = c.index_max((apart - 1 - right) // apart, 0)

@@ -8,7 +8,7 @@ Where the image has few channels, one run is a whole line of the filter, whose p
 image padded with zeros; the copy is small, as the image is. Of many small images each is copied and computed by one
 thread.
 
-The second half of a network has few pixels, and filters that no cache keeps from call to call. There all pixels are
+Few pixels, of the second half of a network, meet filters that no cache keeps from call to call. All of them are
 multiplied by one piece of a panel after another, small enough for the first-level cache, while the next one is fetched.
 The sums of all pixels and one panel wait in that cache too.
 """
