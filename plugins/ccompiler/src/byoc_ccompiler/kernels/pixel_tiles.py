@@ -151,14 +151,13 @@ class WindowRows:
 
     def __init__(self, plan: PixelPlan, image: c.Buffer, pixels: int) -> None:
         shape, (batch, _, row, pixel) = plan.shape, plan.steps
+        taps = (shape.filter_height, plan.runs // shape.filter_height)
         sizes = (
             *(plan.num_pixels - 1, shape.out_height, shape.out_width, shape.height, shape.width, *shape.padding[:2]),
-            *(*shape.strides, shape.filter_height, plan.runs // shape.filter_height, *shape.dilation),
-            *(batch, row, pixel),
+            *(*shape.strides, *taps, *shape.dilation, batch, row, pixel),
         )
-        self._plan, self._image = plan, image
+        self._plan, self._image, self._zeros = plan, image, c.Buffer("zeros", image.dtype, size=plan.depth)
         self.rows = c.PointerArray("rows", image.dtype, c.MemoryAccess.WRITE, plan.runs * pixels)
-        self._zeros = c.Buffer("zeros", image.dtype, size=plan.depth)
         self._window = c.Buffer("window", "int64", c.MemoryAccess.WRITE, len(_SIZES))
         self.declared: c.Block = (
             *(c.LocalArray(self._zeros, is_zeroed=True), c.LocalArray(self.rows), c.LocalArray(self._window)),
@@ -255,9 +254,9 @@ class PixelTile:
         plan = self.plan
         sums = c.Buffer("sums", plan.shape.dtype, c.MemoryAccess.WRITE, plan.rows * plan.columns)
         matrix = c.Address(packed, self.panel * plan.panel_size)
-        operands = (factors, matrix, c.Size(plan.depth), c.Address(sums, _START))
 
         def multiplied(rows: int) -> c.Statement:
+            operands = (factors, matrix, c.Size(plan.depth), c.Address(sums, _START))
             return multiply(plan.kernel, (rows, plan.vectors), *operands, ahead=ahead)
 
         return (c.LocalArray(sums), *_by_count(self.count, counts, multiplied), *self.rest(sums))

@@ -36,12 +36,9 @@ from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["TRANSFORM_ROUNDINGS", "input_function", "output_function", "suited_plan", "write"]
 
+# By the outputs of a tile along an axis: roundings that an output meets beside those of its sum over channels. One of
+# the filter; along each axis 1 or 3 of the inputs and 2 or 4 of the outputs, even where nothing is contracted.
 TRANSFORM_ROUNDINGS = {2: 7, 4: 15}
-"""By the outputs of a tile along an axis: roundings that an output meets beside those of its sum over channels.
-
-One of the filter; along each axis 1 or 3 of the inputs and 2 or 4 of the outputs, even where nothing is contracted.
-"""
-
 _TRANSFORM_PS = 1500  # estimated picoseconds to transform one vector at one point
 _FIRST = c.Size(0)
 _Pair = tuple[c.Expression, c.Expression]

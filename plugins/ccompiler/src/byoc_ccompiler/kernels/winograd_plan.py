@@ -25,12 +25,11 @@ from byoc_core.dtypes import dtype_info
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["Matrix", "MinimalFilter", "WinogradPlan", "choose_plan", "make_plan", "minimal_filter"]
+__all__ = ["Matrix", "WinogradPlan", "choose_plan", "make_plan", "minimal_filter"]
 
 _TAPS = 3
+# By the number of outputs: the finite points; those that differ in their sign alone stand side by side.
 _POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.75, -0.75, 1.5, -1.5)}
-"""By the number of outputs: the finite points; those that differ in their sign alone stand side by side."""
-
 _ROUND_NBYTES = 1 << 19  # a round's transformed tiles and a panel's products, so large, stay in the second-level cache
 _ROUND_TILES = 56  # a round has so many in any case: each element of a filter that comes from memory is used often
 _LEAST_BLOCKS, _LEAST_PANELS = 12, 4  # of so many, parts of neighbouring blocks, or of panels, are even enough
@@ -47,7 +46,7 @@ Matrix = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class MinimalFilter:
+class _MinimalFilter:
     """The algorithm ``F(m, 3)``: ``m`` outputs of ``m + 2`` inputs along each axis, and as many products.
 
     ``A^T`` maps products to ``outputs``, ``G`` the ``taps`` of a filter to factors, ``B^T`` ``inputs`` to the others.
@@ -61,7 +60,7 @@ class MinimalFilter:
 
 
 @cache
-def minimal_filter(num_outputs: int) -> MinimalFilter:
+def minimal_filter(num_outputs: int) -> _MinimalFilter:
     """Return the algorithm with so many outputs along an axis: 2 or 4."""
     points, size = _POINTS[num_outputs], num_outputs + _TAPS - 1
     outputs, taps, inputs = np.zeros((num_outputs, size)), np.zeros((size, _TAPS)), np.zeros((size, size))
@@ -72,7 +71,7 @@ def minimal_filter(num_outputs: int) -> MinimalFilter:
         inputs[index, :-1] = np.polynomial.polynomial.polyfromroots(others)
     outputs[-1, -1] = taps[-1, -1] = 1.0
     inputs[-1] = np.polynomial.polynomial.polyfromroots(points)
-    return MinimalFilter(num_outputs, size, outputs, taps, inputs)
+    return _MinimalFilter(num_outputs, size, outputs, taps, inputs)
 
 
 class WinogradPlan:
