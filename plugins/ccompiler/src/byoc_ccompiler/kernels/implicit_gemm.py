@@ -44,7 +44,7 @@ _START = c.Size(0)
 
 def write(kernel: Kernel) -> None:
     """Write the kernel of a convolution, channels last, and of what follows it elementwise."""
-    (x, weight), plan = kernel.group.steps[0].operands, PixelPlan.of(kernel)
+    (x, weight), plan = kernel.group.steps[0].operands, PixelPlan(kernel)
     of_few = _plan_of_few(plan) if isinstance(weight, Constant) else None
     plan, shape, source = of_few or plan, plan.shape, kernel.source(x)
     packed, block = pack_filter(plan)
@@ -86,8 +86,8 @@ def copy_image(plan: PixelPlan, source: c.Buffer, n: c.Expression) -> tuple[Pixe
         c.Let(y, row - top),
         c.If(is_inside, filled, (c.Clear(to, _START, c.Size(line)),)),
     )
-    padded = replace(shape, height=height, width=width, padding=(0, 0, 0, 0))
-    plan = replace(plan, shape=padded, steps=(0, 1, line, shape.channels))
+    padded = replace(shape, batch=1, height=height, width=width, padding=(0, 0, 0, 0))
+    plan = PixelPlan(plan.kernel, tile=(plan.rows, plan.vectors), copied=(padded, (0, 1, line, shape.channels)))
     loop = c.For(row, _START, c.Size(height), body, kind=c.LoopKind.PARALLEL, round_ps=line * _COPY_PS)
     return plan, image, loop
 
@@ -145,7 +145,7 @@ def _plan_of_few(plan: PixelPlan) -> PixelPlan | None:
     if plan.copies or plan.shape.groups > 1 or not isinstance(pixels, int) or not 1 < pixels <= _MOST_PIXELS:
         return None
     blocks = -(-pixels // min(_MOST_ROWS, unit.rows_for(_VECTORS)))
-    plan = replace(plan, rows=-(-pixels // blocks), vectors=_VECTORS, columns=_VECTORS * unit.lanes(plan.shape.dtype))
+    plan = PixelPlan(plan.kernel, tile=(-(-pixels // blocks), _VECTORS))
     has_room = blocks * plan.runs * plan.rows <= MAX_POINTERS
     return plan if has_room and plan.panels_outside and plan.panels >= _LEAST_PANELS else None
 

@@ -42,63 +42,40 @@ _SIZES = (
 _UNSIGNED = c.CType("uint64")
 _START = c.Size(0)
 _Terms = tuple[c.Expression, ...]
+_Image = tuple[ConvolutionGeometry, tuple[Dim, Dim, Dim, Dim]]  # the sizes, and the steps of its image
+_Tile = tuple[int, int]  # rows and vectors
 
 
-@dataclass(frozen=True, slots=True)
 class PixelPlan:
     """How a convolution is cut into tiles of ``rows`` pixels times ``columns`` output channels, in ``vectors``.
 
     The image has ``steps`` from one image, channel, row and pixel to the next. Where it ``copies`` images, padded with
-    zeros, one after another, the pixels are those of one image, else of all. Each has ``runs`` of ``depth`` factors.
+    zeros, one after another, the pixels are those of one image, else of all; they take so many ``blocks``. Each has
+    ``runs`` of ``depth`` factors. A group has so many ``panels``. Where not all stay in the cache, all pixels pass one
+    after another (``panels_outside``), so that each is read once.
     """
 
-    kernel: Kernel
-    shape: ConvolutionGeometry
-    steps: tuple[Dim, Dim, Dim, Dim]
-    copies: bool
-    num_pixels: Dim
-    runs: int
-    depth: int
-    rows: int
-    vectors: int
-    columns: int
-
-    @classmethod
-    def of(cls, kernel: Kernel, pixels: int | None = None) -> PixelPlan:
-        """Return the cut of the convolution that a kernel begins with, by tiles for all pixels or for so many."""
+    def __init__(
+        self, kernel: Kernel, pixels: int | None = None, tile: _Tile | None = None, copied: _Image | None = None
+    ) -> None:
         anchor, unit = kernel.group.steps[0], kernel.unit
-        shape = ConvolutionGeometry.of_step(anchor)
-        steps, runs = shape.image_steps(kernel.strides(anchor.operands[0])), shape.num_runs
-        copies = shape.joins_lines and (shape.is_padded or steps[1] != 1 or steps[3] != shape.channels)
-        num_pixels = shape.out_height * shape.out_width if copies else shape.num_pixels
-        rows, vectors = _choose_tile(unit, shape, num_pixels if pixels is None else pixels)
-        depth, columns = shape.num_taps // runs * shape.group_channels, vectors * unit.lanes(shape.dtype)
-        return cls(kernel, shape, steps, copies, num_pixels, runs, depth, rows, vectors, columns)
-
-    @property
-    def panels(self) -> int:
-        """Panels of one group."""
-        return -(-self.shape.group_out_channels // self.columns)
-
-    @property
-    def panel_size(self) -> int:
-        """Elements of one panel."""
-        return self.runs * self.depth * self.columns
-
-    @property
-    def blocks(self) -> Dim:
-        """Tiles that the pixels take."""
-        return (self.num_pixels + (self.rows - 1)) // self.rows
-
-    @property
-    def panels_outside(self) -> bool:
-        """Whether all pixels pass one panel after another: each is read once, where not all stay in the cache."""
-        nbytes = self.shape.groups * self.panels * self.panel_size * dtype_info(self.shape.dtype).itemsize
-        return nbytes > _RESIDENT_NBYTES
+        own = ConvolutionGeometry.of_step(anchor)
+        shape, steps = copied or (own, own.image_steps(kernel.strides(anchor.operands[0])))
+        self.kernel, self.shape, self.steps, self.runs = kernel, shape, steps, shape.num_runs
+        self.copies = shape.joins_lines and (shape.is_padded or steps[1] != 1 or steps[3] != shape.channels)
+        self.num_pixels = shape.out_height * shape.out_width if self.copies else shape.num_pixels
+        self.rows, self.vectors = tile or _choose_tile(unit, shape, self.num_pixels if pixels is None else pixels)
+        self.depth = shape.num_taps // self.runs * shape.group_channels
+        self.columns = self.vectors * unit.lanes(shape.dtype)
+        self.panel_size = self.runs * self.depth * self.columns
+        self.panels = -(-shape.group_out_channels // self.columns)
+        self.blocks = (self.num_pixels + (self.rows - 1)) // self.rows
+        size = shape.groups * self.panels * self.panel_size
+        self.panels_outside = size * dtype_info(shape.dtype).itemsize > _RESIDENT_NBYTES
 
 
-def _choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim) -> tuple[int, int]:
-    """Return the (rows, vectors) of a tile for which all tiles together take least."""
+def _choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim) -> _Tile:
+    """Return the tile for which all tiles together take least."""
     lanes, tap_nbytes = unit.lanes(shape.dtype), shape.group_channels * dtype_info(shape.dtype).itemsize
     best, best_cost = (1, 1), float("inf")
     for vectors in (4, 2, 3, 1):
@@ -281,7 +258,7 @@ class PixelLoop:
     """
 
     def __init__(self, kernel: Kernel, totals: Collection[int]) -> None:
-        self.plan = plan = PixelPlan.of(kernel, max(totals))
+        self.plan = plan = PixelPlan(kernel, max(totals))
         self.packed, written = pack_filter(plan)
         assert not written
         whole = [plan.rows] if max(totals) >= plan.rows else []
