@@ -182,7 +182,7 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-conv-stride-of-the-first-axis",
-        "kernels/convolution_loops.py",
+        "kernels/conv2d.py",
         "axis, tap, stride, apart, padding = item",
         'axis, tap, stride, apart, padding = *item[:2], ints_of(step.binding, "strides")[0], *item[3:]',
         "The stride of the first axis is taken along the others.",
@@ -193,7 +193,7 @@ FAULTS_OF_CCOMPILER_SUMS = (
     ),
     _fault(
         "cc-conv-dilation-of-the-first-axis",
-        "kernels/convolution_loops.py",
+        "kernels/conv2d.py",
         "axis, tap, stride, apart, padding = item",
         'axis, tap, stride, apart, padding = *item[:3], ints_of(step.binding, "dilation")[0], item[4]',
         "The dilation of the first axis is taken along the others.",

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from byoc_ccompiler.kernels.window_rows import rows_function
+from byoc_ccompiler.kernels.pixel_tiles import rows_function
 from byoc_core.authoring import c
 
 COUNT = 3

@@ -13,8 +13,7 @@ import pytest
 from byoc_ccompiler.kernels import winograd
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.winograd import input_function, output_function
-from byoc_ccompiler.kernels.winograd_plan import WinogradPlan, choose_plan, make_plan
-from byoc_ccompiler.kernels.winograd_transforms import minimal_filter
+from byoc_ccompiler.kernels.winograd_plan import WinogradPlan, choose_plan, make_plan, minimal_filter
 from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.authoring.c import interpret, verify
 from byoc_core.ir import Function, tensor
@@ -113,7 +112,7 @@ def test_what_is_multiplied_by_at_run_time_is_exact_in_float32(num_outputs: int)
 
 @pytest.mark.parametrize("num_outputs", [2, 4])
 def test_the_functions_apply_the_matrices(num_outputs: int) -> None:
-    plan = replace(make_plan(_geometry(9, 11, 20), VectorUnit(16, 16), num_outputs), rows=1, blocks=1)
+    plan = WinogradPlan(_geometry(9, 11, 20), VectorUnit(16, 16), num_outputs, tile=(1, 2))
     algorithm, num, rng = plan.algorithm, plan.algorithm.num_inputs, np.random.default_rng(0)
     pixels, points = rng.standard_normal((num, num, 11), np.float32), np.zeros(num**2 * plan.row_step, np.float32)
     at = np.empty(num**2, object)
@@ -170,8 +169,8 @@ def test_the_cases_have_all_forms(num_outputs: int) -> None:
     assert {plan.parts for plan in plans} == {"blocks", "panels", "pairs"}
     # Panels with a block that has fewer tiles, and parts of several panels and of several blocks.
     assert any(plan.parts == "panels" and plan.num_tiles % plan.rows != 0 for plan in plans)
-    assert any(plan.parts == "panels" and plan.parting.grain not in (0, 1) for plan in plans)
-    assert any(plan.parts == "blocks" and plan.parting.grain not in (0, 1) for plan in plans)
+    assert any(plan.parts == "panels" and plan.grain not in (0, 1) for plan in plans)
+    assert any(plan.parts == "blocks" and plan.grain not in (0, 1) for plan in plans)
 
 
 @pytest.mark.parametrize("march", ["generic", "x86-64-v3", "native"])
@@ -331,9 +330,6 @@ def test_scratch_is_bounded() -> None:
             one_round = plan.blocks * plan.block_step * 4
             assert one_round <= max(1 << 19, (56 + plan.rows) * 36 * (channels + 16) * 4)
             every_tile = ((-(-size // 4)) ** 2 + plan.rows) * 36 * (channels + 16) * 4
-            assert plan.parting.tiles_size * 4 <= min(16 * one_round, every_tile + one_round)
-            assert (
-                plan.parting.scratch_size * 4
-                <= plan.parting.tiles_size * 4 + 16 * plan.round_tiles * 36 * plan.width * 4
-            )
+            assert plan.tiles_size * 4 <= min(16 * one_round, every_tile + one_round)
+            assert plan.scratch_size * 4 <= plan.tiles_size * 4 + 16 * plan.round_tiles * 36 * plan.width * 4
             assert plan.num_points * plan.rows * plan.width * 4 <= 1 << 16

@@ -17,7 +17,6 @@ from byoc_core.ir import Constant, Value
 from byoc_ccompiler.kernel import Group
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.depthwise import has_suited_filter
-from byoc_ccompiler.kernels.implicit_gemm_plan import joins_lines
 from byoc_ccompiler.rejections import FLOATS
 from byoc_ccompiler.steps import dtype_of, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
@@ -103,7 +102,7 @@ class _Joiner:
     def _is_first(self, group: Group) -> bool:
         """Tells whether a convolution is one of an image of few channels, as the first of a network, with strides."""
         shape = _geometry(group)
-        return shape is not None and joins_lines(shape) and shape.strides != (1, 1) and shape.batch == 1
+        return shape is not None and shape.joins_lines and shape.strides != (1, 1) and shape.batch == 1
 
     def _is_depthwise(self, group: Group) -> bool:
         shape = _geometry(group)

@@ -17,7 +17,7 @@ from byoc_ccompiler.grouping import form_groups
 from byoc_ccompiler.in_place import in_place_pairs
 from byoc_ccompiler.kernel import Group, Kernel, KernelContext
 from byoc_ccompiler.kernels.composites import take_apart
-from byoc_ccompiler.kernels.convolution_chain import write_chain
+from byoc_ccompiler.kernels.depthwise import write_chain
 from byoc_ccompiler.kernels.rows import write_rows
 from byoc_ccompiler.loads import form_loads, move_before_norms
 from byoc_ccompiler.options import CCompilerOptions

@@ -1,24 +1,178 @@
-"""Convolutions of all kinds: which of their writers computes them."""
+"""Convolutions of all kinds: which of their writers computes them; plain loops for any rank, layout and number type.
+
+One item of the loops is some neighbours along the last axis of the result: output channels, to each of which every
+element of a window adds its share; or pixels of a line, to which every tap adds a stretch of a line of the image. These
+neighbours are what a C compiler makes vectors of.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.backend.hooks import Rejection
-from byoc_core.ir import Binding
+from byoc_core.dims import Dim, ceildiv, product
+from byoc_core.ir import Binding, Constant
 from byoc_core.ops import RANKS, axes_of
 
-from byoc_ccompiler.attributes import ints_of
+from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels import convolution_loops, depthwise, implicit_gemm, winograd
+from byoc_ccompiler.kernels import depthwise, implicit_gemm, winograd
 from byoc_ccompiler.kernels.bfloat16_products import suits_convolution, write_convolution
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, known
-from byoc_ccompiler.kernels.implicit_gemm_plan import MAX_POINTERS, count_runs, joins_lines
+from byoc_ccompiler.kernels.copies import loops_around, offset_along
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
+from byoc_ccompiler.kernels.pixel_tiles import MAX_POINTERS
 from byoc_ccompiler.rejections import FLOATS, operand_shape, operand_type
 from byoc_ccompiler.size_checks import require_spatial
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["FAMILY", "require_room"]
+
+_STRETCH = 64  # neighbours that are computed together
+_PRODUCT_PS = 200  # estimated picoseconds of one product and sum
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """A spatial axis: a tap of window ``y`` meets element ``(y * stride + shift) / scale``; the shift is the tap's.
+
+    The elements of the image of a transposed convolution lie ``scale`` apart.
+    """
+
+    size: Dim
+    taps: Dim
+    tap: c.Variable
+    place: c.Variable
+    stride: int
+    shift: c.Expression
+    scale: int
+
+    def loop(self, window: c.Expression, body: c.Block) -> c.Block:
+        """Return the loop over the taps of a window that lie inside the image."""
+        there = c.Variable("there")
+        is_inside = c.Binary("&&", there.compare(">=", 0), there.compare("<", self.size * self.scale))
+        is_inside = c.Binary("&&", is_inside, (there % self.scale).compare("==", 0))
+        found = c.If(is_inside, (c.Let(self.place, there // self.scale), *body))
+        return loops_around((c.Let(there, window * self.stride + self.shift), found), (self.tap,), (self.taps,))
+
+
+class _Convolution:
+    """The convolution that a kernel begins with, and the variables of one item."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        step = kernel.group.steps[0]
+        image, weight = step.operands
+        layout, self.groups = str(step.binding.attrs["data_layout"]), int_of(step.binding, "groups")
+        data_axes, weight_axes = axes_of(layout, "NC"), axes_of(str(step.binding.attrs["kernel_layout"]), "OI")
+        self.is_last, self.is_transposed = layout.endswith("C"), step.op.endswith("_transpose")
+        attributes = (ints_of(step.binding, name) for name in ("strides", "dilation", "padding"))
+        self.axes = []
+        # The padding behind the axes stands last.
+        for number, item in enumerate(zip(data_axes[2:], weight_axes[2:], *attributes, strict=False)):
+            axis, tap, stride, apart, padding = item
+            k, place = c.Variable(f"k{number}"), c.Variable(f"i{number}")
+            lie = (1, k * -apart + padding, stride) if self.is_transposed else (stride, k * apart + -padding, 1)
+            self.axes.append(_Axis(shape_of(image)[axis], shape_of(weight)[tap], k, place, *lie))
+        self.in_channels = shape_of(image)[data_axes[1]] // self.groups
+        self.out_channels = shape_of(step.result)[data_axes[1]] // self.groups
+        if self.is_last and isinstance(weight, Constant):
+            # Output channels, the neighbours, side by side.
+            array = kernel.scope.constants.array(weight, kernel.scope.where)
+            weight = kernel.scope.constants.derive(array.transpose(*weight_axes[2:], weight_axes[1], weight_axes[0]))
+            weight_axes = (-1, -2, *range(len(weight_axes) - 2))
+        self.image, self.weight = kernel.source(image), kernel.source(weight, "weight")
+        self.image_steps = [kernel.strides(image)[axis] for axis in data_axes]
+        self.weight_steps = [kernel.strides(weight)[axis] for axis in weight_axes]
+        # Integers wrap around, in an unsigned type as wide or wider.
+        dtype = dtype_of(step.result)
+        dtype = dtype if dtype.startswith("float") else "uint64" if dtype.endswith("64") else "uint32"
+        self.totals = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, _STRETCH)
+        self.first, self.count, self.group, self.channel, self.at = map(c.Variable, ("first", "count", "g", "c", "at"))
+        self.factor, self.line = c.Variable("factor", c.CType(dtype)), c.Buffer("line", dtype_of(image))
+
+    def value(self, element: c.Expression) -> c.Expression:
+        """Return an element as the totals have it."""
+        return element if element.type == self.factor.type else c.Cast(element, self.factor.type)
+
+    def added(self, place: c.Expression, element: c.Expression, start: c.Expression, stop: c.Expression) -> c.For:
+        """Return the loop that adds products of the factor to totals."""
+        total = self.totals[place] + self.factor * self.value(self.line[element])
+        return c.For(self.at, start, stop, (c.Store(self.totals, place, total),))
+
+    def over_channels(self, place: c.Expression, tap: c.Expression) -> c.Block:
+        """Return the loop that adds products of elements of the image to neighbouring output channels."""
+        factor, line = c.Let(self.factor, self.value(self.image[place])), c.Alias(self.line, self.weight, tap)
+        added = self.added(self.at, self.at * self.weight_steps[0], c.Size(0), self.count)
+        return loops_around((factor, line, added), (self.channel,), (self.in_channels,))
+
+    def over_pixels(self, place: c.Expression, tap: c.Expression) -> c.Block:
+        """Return the statements that add products of a line of the image to neighbouring pixels."""
+        last, right = self.axes[-1], c.Variable("right")
+        # Of a line of the image and one of the result, one is walked through, the other in steps.
+        apart, shift = last.stride * last.scale, self.first * last.stride + last.shift
+        ends, places = [c.Size(last.size), self.count], [right + self.at * apart, self.at]
+        if self.is_transposed:
+            shift, ends, places = 0 - shift, ends[::-1], places[::-1]
+        start = c.index_max((apart - 1 - right) // apart, 0)
+        stop = c.index_min(ends[1], (ends[0] + (apart - 1) - right) // apart)
+        inner: c.Block = (
+            c.Let(self.factor, self.value(self.weight[tap])),
+            c.Let(right, shift),
+            self.added(places[1], places[0] * self.image_steps[-1], start, stop),
+        )
+        return (c.Alias(self.line, self.image, place), *loops_around(inner, (last.tap,), (last.taps,)))
+
+    def sums(self, image: c.Expression, *indices: c.Expression) -> c.Block:
+        """Return the loops that add up the totals."""
+        channel: c.Expression = self.first
+        axes, windows = self.axes, indices
+        if not self.is_last:
+            axes, windows, channel = self.axes[:-1], indices[1:], indices[0] % self.out_channels
+        into, out = self.group * self.in_channels + self.channel, self.group * self.out_channels + channel
+        pair = (channel, into) if self.is_transposed else (out, self.channel)
+        tap = offset_along([*pair, *(axis.tap for axis in self.axes)], self.weight_steps)
+        place = offset_along([image, into, *(axis.place for axis in axes)], self.image_steps[: 2 + len(axes)])
+        body = self.over_channels(place, tap) if self.is_last else self.over_pixels(place, tap)
+        for axis, window in reversed(list(zip(axes, windows, strict=True))):
+            body = axis.loop(window, body)
+        return body if self.is_last else loops_around(body, (self.channel,), (self.in_channels,))
+
+
+def _write_loops(kernel: Kernel) -> None:
+    """Write the kernel of a convolution of any kind, and of what follows it elementwise."""
+    loops, result = _Convolution(kernel), kernel.group.steps[0].result
+    *sizes, width = shape_of(result)
+    indices = [c.Variable(f"index{axis}") for axis in range(len(sizes))]
+    item, row, groups = c.Variable("item"), c.Variable("row"), 1
+    column: c.Expression = loops.first
+    if loops.is_last:
+        width, groups = loops.out_channels, loops.groups
+        column = loops.group * width + loops.first
+    stretches = ceildiv(width, _STRETCH)
+    group = item // stretches % groups if loops.is_last else indices[1] // loops.out_channels
+    sums, at = loops.totals, loops.at
+    rounded: c.Block = ()
+    if sums.dtype != dtype_of(result):
+        sums = c.Buffer("sums", dtype_of(result), c.MemoryAccess.WRITE, _STRETCH)
+        store = c.Store(sums, at, c.Cast(loops.totals[at], c.CType(sums.dtype)))
+        rounded = (c.LocalArray(sums), c.For(at, c.Size(0), loops.count, (store,)))
+    body: c.Block = (
+        c.Let(row, item // (groups * stretches)),
+        c.Let(loops.first, item % stretches * _STRETCH),
+        *(c.Let(index, place) for index, place in zip(indices, c.unravelled(row, sizes), strict=True)),
+        c.Let(loops.group, group if loops.groups > 1 else c.Size(0)),
+        c.Let(loops.count, c.index_min(c.Size(width) - loops.first, _STRETCH)),
+        c.LocalArray(loops.totals, is_zeroed=True),
+        *loops.sums(*indices),
+        *rounded,
+        *epilogue(kernel, SumsTile(sums, _STRETCH, row, c.Size(1), column, loops.count)),
+    )
+    round_ps = loops.in_channels * product(axis.taps for axis in loops.axes) * (_STRETCH * _PRODUCT_PS)
+    count = product(sizes) * (groups * stretches)
+    kernel.finish_block(loops_around(body, (item,), (count,), part=0, round_ps=round_ps))
 
 
 def _is_product(step: Step) -> bool:
@@ -34,17 +188,17 @@ def _write(kernel: Kernel) -> None:
     if 0 in shape_of(step.result):
         kernel.finish_block(())
     elif not _is_product(step):
-        convolution_loops.write(kernel)
+        _write_loops(kernel)
     elif has_plane and depthwise.is_suited(step, kernel):
         depthwise.write(kernel)
     elif suits_convolution(step, kernel):
         write_convolution(kernel)
-    elif has_plane and winograd.is_suited(step, kernel):
-        winograd.write(kernel)
-    elif count_runs(ConvolutionGeometry.of_step(step)) <= MAX_POINTERS:
+    elif has_plane and (plan := winograd.suited_plan(step, kernel)) is not None:
+        winograd.write(kernel, plan)
+    elif ConvolutionGeometry.of_step(step).num_runs <= MAX_POINTERS:
         implicit_gemm.write(kernel)
     else:
-        convolution_loops.write(kernel)
+        _write_loops(kernel)
 
 
 def _reject(binding: Binding) -> Rejection | None:
@@ -83,7 +237,7 @@ def _reads(step: Step, index: int) -> Access:
     if index > 0:
         return Access.COMPACT
     # An image of few channels may be copied, and then in whatever order it lies.
-    return Access.ANY if joins_lines(ConvolutionGeometry.of_step(step)) else Access.ROWS
+    return Access.ANY if ConvolutionGeometry.of_step(step).joins_lines else Access.ROWS
 
 
 _OPS = frozenset(f"nn.conv{rank}d{kind}" for rank in RANKS for kind in ("", "_transpose"))

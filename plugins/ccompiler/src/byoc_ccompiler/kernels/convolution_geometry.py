@@ -1,4 +1,4 @@
-"""The sizes of one convolution over one or two axes, whatever the layouts of image and filter."""
+"""The sizes of one convolution over one or two axes, whatever the layouts, and the pixels that it reads."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from byoc_core.authoring import c
 from byoc_core.dims import Dim
 from byoc_core.ops import axes_of
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.attributes import int_of, ints_of
-from byoc_ccompiler.kernel import compact_strides
+from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["ConvolutionGeometry", "known"]
+__all__ = ["ConvolutionGeometry", "ImagePixels", "known"]
+
+_FEW_CHANNELS = 16  # up to so many channels, a run is a line of the filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,17 @@ class ConvolutionGeometry:
         """Whether each channel is convolved by itself, with one or several filters."""
         return self.groups == self.channels and self.groups > 1
 
+    @property
+    def joins_lines(self) -> bool:
+        """Whether one run of factors, that lie side by side where channels are last, is a whole line of the filter."""
+        has_line = self.filter_width > 1 and self.dilation[1] == 1
+        return has_line and self.groups == 1 and self.channels <= _FEW_CHANNELS
+
+    @property
+    def num_runs(self) -> int:
+        """Runs of factors in a window."""
+        return self.filter_height if self.joins_lines else self.num_taps
+
     def image_steps(self, strides: Sequence[Dim]) -> tuple[Dim, Dim, Dim, Dim]:
         """Return an image's distances from one image, channel, row and pixel to the next, from its strides."""
         return _in_order(strides, self.layout, "NC", 0)
@@ -106,6 +120,41 @@ class ConvolutionGeometry:
         """Return a filter as (output channels, input channels of a group, rows, columns)."""
         sizes = (self.out_channels, self.group_channels, self.filter_height, self.filter_width)
         return weight.transpose(self.weight_axes).reshape(sizes)
+
+
+class ImagePixels:
+    """The images that the first step of a kernel reads; steps lead from one image, row or pixel to the next."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        step = kernel.group.steps[0]
+        self.geometry, image = ConvolutionGeometry.of_step(step), step.operands[0]
+        self.image_step, _, self.row_step, self.pixel_step = self.geometry.image_steps(kernel.strides(image))
+        self.buffer = kernel.source(image, "x")
+
+    def offset(self, image: c.Expression, row: c.Expression, column: c.Expression) -> c.Expression:
+        """Return the offset of the first channel of a pixel."""
+        return image * self.image_step + row * self.row_step + column * self.pixel_step
+
+    def misses(self, row: c.Expression, column: c.Expression, height: int = 1, width: int = 1) -> c.Expression:
+        """Return whether some of so many rows and columns of pixels, from one pixel on, lie outside the image."""
+        down = c.Binary("||", row.compare("<", 0), row.compare(">", self.geometry.height - height))
+        right = c.Binary("||", column.compare("<", 0), column.compare(">", self.geometry.width - width))
+        return c.Binary("||", down, right)
+
+    def pointers(
+        self, at: c.PointerArray, image: c.Expression, row: c.Expression, column: c.Expression, width: int
+    ) -> c.Block:
+        """Return the statements that point to the pixels of a window, row by row, and to zeros outside the image.
+
+        A row has ``width`` pixels; the first row and the first column are below 0 where the window begins outside.
+        """
+        assert isinstance(at.size, int)
+        k, i, j = map(c.Variable, "kij")
+        zeros = c.Buffer("zeros", at.dtype, size=self.geometry.channels)
+        place = c.Address(self.buffer, self.offset(image, i, j))
+        pixel = c.Select(self.misses(i, j), c.Address(zeros, c.Size(0)), place)
+        body = (c.Let(i, row + k // width), c.Let(j, column + k % width), c.Store(at, k, pixel))
+        return (c.LocalArray(zeros, is_zeroed=True), c.For(k, c.Size(0), c.Size(at.size), body))
 
 
 def known(dim: Dim) -> int:

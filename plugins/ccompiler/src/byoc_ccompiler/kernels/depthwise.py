@@ -1,15 +1,19 @@
-"""Depthwise convolution, channels last: each channel by itself, vectors running along the channels.
+"""Depthwise convolution, channels last, alone and in a chain: each channel by itself, vectors along the channels.
 
 A block of neighbouring outputs, in one or two rows, is summed up in registers, so that each pixel is loaded once for
 all of them. Where a block's windows all lie inside the image its pixels are found by their distances; at the border
 each has an address of its own, that of a pixel of zeros outside. The sums of a block wait in a small array for what
 follows the convolution.
+
+A chain, with the pointwise convolutions around, is computed in one pass over rows. Rows of the image of the depthwise
+convolution are computed when they are first wanted, and lie in a ring of as many as its windows span, with zeros beside
+them where it pads. Each thread has a ring for the neighbouring rows that it computes; rows that two threads want both
+compute. The rows of the result are multiplied by the filters of the last convolution a few at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -18,43 +22,46 @@ from byoc_core.dims import Dim
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.copies import copy_block
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, ImagePixels, known
+from byoc_ccompiler.kernels.copies import copy_block, loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
-from byoc_ccompiler.kernels.image_pixels import ImagePixels
+from byoc_ccompiler.kernels.implicit_gemm import copy_image
+from byoc_ccompiler.kernels.pixel_tiles import PixelLoop, WindowRows
 from byoc_ccompiler.steps import Step
 from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
 
-__all__ = ["DepthwiseBlock", "choose_block", "filter_taps", "has_suited_filter", "is_suited", "sum_function", "write"]
+__all__ = ["has_suited_filter", "is_suited", "write", "write_chain"]
 
-_CHUNK = 256
-"""Channels of a block whose sums wait together, at most."""
-
-_MAX_TAPS, _MAX_REACH = 49, 32
-"""Taps of a filter, and rows and columns of pixels that a block reads, at most: at the border each has an address."""
-
+_CHUNK = 256  # channels of a block whose sums wait together, at most
+_MAX_TAPS, _MAX_REACH = 49, 32  # of a filter; rows and columns that a block reads: at the border each has an address
+_MOST_PARTS = 16  # rings that there is room for: the threads that share a chain, at most
 _FIRST = c.Size(0)
+_NOTHING: c.Block = ()
 
-PixelSource = Literal["inside", "rows", "border"]
-"""How a block finds its pixels: by their distances, by the address of each row, or of each pixel."""
+_PixelSource = Literal["inside", "rows", "border"]  # found by their distances, or by the address of each row or pixel
 
 
-@dataclass(frozen=True, slots=True)
-class DepthwiseBlock:
-    """The outputs that are summed up together, in rows and columns, and the pixels that they read.
+class _Block:
+    """The outputs that are summed up together, ``rows`` times ``columns``: fewest beyond the result's, at most 8 wide.
 
-    A chunk of channels has whole vectors, and the last chunk no fewer than one. The steps count elements of the image.
+    They read ``in_rows`` times ``in_columns`` pixels; the steps count elements of the image. A ``chunk`` of channels
+    has whole vectors, and the last chunk no fewer than one.
     """
 
-    geometry: ConvolutionGeometry
-    unit: VectorUnit
-    rows: int
-    columns: int
-    in_rows: int
-    in_columns: int
-    chunk: int
-    row_step: Dim
-    pixel_step: Dim
+    def __init__(self, geometry: ConvolutionGeometry, unit: VectorUnit, row_step: Dim, pixel_step: Dim) -> None:
+        self.geometry, self.unit, self.row_step, self.pixel_step = geometry, unit, row_step, pixel_step
+        (down, right), (height, width), total = geometry.strides, _reach(geometry), geometry.out_width
+        self.rows = 2 if unit.registers >= 32 and down == 1 and geometry.out_height != 1 else 1
+        room = (unit.registers // 2 - 2) // self.rows
+        sizes = range(max(1, min(room, (_MAX_REACH - width) // right + 1, 8)), 0, -1)
+        self.columns = sizes[0]
+        if isinstance(total, int):
+            self.columns = min(sizes, key=lambda size: -(-total // size) * (size + 1))
+        self.in_rows, self.in_columns = (self.rows - 1) * down + height, (self.columns - 1) * right + width
+        channels, lanes = geometry.channels, unit.lanes(geometry.dtype)
+        whole = -(-channels // lanes) * lanes
+        chunks = range(min(_CHUNK // lanes * lanes, whole), 0, -lanes)
+        self.chunk = next((size for size in chunks if size >= channels or not 0 < channels % size < lanes), whole)
 
     def chunk_loop(
         self,
@@ -82,10 +89,16 @@ class DepthwiseBlock:
         return c.For(c0, _FIRST, c.Size(geometry.channels), body, step=chunk)
 
 
-def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
-    """Return whether a convolution has as many groups as channels, before and after, and a filter that is summed here.
+def _reach(geometry: ConvolutionGeometry) -> tuple[int, int]:
+    """Return how many rows and columns a filter spans."""
+    down, right = geometry.dilation
+    return (geometry.filter_height - 1) * down + 1, (geometry.filter_width - 1) * right + 1
 
-    There must be channels for a vector, and the filter must be small enough for loops that are written out.
+
+def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
+    """Return whether a convolution has one filter for each channel, small enough for loops that are written out.
+
+    There must be channels for a vector.
     """
     is_depthwise = geometry.is_depthwise and geometry.out_channels == geometry.channels
     is_small = geometry.num_taps <= _MAX_TAPS and max(_reach(geometry)) + geometry.strides[0] <= _MAX_REACH
@@ -99,29 +112,7 @@ def is_suited(step: Step, kernel: Kernel) -> bool:
     return has_rows and has_suited_filter(geometry, kernel.unit)
 
 
-def choose_block(geometry: ConvolutionGeometry, unit: VectorUnit, row_step: Dim, pixel_step: Dim) -> DepthwiseBlock:
-    """Return the block that computes fewest outputs beyond the result's, the largest of them."""
-    room, (down, right), (height, width) = unit.registers // 2 - 2, geometry.strides, _reach(geometry)
-    rows = 2 if unit.registers >= 32 and down == 1 and geometry.out_height != 1 else 1
-    sizes = range(max(1, min(room // rows, (_MAX_REACH - width) // right + 1, 8)), 0, -1)
-    total, columns = geometry.out_width, sizes[0]
-    if isinstance(total, int):
-        columns = min(sizes, key=lambda size: -(-total // size) * (size + 1))
-    channels, lanes = geometry.channels, unit.lanes(geometry.dtype)
-    whole = -(-channels // lanes) * lanes
-    chunks = range(min(_CHUNK // lanes * lanes, whole), 0, -lanes)
-    chunk = next((size for size in chunks if size >= channels or not 0 < channels % size < lanes), whole)
-    read = ((rows - 1) * down + height, (columns - 1) * right + width)
-    return DepthwiseBlock(geometry, unit, rows, columns, *read, chunk, row_step, pixel_step)
-
-
-def _reach(geometry: ConvolutionGeometry) -> tuple[int, int]:
-    """Return how many rows and columns a filter spans."""
-    down, right = geometry.dilation
-    return (geometry.filter_height - 1) * down + 1, (geometry.filter_width - 1) * right + 1
-
-
-def filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer, c.Block]:
+def _filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer, c.Block]:
     """Return the filter tap by tap, channels side by side, and the statements that rearrange one that is computed."""
     weight, channels = kernel.group.steps[0].operands[1], geometry.channels
     if isinstance(weight, Constant):
@@ -136,10 +127,9 @@ def filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer
 
 def write(kernel: Kernel) -> None:
     """Write the kernel of a convolution that :func:`is_suited`, and of what follows it elementwise."""
-    image = ImagePixels.of(kernel)
-    geometry = image.geometry
-    block = choose_block(geometry, kernel.unit, image.row_step, image.pixel_step)
-    taps, declared = filter_taps(kernel, geometry)
+    image = ImagePixels(kernel)
+    geometry, block = image.geometry, _Block(image.geometry, kernel.unit, image.row_step, image.pixel_step)
+    taps, declared = _filter_taps(kernel, geometry)
     item, n, y0, x0, row, column = map(c.Variable, ("item", "n", "y0", "x0", "row", "col"))
     at = c.PointerArray("at", geometry.dtype, c.MemoryAccess.WRITE, block.in_rows * block.in_columns)
     num_rows = (geometry.out_height + (block.rows - 1)) // block.rows
@@ -148,8 +138,8 @@ def write(kernel: Kernel) -> None:
     steps = tuple(c.Size(step) for step in (block.row_step, block.pixel_step) if not isinstance(step, int))
 
     def summed(c0: c.Variable, count: c.Variable, sums: c.Buffer) -> c.Block:
-        def call(source: PixelSource, *pixels: c.Expression) -> c.Block:
-            callee = kernel.shared_function(sum_function(block, source))
+        def call(source: _PixelSource, *pixels: c.Expression) -> c.Block:
+            callee = kernel.shared_function(_sum_function(block, source))
             return (c.Evaluate(c.Call(callee, (*pixels, c.Address(taps, c0), count, c.Address(sums, _FIRST)))),)
 
         inside = call("inside", c.Address(image.buffer, image.offset(n, row, column) + c0), *steps)
@@ -169,12 +159,11 @@ def write(kernel: Kernel) -> None:
     )
     products = geometry.out_width * (block.rows * geometry.channels * geometry.num_taps)
     item_ps = products * (multiply_add_ps(block.unit, geometry.dtype) * 2)
-    count = c.Size(geometry.batch * num_rows)
-    loop = c.For(item, _FIRST, count, body, kind=c.LoopKind.PARALLEL, round_ps=item_ps)
-    kernel.finish_block((*declared, loop))
+    loop = loops_around(body, [item], [geometry.batch * num_rows], part=0, round_ps=item_ps)
+    kernel.finish_block((*declared, *loop))
 
 
-def sum_function(block: DepthwiseBlock, source: PixelSource) -> c.Function:
+def _sum_function(block: _Block, source: _PixelSource) -> c.Function:
     """Return a function that sums up a block for some channels.
 
     Parameters: ``(from[, row_step][, pixel_step], taps, count, sums)``, the steps where they are not known; or
@@ -219,5 +208,137 @@ def sum_function(block: DepthwiseBlock, source: PixelSource) -> c.Function:
         each(k, num_sums, c.Store(sums, k * block.chunk + channel, c.Load(acc, k * lanes, lanes))),
     )
     loop, comment = c.For(c1, _FIRST, count, body, step=lanes), "// Sums up a block of outputs for some channels."
-    name, parameters = f"depthwise_{source}", (*found, taps, count, sums)
-    return c.Function(name, parameters, (loop,), None, (comment,), is_contracted=True)
+    parameters = (*found, taps, count, sums)
+    return c.Function(f"depthwise_{source}", parameters, (loop,), None, (comment,), is_contracted=True)
+
+
+def write_chain(kernel: Kernel) -> None:
+    """Write the kernel of a group that is a chain."""
+    kernel.finish_block(_Chain(kernel).block())
+
+
+class _Chain:
+    """The pieces of a chain's kernel: the convolutions, ``expand`` and ``project`` where there are, and the memory.
+
+    ``ring`` holds the rows of the image at hand, of which ``ready`` have been computed; behind it lies ``nothing``, a
+    row of zeros. ``lines`` are the rows that wait for the last convolution.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel, chain = kernel, kernel.group.chain
+        shapes = [ConvolutionGeometry.of_step(group.steps[0]) for group in chain]
+        at = next(index for index, shape in enumerate(shapes) if shape.is_depthwise)
+        self.shape = shape = shapes[at]
+        names = ("ring", "nothing", "lines", "ring_row", "line_row")
+        buffers = [c.Buffer(name, shape.dtype, c.MemoryAccess.WRITE) for name in names]
+        self.ring, self.nothing, self.lines, self.ring_row, self.line_row = buffers
+        self.batch, self.ready = c.Variable("batch"), c.Variable("ready")
+        strides, has_project = (0, 0, shape.channels, 1), at + 1 < len(chain)
+        self.expand = kernel.part(chain[0], self.ring_row, strides) if at else None
+        self.depthwise = kernel.part(chain[at], *((self.line_row, strides) if has_project else ()))
+        self.project = kernel.part(chain[-1]) if has_project else None
+        self.tile = tile = _Block(shape, kernel.unit, 0, shape.channels)
+        self.width, self.out_width, self.out_height = map(known, (shape.width, shape.out_width, shape.out_height))
+        self.blocks_down = -(-self.out_height // tile.rows)
+        self.line_size, self.left = self.out_width * shape.channels, shape.padding[1] * shape.channels
+        # What the last block reads, and at least the row and what pads it before.
+        last = (-(-self.out_width // tile.columns) - 1) * tile.columns * shape.strides[1]
+        self.row_size = max((last + tile.in_columns) * shape.channels, self.left + self.width * shape.channels)
+        products = self.line_size * (shape.num_taps * 2 + (shapes[-1].out_channels if has_project else 0))
+        if at:
+            products += self.width * shape.strides[0] * shape.channels * (shapes[0].channels * shapes[0].num_taps)
+        self.block_ps = products * tile.rows * multiply_add_ps(tile.unit, shape.dtype)
+
+    def block(self) -> c.Block:
+        """Return the statements of the kernel."""
+        shape, row_size, in_rows = self.shape, self.row_size, self.tile.in_rows
+        num_blocks = known(shape.batch) * self.blocks_down
+        grain = -(-num_blocks // _MOST_PARTS)
+        waiting, nbytes = self.tile.rows * self.line_size if self.project else 0, self.tile.unit.nbytes
+        part_size = -(-((in_rows + 1) * row_size + waiting) // nbytes) * nbytes
+        rings = c.Buffer("rings", shape.dtype, c.MemoryAccess.WRITE, -(-num_blocks // grain) * part_size)
+        allocated = self.kernel.in_scratch(rings)
+        taps, packed = _filter_taps(self.depthwise, shape)
+        copied, declared, row = self._row()
+        first, end, item, k = map(c.Variable, ("first", "end", "item", "k"))
+        behind = self.left + self.width * shape.channels
+        sides = [(place, size) for place, size in ((0, self.left), (behind, row_size - behind)) if size > 0]
+        cleared = tuple(c.Clear(self.ring, k * row_size + place, c.Size(size)) for place, size in sides)
+        part = (
+            c.Alias(self.ring, rings, first // grain * part_size),
+            c.Alias(self.nothing, self.ring, c.Size(in_rows * row_size)),
+            c.Alias(self.lines, self.nothing, c.Size(row_size)),
+            c.Clear(self.nothing, _FIRST, c.Size(row_size)),
+            *loops_around(cleared, [k], [in_rows]),
+            *declared,
+            c.Declare(self.ready, _FIRST),
+            c.For(item, first, end, self._rows(item, first, row, taps)),
+        )
+        loop = c.Dispatch(first, end, part, num_blocks, grain, num_blocks * self.block_ps)
+        return (allocated, *packed, *copied, loop)
+
+    def _rows(self, item: c.Variable, first: c.Variable, row: c.Block, taps: c.Buffer) -> c.Block:
+        """Return the statements that compute a block of rows."""
+        shape, tile, in_rows = self.shape, self.tile, self.tile.in_rows
+        y0, y, x0, top, k, stop = map(c.Variable, ("y0", "y", "x0", "top", "k", "stop"))
+        rows = c.PointerArray("rows", shape.dtype, c.MemoryAccess.WRITE, in_rows)
+        is_first = c.Binary("||", item.compare("==", first), y0.compare("==", 0))
+        is_inside = c.Binary("&&", y.compare(">=", 0), y.compare("<", shape.height))
+        place = c.Address(self.ring, y % in_rows * self.row_size)
+        pointer = c.Select(is_inside, place, c.Address(self.nothing, _FIRST))
+
+        def summed(c0: c.Variable, count: c.Variable, sums: c.Buffer) -> c.Block:
+            callee = self.depthwise.shared_function(_sum_function(tile, "rows"))
+            pixels = (c.Address(rows, _FIRST), x0 * (shape.strides[1] * shape.channels) + c0)
+            return (c.Evaluate(c.Call(callee, (*pixels, c.Address(taps, c0), count, c.Address(sums, _FIRST)))),)
+
+        def stored(y: c.Variable, sums: SumsTile) -> c.Block:
+            return (c.Alias(self.line_row, self.lines, (y - y0) * self.line_size), *epilogue(self.depthwise, sums))
+
+        chunks = tile.chunk_loop((self.batch, y0, x0), summed, stored)
+        return (
+            c.Let(self.batch, item // self.blocks_down),
+            c.Let(y0, item % self.blocks_down * tile.rows),
+            c.Let(top, y0 * shape.strides[0] - shape.padding[0]),
+            c.Let(stop, c.index_min(c.Size(shape.height), top + in_rows)),
+            c.Assign(self.ready, c.index_max(c.Select(is_first, _FIRST, self.ready), top)),
+            c.While(self.ready.compare("<", stop), (*row, c.Assign(self.ready, self.ready + 1))),
+            c.LocalArray(rows),
+            *loops_around((c.Let(y, top + k), c.Store(rows, k, pointer)), [k], [in_rows]),
+            c.For(x0, _FIRST, c.Size(shape.out_width), (chunks,), tile.columns),
+            *self._products(y0),
+        )
+
+    def _row(self) -> tuple[c.Block, c.Block, c.Block]:
+        """Return the statements before all parts and before each, and those that write row ``ready`` to the ring."""
+        shape, width, k = self.shape, self.width, c.Variable("k")
+        place = c.Alias(self.ring_row, self.ring, self.ready % self.tile.in_rows * self.row_size + self.left)
+        if self.expand is None:
+            image = ImagePixels(self.depthwise)
+            count = width if image.pixel_step == shape.channels else 1
+            pixel, size = image.offset(self.batch, self.ready, k * count), count * shape.channels
+            copy = c.Copy(self.ring_row, k * size, image.buffer, pixel, c.Size(size))
+            return _NOTHING, _NOTHING, (place, *loops_around((copy,), [k], [width // count]))
+        loop, image = PixelLoop(self.expand, [width]), ImagePixels(self.expand)
+        plan, source, pixel = loop.plan, image.buffer, image.offset(self.batch, self.ready, loop.pixel)
+        factors: tuple[c.Expression, ...] = (c.Address(source, pixel), c.Size(image.pixel_step))
+        copied, declared, find = _NOTHING, _NOTHING, _NOTHING
+        if not plan.shape.is_pointwise:  # The first convolution of a network: there is one image.
+            if plan.copies:
+                plan, source, copy_loop = copy_image(plan, source, _FIRST)
+                copied = (self.kernel.in_scratch(source), copy_loop)
+            rows, first = WindowRows(plan, source, plan.rows), self.ready * width + loop.pixel
+            declared, (find, factors) = rows.declared, rows.of_tile(first, loop.count, loop.counts)
+        row = loop.over(c.Size(width), factors, loop.pixel, (self.batch, self.ready), find)
+        return copied, declared, (place, row)
+
+    def _products(self, y0: c.Variable) -> c.Block:
+        """Return the statements that multiply the rows that wait."""
+        if self.project is None:
+            return ()
+        width, height, channels = self.out_width, self.out_height, self.shape.channels
+        counts = {width * min(self.tile.rows, height), width * (height % self.tile.rows)} - {0}
+        loop, end = PixelLoop(self.project, counts), c.Variable("p_end")
+        factors = (c.Address(self.lines, loop.pixel * channels), c.Size(channels))
+        num_rows = c.index_min(c.Size(self.tile.rows), height - y0)
+        return (c.Let(end, num_rows * width), loop.over(end, factors, y0 * width + loop.pixel, (self.batch,)))

@@ -8,7 +8,7 @@ Where the image has few channels, one run is a whole line of the filter, whose p
 image padded with zeros; the copy is small, as the image is. Of many small images each is copied and computed by one
 thread.
 
-The second half of a network has few pixels, and filters that no cache keeps from call to call. There all pixels are
+Few pixels, of the second half of a network, meet filters that no cache keeps from call to call. All of them are
 multiplied by one piece of a panel after another, small enough for the first-level cache, while the next one is fetched.
 The sums of all pixels and one panel wait in that cache too.
 """
@@ -25,10 +25,8 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import known
 from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import collapsed_step
-from byoc_ccompiler.kernels.implicit_gemm_plan import MAX_POINTERS, ImplicitGemm, pack_filter
-from byoc_ccompiler.kernels.pixel_tiles import PixelTile, by_count
+from byoc_ccompiler.kernels.pixel_tiles import MAX_POINTERS, PixelPlan, PixelTile, WindowRows, pack_filter
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, multiply
-from byoc_ccompiler.kernels.window_rows import WindowRows
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["copy_image", "write"]
@@ -41,25 +39,25 @@ _LEAST_PANELS = 4  # with fewer panels, threads would have too few parts
 _PIECE_NBYTES = 1 << 15  # a piece of a panel, in the first-level cache beside the sums and some rows
 _MOST_ROWS = 10  # rows of a tile of few pixels, at most: their pointers stay in registers
 _VECTORS = 2  # of a tile of few pixels
-_NOTHING: c.Block = ()
+_START = c.Size(0)
 
 
 def write(kernel: Kernel) -> None:
     """Write the kernel of a convolution, channels last, and of what follows it elementwise."""
-    (x, weight), plan = kernel.group.steps[0].operands, ImplicitGemm.of(kernel)
-    of_few = _plan_of_few(kernel, plan) if isinstance(weight, Constant) else None
+    (x, weight), plan = kernel.group.steps[0].operands, PixelPlan(kernel)
+    of_few = _plan_of_few(plan) if isinstance(weight, Constant) else None
     plan, shape, source = of_few or plan, plan.shape, kernel.source(x)
-    packed, block = pack_filter(kernel, plan, weight)
+    packed, block = pack_filter(plan)
     if not plan.copies:
         tiles_of = _tiles if of_few is None else _tiles_of_few
-        kernel.finish_block((*block, tiles_of(kernel, plan, source, packed)))
+        kernel.finish_block((*block, tiles_of(plan, source, packed)))
         return
     n = c.Variable("n")
     plan, image, copy = copy_image(plan, source, n)
-    size, tiles = image.size, _tiles(kernel, plan, image, packed, (n,))
-    images = c.For(n, c.Size(0), c.Size(shape.batch), (copy, tiles))
+    size, tiles = image.size, _tiles(plan, image, packed, (n,))
+    images = c.For(n, _START, c.Size(shape.batch), (copy, tiles))
     if shape.batch != 1 and isinstance(size, int) and size * dtype_info(shape.dtype).itemsize <= _STACK_NBYTES:
-        all_tiles = c.substitute(tiles.body, {tiles.first: c.Size(0), tiles.end: c.Size(tiles.count)})
+        all_tiles = c.substitute(tiles.body, {tiles.first: _START, tiles.end: c.Size(tiles.count)})
         body = (c.LocalArray(image), replace(copy, kind=c.LoopKind.SERIAL), *all_tiles)
         images = replace(images, body=body, kind=c.LoopKind.PARALLEL, round_ps=size * _COPY_PS + tiles.work_ps)
     else:
@@ -67,7 +65,7 @@ def write(kernel: Kernel) -> None:
     kernel.finish_block((*block, images))
 
 
-def copy_image(plan: ImplicitGemm, source: c.Buffer, n: c.Expression) -> tuple[ImplicitGemm, c.Buffer, c.For]:
+def copy_image(plan: PixelPlan, source: c.Buffer, n: c.Expression) -> tuple[PixelPlan, c.Buffer, c.For]:
     """Return the padded copy of image number ``n``, the plan for it, and the loop that writes it line by line."""
     shape, (batch, channel, row_step, pixel), (top, left, bottom, right) = plan.shape, plan.steps, plan.shape.padding
     height, width = shape.height + top + bottom, shape.width + left + right
@@ -76,7 +74,7 @@ def copy_image(plan: ImplicitGemm, source: c.Buffer, n: c.Expression) -> tuple[I
     row, y, column, k = map(c.Variable, ("row", "y", "column", "c"))
     image = c.Buffer("image", shape.dtype, c.MemoryAccess.WRITE, height * line)
     to, from_ = c.Buffer("to", shape.dtype, c.MemoryAccess.WRITE), c.Buffer("from", shape.dtype)
-    copy: c.Block = (c.Copy(to, c.Size(left), from_, c.Size(0), c.Size(count)),)
+    copy: c.Block = (c.Copy(to, c.Size(left), from_, _START, c.Size(count)),)
     if channel != 1 or pixel != shape.channels:
         store = c.Store(to, column * shape.channels + (k + left), from_[column * pixel + k * channel])
         copy = loops_around((store,), (column, k), (shape.width, shape.channels))
@@ -86,17 +84,15 @@ def copy_image(plan: ImplicitGemm, source: c.Buffer, n: c.Expression) -> tuple[I
     body: c.Block = (
         c.Alias(to, image, row * line),
         c.Let(y, row - top),
-        c.If(is_inside, filled, (c.Clear(to, c.Size(0), c.Size(line)),)),
+        c.If(is_inside, filled, (c.Clear(to, _START, c.Size(line)),)),
     )
-    padded = replace(shape, height=height, width=width, padding=(0, 0, 0, 0))
-    plan = replace(plan, shape=padded, steps=(0, 1, line, shape.channels))
-    loop = c.For(row, c.Size(0), c.Size(height), body, kind=c.LoopKind.PARALLEL, round_ps=line * _COPY_PS)
+    padded = replace(shape, batch=1, height=height, width=width, padding=(0, 0, 0, 0))
+    plan = PixelPlan(plan.kernel, tile=(plan.rows, plan.vectors), copied=(padded, (0, 1, line, shape.channels)))
+    loop = c.For(row, _START, c.Size(height), body, kind=c.LoopKind.PARALLEL, round_ps=line * _COPY_PS)
     return plan, image, loop
 
 
-def _tiles(
-    kernel: Kernel, plan: ImplicitGemm, source: c.Buffer, packed: c.Buffer, leading: tuple[c.Expression, ...] = ()
-) -> c.Dispatch:
+def _tiles(plan: PixelPlan, source: c.Buffer, packed: c.Buffer, leading: tuple[c.Expression, ...] = ()) -> c.Dispatch:
     """Return the loop over the tiles of all pixels, or of image ``leading``, which threads share."""
     names = ("first", "end", "item", "block", "panel", "m0", "m_count", "at_hand")
     first, end, item, block, panel, m0, m_count, at_hand = map(c.Variable, names)
@@ -110,16 +106,16 @@ def _tiles(
         counts = sorted({min(plan.rows, pixels), pixels % plan.rows} - {0}, reverse=True)
         if shape.is_pointwise and shape.strides == (1, 1):
             step = collapsed_step(sizes, sizes, (batch, down, right))
-    before, found = _NOTHING, _NOTHING
+    before: c.Block = ()
+    found: c.Block = ()
     if step is not None:
         factors: tuple[c.Expression, ...] = (c.Address(source, m0 * step + group * plan.depth), c.Size(step))
     else:
-        rows, key = WindowRows(kernel, plan, source, plan.rows), block * shape.groups + group
-        find = by_count(m_count, counts, lambda count: rows.find(m0, count, group * plan.depth))
+        rows, key = WindowRows(plan, source, plan.rows), block * shape.groups + group
+        find, factors = rows.of_tile(m0, m_count, counts, group * plan.depth)
         before = (*rows.declared, c.Declare(at_hand, c.Size(-1)))
         found = (c.If(at_hand.compare("!=", key), (c.Assign(at_hand, key), *find)),)
-        factors = (c.Address(rows.rows, c.Size(0)), c.Size(plan.runs), c.Size(0))
-    tile = PixelTile(kernel, plan, m0, m_count, panel, leading)
+    tile = PixelTile(plan, m0, m_count, panel, leading)
     body = (
         c.Let(block, places[0]),
         c.Let(panel, places[1]),
@@ -128,11 +124,11 @@ def _tiles(
         *found,
         *tile.product(counts, packed, factors, _next_panel(plan, packed, block, panel)),
     )
-    count, tile_ps = plan.blocks * panels, plan.rows * plan.panel_size * multiply_add_ps(kernel.unit, shape.dtype)
+    count, tile_ps = plan.blocks * panels, plan.rows * plan.panel_size * multiply_add_ps(plan.kernel.unit, shape.dtype)
     return c.Dispatch(first, end, (*before, c.For(item, first, end, body)), count, 1, count * tile_ps)
 
 
-def _next_panel(plan: ImplicitGemm, packed: c.Buffer, block: c.Variable, panel: c.Variable) -> tuple[c.Expression, ...]:
+def _next_panel(plan: PixelPlan, packed: c.Buffer, block: c.Variable, panel: c.Variable) -> tuple[c.Expression, ...]:
     """Return what to fetch, a tile's share of the next panel: few tiles would not hide its way from memory."""
     blocks, size = plan.blocks, plan.panel_size
     if not plan.panels_outside or not isinstance(blocks, int) or not 2 <= blocks <= _FEW_BLOCKS:
@@ -140,48 +136,48 @@ def _next_panel(plan: ImplicitGemm, packed: c.Buffer, block: c.Variable, panel: 
     share = -(-plan.columns // blocks)
     first = c.index_min(block * (size // blocks), size - size // plan.columns * share)
     ahead = c.index_min(panel + 1, plan.shape.groups * plan.panels - 1) * size + first
-    return c.Address(packed, c.Size(0)), ahead, c.Size(share)
+    return c.Address(packed, _START), ahead, c.Size(share)
 
 
-def _plan_of_few(kernel: Kernel, plan: ImplicitGemm) -> ImplicitGemm | None:
+def _plan_of_few(plan: PixelPlan) -> PixelPlan | None:
     """Return the plan for few pixels; ``None`` where there are not few, or the filter is small."""
-    pixels, columns = plan.num_pixels, _VECTORS * kernel.unit.lanes(plan.shape.dtype)
+    pixels, unit = plan.num_pixels, plan.kernel.unit
     if plan.copies or plan.shape.groups > 1 or not isinstance(pixels, int) or not 1 < pixels <= _MOST_PIXELS:
         return None
-    blocks = -(-pixels // min(_MOST_ROWS, kernel.unit.rows_for(_VECTORS)))
-    plan = replace(plan, rows=-(-pixels // blocks), vectors=_VECTORS, columns=columns)
+    blocks = -(-pixels // min(_MOST_ROWS, unit.rows_for(_VECTORS)))
+    plan = PixelPlan(plan.kernel, tile=(-(-pixels // blocks), _VECTORS))
     has_room = blocks * plan.runs * plan.rows <= MAX_POINTERS
     return plan if has_room and plan.panels_outside and plan.panels >= _LEAST_PANELS else None
 
 
-def _tiles_of_few(kernel: Kernel, plan: ImplicitGemm, source: c.Buffer, packed: c.Buffer) -> c.Dispatch:
+def _tiles_of_few(plan: PixelPlan, source: c.Buffer, packed: c.Buffer) -> c.Dispatch:
     """Return the loop over the panels, which threads share; a piece of one after another meets all pixels."""
     names = ("first", "end", "panel", "tap", "c0", "c_count", "block", "at", "ahead")
     first, end, panel, tap, c0, c_count, block, at, ahead = map(c.Variable, names)
     pixels, blocks, dtype, columns = known(plan.num_pixels), known(plan.blocks), plan.shape.dtype, plan.columns
     size, tile = plan.panel_size, plan.rows * columns
     sums = c.Buffer("sums", dtype, c.MemoryAccess.WRITE, blocks * tile)
-    rows = WindowRows(kernel, plan, source, blocks * plan.rows)
+    rows = WindowRows(plan, source, blocks * plan.rows)
     room = min(DEPTH_CHUNK, _PIECE_NBYTES // (columns * dtype_info(dtype).itemsize))
     piece = -(-plan.depth // -(-plan.depth // room))
     factors = (c.Address(rows.rows, (block * plan.runs + tap) * plan.rows), c.Size(1), c0)
-    fetched = (c.Address(packed, c.Size(0)), ahead + block * (piece * columns // blocks), c.Size(-(-columns // blocks)))
+    fetched = (c.Address(packed, _START), ahead + block * (piece * columns // blocks), c.Size(-(-columns // blocks)))
     adds = c.Binary("||", tap.compare(">", 0), c0.compare(">", 0))
     operands = (factors, c.Address(packed, at), c_count, c.Address(sums, block * tile))
-    product = multiply(kernel, (plan.rows, plan.vectors), *operands, adds=adds, ahead=fetched)
+    product = multiply(plan.kernel, (plan.rows, plan.vectors), *operands, adds=adds, ahead=fetched)
     pieces: c.Block = (
         c.Let(c_count, c.index_min(plan.depth - c0, piece)),
         c.Let(at, panel * size + (tap * plan.depth + c0) * columns),
         c.Let(ahead, c.index_min(at + c_count * columns, plan.panels * size - piece * columns)),
         *loops_around((product,), (block,), (blocks,)),
     )
-    products = c.For(c0, c.Size(0), c.Size(plan.depth), pieces, step=piece)
+    products = c.For(c0, _START, c.Size(plan.depth), pieces, step=piece)
     body: c.Block = (
         c.LocalArray(sums),
         *loops_around((products,), (tap,), (plan.runs,)),
-        *PixelTile(kernel, plan, c.Size(0), c.Size(pixels), panel).rest(sums),
+        *PixelTile(plan, _START, c.Size(pixels), panel).rest(sums),
     )
-    find = rows.find(block * plan.rows, plan.rows, c.Size(0), block * (plan.runs * plan.rows))
+    find = rows.find(block * plan.rows, plan.rows, _START, block * (plan.runs * plan.rows))
     part = (*rows.declared, *loops_around((find,), (block,), (blocks,)), c.For(panel, first, end, body))
-    panel_ps = pixels * size * multiply_add_ps(kernel.unit, dtype)
+    panel_ps = pixels * size * multiply_add_ps(plan.kernel.unit, dtype)
     return c.Dispatch(first, end, part, plan.panels, 1, plan.panels * panel_ps)

@@ -1,24 +1,209 @@
-"""Register tiles of neighbouring pixels times output channels: their sums, and what follows."""
+"""Register tiles of pixels times output channels, channels last: their sizes, factors and sums, and what follows.
+
+A panel is some output channels of one group, the columns of a tile, padded with zeros, as a tile reads them: the
+columns of one input channel lie side by side, the channels of one tap follow one another, then the taps. The factors
+of a row are the runs of channels that the taps of a pixel's window read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from byoc_core.authoring import c
+from byoc_core.authoring.csource import c_suffix
+from byoc_core.dims import Dim
+from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
+from byoc_ccompiler.kernels.copies import MOVE_PS, loops_around, offset_along
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
-from byoc_ccompiler.kernels.implicit_gemm_plan import ImplicitGemm, pack_filter
 from byoc_ccompiler.kernels.tiles import multiply
+from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["PixelLoop", "PixelTile", "by_count"]
+__all__ = ["MAX_POINTERS", "PixelLoop", "PixelPlan", "PixelTile", "WindowRows", "pack_filter", "rows_function"]
 
+_RESIDENT_NBYTES = 1 << 19  # a filter up to this size stays in the second-level cache while all pixels pass
+_PANEL_NBYTES = 3 << 18  # a panel up to this size stays in the second-level cache beside the next one
+_TOO_LARGE = 1.3  # how much longer a step takes with a panel above that size, about
+_REGISTER_POINTERS = 10  # pointers of a tile's rows that stay in registers
+_CACHE_NBYTES = 24  # bytes that the second-level cache gives in a cycle, about
+MAX_POINTERS = 1 << 13  # pointers to runs of factors, which lie on the stack, at most
+
+_SIZES = (
+    *("last", "out_height", "out_width", "height", "width", "top", "left", "stride_down", "stride_right"),
+    *("taps_down", "taps_right", "apart_down", "apart_right", "image_step", "row_step", "pixel_step"),
+)
+"""The sizes of a window that moves by ``stride_*``, with taps ``apart_*``, to pixel number ``last`` of all images."""
+
+_UNSIGNED = c.CType("uint64")
+_START = c.Size(0)
 _Terms = tuple[c.Expression, ...]
+_Image = tuple[ConvolutionGeometry, tuple[Dim, Dim, Dim, Dim]]  # the sizes, and the steps of its image
+_Tile = tuple[int, int]  # rows and vectors
 
 
-def by_count(count: c.Expression, counts: Sequence[int], of: Callable[[int], c.Statement]) -> c.Block:
+class PixelPlan:
+    """How a convolution is cut into tiles of ``rows`` pixels times ``columns`` output channels, in ``vectors``.
+
+    The image has ``steps`` from one image, channel, row and pixel to the next. Where it ``copies`` images, padded with
+    zeros, one after another, the pixels are those of one image, else of all; they take so many ``blocks``. Each has
+    ``runs`` of ``depth`` factors. A group has so many ``panels``. Where not all stay in the cache, all pixels pass one
+    after another (``panels_outside``), so that each is read once.
+    """
+
+    def __init__(
+        self, kernel: Kernel, pixels: int | None = None, tile: _Tile | None = None, copied: _Image | None = None
+    ) -> None:
+        anchor, unit = kernel.group.steps[0], kernel.unit
+        own = ConvolutionGeometry.of_step(anchor)
+        shape, steps = copied or (own, own.image_steps(kernel.strides(anchor.operands[0])))
+        self.kernel, self.shape, self.steps, self.runs = kernel, shape, steps, shape.num_runs
+        self.copies = shape.joins_lines and (shape.is_padded or steps[1] != 1 or steps[3] != shape.channels)
+        self.num_pixels = shape.out_height * shape.out_width if self.copies else shape.num_pixels
+        self.rows, self.vectors = tile or _choose_tile(unit, shape, self.num_pixels if pixels is None else pixels)
+        self.depth = shape.num_taps // self.runs * shape.group_channels
+        self.columns = self.vectors * unit.lanes(shape.dtype)
+        self.panel_size = self.runs * self.depth * self.columns
+        self.panels = -(-shape.group_out_channels // self.columns)
+        self.blocks = (self.num_pixels + (self.rows - 1)) // self.rows
+        size = shape.groups * self.panels * self.panel_size
+        self.panels_outside = size * dtype_info(shape.dtype).itemsize > _RESIDENT_NBYTES
+
+
+def _choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim) -> _Tile:
+    """Return the tile for which all tiles together take least."""
+    lanes, tap_nbytes = unit.lanes(shape.dtype), shape.group_channels * dtype_info(shape.dtype).itemsize
+    best, best_cost = (1, 1), float("inf")
+    for vectors in (4, 2, 3, 1):
+        columns, most = vectors * lanes, min(unit.rows_for(vectors), 16, MAX_POINTERS // shape.num_runs)
+        for rows in range(most, 0, -1) if isinstance(pixels, int) else (most,):
+            whole, tail = divmod(pixels, rows) if isinstance(pixels, int) else (1 / rows, 0)
+            work = whole * _step_cost(unit, rows, vectors) + (_step_cost(unit, tail, vectors) if tail else 0)
+            cost = work * -(-shape.group_out_channels // columns)
+            if shape.num_taps * tap_nbytes * columns > _PANEL_NBYTES:
+                cost *= _TOO_LARGE
+            if cost < best_cost * 0.995:
+                best, best_cost = (rows, vectors), cost
+    return best
+
+
+def _step_cost(unit: VectorUnit, rows: int, vectors: int) -> float:
+    """Return the cycles of one step of a tile: two loads are made at a time, and two products, four deep.
+
+    Each row loads its factor, and of many rows its pointer as well; the panel comes from the second-level cache.
+    """
+    loads = rows * (1 if rows <= _REGISTER_POINTERS else 2) + vectors
+    return max(rows * vectors / 2, loads / 2, 4, vectors * unit.nbytes / _CACHE_NBYTES)
+
+
+def pack_filter(plan: PixelPlan) -> tuple[c.Buffer, c.Block]:
+    """Return the panels of a filter, group by group, and the statements that write those of one that is computed."""
+    kernel, shape, columns, panels = plan.kernel, plan.shape, plan.columns, plan.panels
+    filter_, width = kernel.group.steps[0].operands[1], shape.group_out_channels
+    if isinstance(filter_, Constant):
+        array = shape.ordered_filter(kernel.scope.constants.array(filter_, kernel.scope.where))
+        array = array.reshape(shape.groups, width, *array.shape[1:])
+        padded = np.pad(array, [(0, 0), (0, panels * columns - width), *[(0, 0)] * 3])
+        tiled = padded.reshape(shape.groups, panels, columns, *array.shape[2:]).transpose(0, 1, 4, 5, 3, 2)
+        return kernel.source(kernel.scope.constants.derive(tiled), "weights"), ()
+    packed = c.Buffer("packed", shape.dtype, c.MemoryAccess.WRITE, shape.groups * panels * plan.panel_size)
+    weight = kernel.source(filter_, "weight")
+    panel, down, right, channel, j = indices = [c.Variable(name) for name in ("panel", "down", "right", "c", "j")]
+    column = panel % panels * columns + j
+    place = offset_along((panel // panels * width + column, channel, down, right), shape.weight_steps)
+    row = (down * shape.filter_width + right) * shape.group_channels + channel
+    value = c.Select(column.compare("<", width), weight[place], c.Literal(0, c.CType(shape.dtype)))
+    store = c.Store(packed, panel * plan.panel_size + (row * columns + j), value)
+    sizes = (shape.groups * panels, shape.filter_height, shape.filter_width, shape.group_channels, columns)
+    loops = loops_around((store,), indices, sizes, part=0, round_ps=plan.panel_size * MOVE_PS)
+    return packed, (kernel.in_scratch(packed), *loops)
+
+
+class WindowRows:
+    """The pointers to the runs of factors of so many pixels of an image, and the statements that declare them."""
+
+    def __init__(self, plan: PixelPlan, image: c.Buffer, pixels: int) -> None:
+        shape, (batch, _, row, pixel) = plan.shape, plan.steps
+        taps = (shape.filter_height, plan.runs // shape.filter_height)
+        sizes = (
+            *(plan.num_pixels - 1, shape.out_height, shape.out_width, shape.height, shape.width, *shape.padding[:2]),
+            *(*shape.strides, *taps, *shape.dilation, batch, row, pixel),
+        )
+        self._plan, self._image, self._zeros = plan, image, c.Buffer("zeros", image.dtype, size=plan.depth)
+        self.rows = c.PointerArray("rows", image.dtype, c.MemoryAccess.WRITE, plan.runs * pixels)
+        self._window = c.Buffer("window", "int64", c.MemoryAccess.WRITE, len(_SIZES))
+        self.declared: c.Block = (
+            *(c.LocalArray(self._zeros, is_zeroed=True), c.LocalArray(self.rows), c.LocalArray(self._window)),
+            *(c.Store(self._window, c.Size(number), c.Size(size)) for number, size in enumerate(sizes)),
+        )
+
+    def find(self, first: c.Expression, count: int, offset: c.Expression, place: c.Expression = _START) -> c.Statement:
+        """Return the statement that sets pointers, from number ``place`` on, to channel ``offset`` of pixels."""
+        image = c.Address(self._image, offset)
+        zeros = c.Address(self._zeros, _START) if self._plan.shape.is_padded else image
+        function = self._plan.kernel.shared_function(rows_function(self._image.dtype, count))
+        arguments = (c.Address(self.rows, place), image, zeros, c.Address(self._window, _START), first)
+        return c.Evaluate(c.Call(function, arguments))
+
+    def of_tile(
+        self, first: c.Expression, count: c.Expression, counts: Sequence[int], offset: c.Expression = _START
+    ) -> tuple[c.Block, _Terms]:
+        """Return the statements that find the rows of a tile, of one of some numbers of pixels, and its factors."""
+        find = _by_count(count, counts, lambda rows: self.find(first, rows, offset))
+        return find, (c.Address(self.rows, _START), c.Size(self._plan.runs), _START)
+
+
+def rows_function(dtype: str, count: int) -> c.Function:
+    """Return a function that finds where the windows of some neighbouring pixels of an image of a dtype begin.
+
+    Parameters: ``(rows, x, zeros, window, m0)``; ``rows[t * count + j]`` becomes the address of tap ``t`` of pixel
+    ``m0 + j`` (of the last pixel, where that is behind it), or ``zeros`` where the tap lies outside the image.
+    """
+    rows, x, zeros = c.PointerArray("rows", dtype, c.MemoryAccess.WRITE), c.Buffer("x", dtype), c.Buffer("zeros", dtype)
+    window, m0, j, sizes = c.Buffer("window", "int64"), c.Variable("m0"), c.Variable("j"), [*map(c.Variable, _SIZES)]
+    last, out_height, out_width, height, width, top, left, stride_down, stride_right, *others = sizes
+    taps_down, taps_right, apart_down, apart_right, image_step, row_step, pixel_step = others
+    names = ("column", "line", "row", "image", "at", "tap_down", "tap_right", "down", "right", "step")
+    column, line, row, image, at, tap_down, tap_right, down, right, step = map(c.Variable, names)
+    tops, lefts, firsts = (c.Buffer(name, "int64", c.MemoryAccess.WRITE, count) for name in ("tops", "lefts", "firsts"))
+    next_image = c.If(row.compare(">=", out_height), (c.Assign(row, _START), c.Assign(image, image + 1)))
+    next_row = (c.Assign(column, _START), c.Assign(row, row + 1), next_image)
+    next_pixel = (c.Assign(column, column + 1), c.If(column.compare(">=", out_width), next_row))
+    corner: c.Block = (
+        c.Store(tops, j, row * stride_down - top),
+        c.Store(lefts, j, column * stride_right - left),
+        c.Store(firsts, j, image * image_step + tops[j] * row_step + lefts[j] * pixel_step),
+        c.If((m0 + j).compare("<", last), next_pixel),
+    )
+    # Without a branch: as numbers without a sign, those below 0 are large.
+    limits = ((tops[j] + down, height), (lefts[j] + right, width))
+    is_down, is_right = (c.Cast(place, _UNSIGNED).compare("<", c.Cast(limit, _UNSIGNED)) for place, limit in limits)
+    pointer = c.Select(c.Binary("&", is_down, is_right), c.Address(x, at), c.Address(zeros, _START))
+    store = c.Store(rows, (tap_down * taps_right + tap_right) * count + j, pointer)
+    tap: c.Block = (
+        c.Let(down, tap_down * apart_down),
+        c.Let(right, tap_right * apart_right),
+        c.Let(step, down * row_step + right * pixel_step),
+        c.For(j, _START, c.Size(count), (c.Let(at, firsts[j] + step), store)),
+    )
+    body: c.Block = (
+        *(c.Let(variable, window[number]) for number, variable in enumerate(sizes)),
+        *map(c.LocalArray, (tops, lefts, firsts)),
+        c.Let(line, m0 // out_width),
+        c.Declare(column, m0 % out_width),
+        c.Declare(row, line % out_height),
+        c.Declare(image, line // out_height),
+        c.For(j, _START, c.Size(count), corner),
+        c.For(tap_down, _START, taps_down, (c.For(tap_right, _START, taps_right, tap),)),
+    )
+    return c.Function(f"windows_{c_suffix(dtype)}_{count}", (rows, x, zeros, window, m0), body)
+
+
+def _by_count(count: c.Expression, counts: Sequence[int], of: Callable[[int], c.Statement]) -> c.Block:
     """Return the statement for as many rows as a tile has: one of some numbers, else the last of them."""
     *others, last = counts
     block: c.Block = (of(last),)
@@ -31,8 +216,7 @@ def by_count(count: c.Expression, counts: Sequence[int], of: Callable[[int], c.S
 class PixelTile:
     """A tile: ``count`` pixels from the ``first`` on times a panel; ``leading`` as in :class:`SumsTile`."""
 
-    kernel: Kernel
-    plan: ImplicitGemm
+    plan: PixelPlan
     first: c.Expression
     count: c.Expression
     panel: c.Expression
@@ -47,11 +231,12 @@ class PixelTile:
         plan = self.plan
         sums = c.Buffer("sums", plan.shape.dtype, c.MemoryAccess.WRITE, plan.rows * plan.columns)
         matrix = c.Address(packed, self.panel * plan.panel_size)
-        operands = (factors, matrix, c.Size(plan.depth), c.Address(sums, c.Size(0)))
-        products = by_count(
-            self.count, counts, lambda rows: multiply(self.kernel, (rows, plan.vectors), *operands, ahead=ahead)
-        )
-        return (c.LocalArray(sums), *products, *self.rest(sums))
+
+        def multiplied(rows: int) -> c.Statement:
+            operands = (factors, matrix, c.Size(plan.depth), c.Address(sums, _START))
+            return multiply(plan.kernel, (rows, plan.vectors), *operands, ahead=ahead)
+
+        return (c.LocalArray(sums), *_by_count(self.count, counts, multiplied), *self.rest(sums))
 
     def rest(self, sums: c.Buffer) -> c.Block:
         """Return the statements that do what follows the sums."""
@@ -62,29 +247,23 @@ class PixelTile:
         return (
             c.Let(n0, self.panel // plan.panels * width + first),
             c.Let(n_count, c.index_min(c.Size(width) - first, columns)),
-            *epilogue(self.kernel, tile),
+            *epilogue(plan.kernel, tile),
         )
 
 
-@dataclass(frozen=True, slots=True)
 class PixelLoop:
-    """The loop over tiles of ``count`` pixels from ``pixel`` on, each times all panels, in a larger kernel."""
+    """The loop over tiles of ``count`` pixels from ``pixel`` on, each times all panels, in a larger kernel.
 
-    kernel: Kernel
-    plan: ImplicitGemm
-    packed: c.Buffer
-    counts: Sequence[int]
-    pixel: c.Variable
-    count: c.Variable
+    The filter is constant, and ``totals`` are the numbers of pixels that there may be.
+    """
 
-    @classmethod
-    def of(cls, kernel: Kernel, totals: Collection[int]) -> PixelLoop:
-        """Return the loop for a convolution with a constant filter, and the numbers of pixels that there may be."""
-        plan, weight = ImplicitGemm.of(kernel, max(totals)), kernel.group.steps[0].operands[1]
-        assert isinstance(weight, Constant)
-        rows, (packed, _) = plan.rows, pack_filter(kernel, plan, weight)
-        counts = [*([rows] if max(totals) >= rows else []), *sorted({total % rows for total in totals} - {0})]
-        return cls(kernel, plan, packed, counts, c.Variable("p0"), c.Variable("p_count"))
+    def __init__(self, kernel: Kernel, totals: Collection[int]) -> None:
+        self.plan = plan = PixelPlan(kernel, max(totals))
+        self.packed, written = pack_filter(plan)
+        assert not written
+        whole = [plan.rows] if max(totals) >= plan.rows else []
+        self.counts = [*whole, *sorted({total % plan.rows for total in totals} - {0})]
+        self.pixel, self.count = c.Variable("p0"), c.Variable("p_count")
 
     def over(
         self, end: c.Expression, factors: _Terms, first: c.Expression, leading: _Terms, before: c.Block = ()
@@ -93,8 +272,8 @@ class PixelLoop:
 
         ``before`` finds the factors of a tile; its first pixel has the index ``first`` behind the leading ones.
         """
-        panel, plan = c.Variable("panel"), self.plan
-        tile = PixelTile(self.kernel, plan, first, self.count, panel, leading)
-        panels = c.For(panel, c.Size(0), c.Size(plan.panels), tile.product(self.counts, self.packed, factors))
-        body = (c.Let(self.count, c.index_min(end - self.pixel, plan.rows)), *before, panels)
-        return c.For(self.pixel, c.Size(0), end, body, step=plan.rows)
+        panel, rows = c.Variable("panel"), self.plan.rows
+        product = PixelTile(self.plan, first, self.count, panel, leading).product(self.counts, self.packed, factors)
+        panels = c.For(panel, _START, c.Size(self.plan.panels), product)
+        body = (c.Let(self.count, c.index_min(end - self.pixel, rows)), *before, panels)
+        return c.For(self.pixel, _START, end, body, step=rows)

@@ -10,7 +10,7 @@ round of few blocks and several panels they part the panels, once all tiles are 
 panel after another is multiplied by all tiles of a round: factors pass once from memory to the first-level cache. Else,
 round by round, threads part the tiles, and then the pairs of panels and blocks.
 
-Errors: with the matrices of :mod:`~byoc_ccompiler.kernels.winograd_transforms` and ``C`` input channels, an output is
+Errors: with the matrices of :mod:`~byoc_ccompiler.kernels.winograd_plan` and ``C`` input channels, an output is
 off by at most ``gamma_n |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|``, summed over the channels, where ``n`` is
 ``C`` and the roundings of the three transforms (:data:`TRANSFORM_ROUNDINGS`). Measured with normal data in float32,
 64 to 512 channels: ``F(2, 3)`` 1e-6, ``F(4, 3)`` 4e-6 of the largest output. All outputs of a tile depend on all of its
@@ -19,80 +19,68 @@ inputs, so NaN and infinities become NaN in the whole tile.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, ImagePixels
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
-from byoc_ccompiler.kernels.image_pixels import ImagePixels
 from byoc_ccompiler.kernels.tiles import multiply
-from byoc_ccompiler.kernels.winograd_plan import WinogradPlan, choose_plan
-from byoc_ccompiler.kernels.winograd_transforms import Matrix, map_values
+from byoc_ccompiler.kernels.winograd_plan import Matrix, WinogradPlan, choose_plan
 from byoc_ccompiler.steps import Step
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
-__all__ = ["TRANSFORM_ROUNDINGS", "input_function", "is_suited", "output_function", "write"]
+__all__ = ["TRANSFORM_ROUNDINGS", "input_function", "output_function", "suited_plan", "write"]
 
+# By the outputs of a tile along an axis: roundings that an output meets beside those of its sum over channels. One of
+# the filter; along each axis 1 or 3 of the inputs and 2 or 4 of the outputs, even where nothing is contracted.
 TRANSFORM_ROUNDINGS = {2: 7, 4: 15}
-"""By the outputs of a tile along an axis: roundings that an output meets beside those of its sum over channels.
-
-One of the filter; along each axis 1 or 3 of the inputs and 2 or 4 of the outputs, even where nothing is contracted.
-"""
-
-_TRANSFORM_PS = 1500
-"""Estimated picoseconds to transform one vector at one point."""
-
+_TRANSFORM_PS = 1500  # estimated picoseconds to transform one vector at one point
 _FIRST = c.Size(0)
 _Pair = tuple[c.Expression, c.Expression]
 
 
-def is_suited(step: Step, kernel: Kernel) -> bool:
-    """Return whether a convolution has the form, is permitted by the option ``winograd``, and is expected to gain."""
+def suited_plan(step: Step, kernel: Kernel) -> WinogradPlan | None:
+    """Return how to compute a convolution that has the form, by the option ``winograd``, where that should gain."""
     geometry = ConvolutionGeometry.of_step(step)
     form = (geometry.filter_height, geometry.filter_width), geometry.strides, geometry.dilation, geometry.groups
     has_form = geometry.layout == "NHWC" and form == ((3, 3), (1, 1), (1, 1), 1)
     has_rows, is_constant = kernel.strides(step.operands[0])[-1] == 1, isinstance(step.operands[1], Constant)
     is_fit = has_form and has_rows and is_constant
-    return is_fit and choose_plan(geometry, kernel.unit, kernel.options.winograd) is not None
+    return choose_plan(geometry, kernel.unit, kernel.options.winograd) if is_fit else None
 
 
-def write(kernel: Kernel) -> None:
-    """Write the kernel of a convolution that :func:`is_suited`, and of what follows it elementwise."""
-    anchor = kernel.group.steps[0]
-    weight, geometry = anchor.operands[1], ConvolutionGeometry.of_step(anchor)
-    plan = choose_plan(geometry, kernel.unit, kernel.options.winograd)
-    assert plan is not None
-    assert isinstance(weight, Constant)
-    array = kernel.scope.constants.array(weight, kernel.scope.where)
-    kernel.finish_block(_Loops(kernel, plan, _pack_filter(plan, array)).block())
+def write(kernel: Kernel, plan: WinogradPlan) -> None:
+    """Write the kernel of a convolution by its plan, and of what follows it elementwise."""
+    kernel.finish_block(_Loops(kernel, plan).block())
 
 
-def _pack_filter(plan: WinogradPlan, weight: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _packed_filter(kernel: Kernel, plan: WinogradPlan) -> c.Buffer:
     """Return the transformed filter: panels of points of input channels of output channels."""
+    weight = kernel.group.steps[0].operands[1]
+    assert isinstance(weight, Constant)
     geometry, taps = plan.geometry, plan.algorithm.taps
-    factors = np.einsum("ay,oiyx,bx->abio", taps, geometry.ordered_filter(weight).astype(np.float64), taps)
+    array = geometry.ordered_filter(kernel.scope.constants.array(weight, kernel.scope.where))
+    factors = np.einsum("ay,oiyx,bx->abio", taps, array.astype(np.float64), taps)
     padded = np.zeros((plan.num_points, geometry.channels, plan.num_panels * plan.width))
     padded[..., : geometry.out_channels] = factors.reshape(*padded.shape[:2], -1)
     panels = padded.reshape(*padded.shape[:2], plan.num_panels, plan.width).transpose(2, 0, 1, 3)
-    return np.ascontiguousarray(panels, dtype=weight.dtype)
+    packed = np.ascontiguousarray(panels, dtype=array.dtype)
+    return kernel.source(kernel.scope.constants.derive(packed), "weights")
 
 
 class _Loops:
     """The loops of one kernel."""
 
-    def __init__(self, kernel: Kernel, plan: WinogradPlan, packed: npt.NDArray[Any]) -> None:
-        self.kernel, self.plan, self.geometry = kernel, plan, plan.geometry
-        self.image = ImagePixels.of(kernel)
-        self.weights = kernel.source(kernel.scope.constants.derive(packed), "weights")
-        self.scratch = kernel.scratch_memory(plan.parting.scratch_size, self.geometry.dtype)
-        dtype, written = self.geometry.dtype, c.MemoryAccess.WRITE
-        self.tiles, self.products = c.Buffer("tiles", dtype, written), c.Buffer("products", dtype, written)
+    def __init__(self, kernel: Kernel, plan: WinogradPlan) -> None:
+        self.kernel, self.plan, self.geometry, dtype = kernel, plan, plan.geometry, plan.geometry.dtype
+        self.image, self.weights = ImagePixels(kernel), _packed_filter(kernel, plan)
+        self.scratch = kernel.scratch_memory(plan.scratch_size, dtype)
+        self.tiles, self.products = (c.Buffer(name, dtype, c.MemoryAccess.WRITE) for name in ("tiles", "products"))
 
     def block(self) -> c.Block:
         """Return the loops, in the form that the plan says."""
@@ -100,20 +88,20 @@ class _Loops:
         transform_ps = -(-channels // plan.lanes) * plan.num_points * _TRANSFORM_PS
         product_ps = plan.rows * plan.width * channels * plan.num_points
         product_ps *= multiply_add_ps(plan.unit, self.geometry.dtype)
-        (total, grain, places, tiles_size, _), part = plan.parting, c.Variable("part")
-        numbered = c.Let(part, first // grain)
-        products = c.Alias(self.products, self.scratch, part * plan.panel_products + tiles_size)
+        part, tiles = c.Variable("part"), c.Alias(self.tiles, self.scratch, _FIRST)
+        products = c.Alias(self.products, self.scratch, part * plan.panel_products + plan.tiles_size)
+        numbered = c.Let(part, first // plan.grain)
         if plan.parts == "pairs":
-            return (c.Alias(self.tiles, self.scratch, _FIRST), self._rounds_of_pairs(transform_ps, product_ps))
+            return (tiles, self._rounds_of_pairs(transform_ps, product_ps))
         if plan.parts == "panels":
             assert isinstance(plan.num_tiles, int)
-            tiles, (whole, tail) = c.Size(plan.num_tiles), divmod(plan.num_tiles, plan.rows)
+            whole, tail = divmod(plan.num_tiles, plan.rows)
             transforms, panels_ps = self._transforms(_FIRST, first, end), plan.num_panels * plan.blocks * product_ps
-            panels = self._panels((first, end), (_FIRST, tiles), c.Size(whole), tail)
+            panels = self._panels((first, end), (_FIRST, c.Size(plan.num_tiles)), c.Size(whole), tail)
             return (
-                c.Alias(self.tiles, self.scratch, _FIRST),
+                tiles,
                 c.Dispatch(first, end, (transforms,), plan.num_tiles, 1, plan.num_tiles * transform_ps),
-                c.Dispatch(first, end, (numbered, products, panels), total, grain, panels_ps),
+                c.Dispatch(first, end, (numbered, products, panels), plan.total, plan.grain, panels_ps),
             )
         names = ("rounds", "number", "round", "b0", "blocks", "t0", "t_count")
         rounds, number, size, b0, blocks, t0, t_count = map(c.Variable, names)
@@ -128,13 +116,13 @@ class _Loops:
         )
         body = (
             numbered,
-            c.Alias(self.tiles, self.scratch, part * (places * plan.block_step)),
+            c.Alias(self.tiles, self.scratch, part * (plan.places * plan.block_step)),
             products,
             c.Let(rounds, (end - first + (plan.blocks - 1)) // plan.blocks),
             c.For(number, _FIRST, rounds, one_round),
         )
         block_ps = plan.rows * transform_ps + plan.num_panels * product_ps
-        return (c.Dispatch(first, end, body, total, grain, total * block_ps),)
+        return (c.Dispatch(first, end, body, plan.total, plan.grain, plan.total * block_ps),)
 
     def _place(self, tile: c.Expression) -> tuple[c.Expression, c.Variable, c.Variable, c.Block]:
         """Return the image, the first row and the first column of a tile, and their declarations."""
@@ -267,7 +255,7 @@ def _mapped(matrix: Matrix, j: c.Variable, loads: list[c.Load], to: c.Load, step
     (num_results, num), lanes, i = matrix.shape, loads[0].lanes, c.Variable("i")
     part = c.Buffer("part", to.buffer.dtype, c.MemoryAccess.WRITE, num_results * num * lanes)
     values = [c.Variable("d", load.type) for load in loads]
-    down = map_values(matrix, values, lambda row, value: c.Store(part, (j + row * num) * lanes, value))
+    down = _map_values(matrix, values, lambda row, value: c.Store(part, (j + row * num) * lanes, value))
     parts = [c.Load(part, (i * num + column) * lanes, lanes) for column in range(num)]
 
     def stored(column: int, value: c.Expression) -> c.Store:
@@ -277,5 +265,60 @@ def _mapped(matrix: Matrix, j: c.Variable, loads: list[c.Load], to: c.Load, step
     return (
         c.LocalArray(part, lanes=lanes),
         c.For(j, _FIRST, c.Size(num), columns, kind=c.LoopKind.UNROLLED),
-        c.For(i, _FIRST, c.Size(num_results), map_values(matrix, parts, stored), kind=c.LoopKind.UNROLLED),
+        c.For(i, _FIRST, c.Size(num_results), _map_values(matrix, parts, stored), kind=c.LoopKind.UNROLLED),
     )
+
+
+def _map_values(
+    matrix: Matrix, values: Sequence[c.Expression], store: Callable[[int, c.Expression], c.Statement]
+) -> c.Block:
+    """Return the statements that store ``matrix @ values``, on vectors, each result by its number.
+
+    Columns of opposite points have the same coefficients but for the signs of the odd ones: their sum and their
+    difference serve all rows. Rows of opposite points, likewise, share two sums.
+    """
+    block: list[c.Statement] = []
+
+    def let(name: str, value: c.Expression) -> c.Variable:
+        variable = c.Variable(name, value.type)
+        block.append(c.Let(variable, value))
+        return variable
+
+    even, odd = dict(enumerate(values)), dict(enumerate(values))
+    for column, has_opposite in _points(matrix.T):
+        if has_opposite:
+            left, right = values[column], values[column + 1]
+            even[column], odd[column] = let("plus", left + right), let("minus", left - right)
+            del even[column + 1], odd[column + 1]
+    for row, has_opposite in _points(matrix):
+        terms = [(matrix[row, column], value) for column, value in (odd if row % 2 else even).items()]
+        if has_opposite:
+            one, other = let("even", _combined(terms[0::2])), let("odd", _combined(terms[1::2]))
+            block += [store(row, one + other), store(row + 1, one - other)]
+        else:
+            block.append(store(row, _combined(terms)))
+    return tuple(block)
+
+
+def _points(rows: Matrix) -> Iterator[tuple[int, bool]]:
+    """Yield the number of each row, of one of two where they are of opposite points, and whether they are."""
+    signs, number = (-1.0) ** np.arange(rows.shape[1]), 0
+    while number < len(rows):
+        has_opposite = number + 1 < len(rows) and np.array_equal(rows[number + 1], rows[number] * signs)
+        yield number, has_opposite
+        number += 2 if has_opposite else 1
+
+
+def _combined(terms: Sequence[tuple[float, c.Expression]]) -> c.Expression:
+    """Return a sum of multiples, those of factor 1 first so that the others can be contracted."""
+    ordered = sorted((term for term in terms if term[0] != 0.0), key=lambda term: (abs(term[0]) != 1.0, term[0] != 1.0))
+    total: c.Expression | None = None
+    for factor, value in ordered:
+        size = c.Broadcast(c.Literal(abs(factor), value.type.with_lanes(1)), value.type.lanes)
+        scaled = value if abs(factor) == 1.0 else size * value
+        if total is not None:
+            total = c.Binary("+" if factor > 0 else "-", total, scaled)
+        else:
+            total = scaled if factor > 0 else c.Unary("-", scaled)
+    assert total is not None
+    return total

@@ -1,174 +1,141 @@
-"""How a convolution by Winograd's minimal filtering is cut up, and whether it pays: estimates, from sizes alone."""
+"""Winograd's minimal filtering: its matrices, how a convolution is cut up for it, and whether it pays.
+
+``F(m, 3)`` gives ``m`` neighbouring outputs of a filter of 3 taps from ``m + 2`` inputs with ``m + 2`` products, where
+the plain sums take ``3 m``: ``y = A^T [(G g) * (B^T d)]``. Over two axes each map is applied along both. The matrices
+interpolate a product of polynomials at chosen points and at infinity (Toom and Cook). What the points are decides how
+much rounding errors grow: with 0, +-3/4 and +-3/2 those of ``F(4, 3)`` are a quarter of those with the customary 0,
++-1 and +-2, and all of ``A^T`` and ``B^T`` is exact in float32.
+
+Sources: S. Winograd, Arithmetic Complexity of Computations, SIAM 1980; A. Lavin and S. Gray, Fast Algorithms for
+Convolutional Neural Networks, CVPR 2016; B. Barabasz et al., Error Analysis and Improving the Accuracy of Winograd
+Convolution for Deep Neural Networks, ACM TOMS 46 (2020), on the points.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.winograd_transforms import MinimalFilter, minimal_filter
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["Parting", "WinogradPlan", "choose_plan", "make_plan"]
+__all__ = ["Matrix", "WinogradPlan", "choose_plan", "make_plan", "minimal_filter"]
 
-_ROUND_NBYTES, _ROUND_TILES = 1 << 19, 56
-"""What the transformed tiles of a round and the products of a panel may take, to stay in the second-level cache; and
-tiles of a round in any case, so that each element of a filter that comes from memory is used often enough."""
+_TAPS = 3
+# By the number of outputs: the finite points; those that differ in their sign alone stand side by side.
+_POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.75, -0.75, 1.5, -1.5)}
+_ROUND_NBYTES = 1 << 19  # a round's transformed tiles and a panel's products, so large, stay in the second-level cache
+_ROUND_TILES = 56  # a round has so many in any case: each element of a filter that comes from memory is used often
+_LEAST_BLOCKS, _LEAST_PANELS = 12, 4  # of so many, parts of neighbouring blocks, or of panels, are even enough
+_MOST_PARTS = 16  # parts of neighbouring blocks or panels, at most: each has scratch memory of its own
+_NEAR_NBYTES = 1 << 20  # so many bytes of a panel's factors are in that cache when the second block needs them
+_NEAR_RATE, _FAR_RATE = 32, 3  # bytes of factors that arrive in a cycle, from that cache, and from beyond it
+_POINT_CYCLES = 5  # of the transforms, for one vector at one point, loads and stores included
+_DIRECT_RATE = 1.7  # multiply-adds of vectors that direct convolution reaches in a cycle
+_MARGIN = 1.25  # how much cheaper a plan must look than direct convolution: it has many small loops
+_LARGE_TILE_MARGIN = 1.25  # and tiles of 4 by 4 than those of 2 by 2, whose errors are smaller
+_UNKNOWN_SIZE = 28  # what a symbolic size of an image counts as; a symbolic batch counts as 1
 
-_LEAST_BLOCKS, _LEAST_PANELS = 12, 4
-"""With so many, parts of neighbouring blocks, or of neighbouring panels, are even enough."""
-
-_MOST_PARTS = 16
-"""Parts of neighbouring blocks or panels, at most: each has scratch memory of its own."""
-
-_NEAR_NBYTES = 1 << 20
-"""So many bytes of one panel's factors are in the second-level cache when the second block needs them."""
-
-_NEAR_RATE, _FAR_RATE = 32, 3
-"""Bytes of factors that arrive in a cycle, from the second-level cache, and from beyond it, where other layers leave
-those of a network's filters."""
-
-_POINT_CYCLES, _DIRECT_RATE = 5, 1.7
-"""Cycles that transforms take for one vector at one point, loads and stores included; and multiply-adds of vectors that
-direct convolution reaches in a cycle."""
-
-_MARGIN, _LARGE_TILE_MARGIN = 1.25, 1.25
-"""How much cheaper a plan must look than direct convolution: its many small loops cost more than the estimate says; and
-tiles of 4 by 4 than those of 2 by 2, whose errors are smaller."""
-
-_UNKNOWN_SIZE = 28
-"""What a symbolic size of an image counts as; a symbolic batch counts as 1."""
-
-
-class Parting(NamedTuple):
-    """How threads part a ``total`` of blocks or panels: by multiples of ``grain``.
-
-    The smallest part has scratch memory for the transformed tiles of so many blocks (``places``), and a larger one for
-    as many more; all parts have ``tiles_size`` elements. Behind them lie the products, ``scratch_size`` ends both.
-    """
-
-    total: Dim
-    grain: Dim
-    places: int
-    tiles_size: int
-    scratch_size: int
+Matrix = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class WinogradPlan:
-    """How one convolution is computed.
+class _MinimalFilter:
+    """The algorithm ``F(m, 3)``: ``m`` outputs of ``m + 2`` inputs along each axis, and as many products.
 
-    The products of ``rows`` tiles, a block, by ``vectors`` vectors of output channels, a panel, are computed together.
-    All tiles of ``blocks`` blocks, a round, are transformed before they are multiplied.
+    ``A^T`` maps products to ``outputs``, ``G`` the ``taps`` of a filter to factors, ``B^T`` ``inputs`` to the others.
     """
 
-    geometry: ConvolutionGeometry
-    unit: VectorUnit
-    algorithm: MinimalFilter
-    rows: int
-    vectors: int
-    blocks: int = 1
+    num_outputs: int
+    num_inputs: int
+    outputs: Matrix
+    taps: Matrix
+    inputs: Matrix
 
-    @property
-    def lanes(self) -> int:
-        """Elements of a vector."""
-        return self.unit.lanes(self.geometry.dtype)
 
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
-        return dtype_info(self.geometry.dtype).itemsize
+@cache
+def minimal_filter(num_outputs: int) -> _MinimalFilter:
+    """Return the algorithm with so many outputs along an axis: 2 or 4."""
+    points, size = _POINTS[num_outputs], num_outputs + _TAPS - 1
+    outputs, taps, inputs = np.zeros((num_outputs, size)), np.zeros((size, _TAPS)), np.zeros((size, size))
+    for index, point in enumerate(points):
+        others = [other for other in points if other != point]
+        outputs[:, index] = [point**power for power in range(num_outputs)]
+        taps[index] = [point**power / np.prod([point - other for other in others]) for power in range(_TAPS)]
+        inputs[index, :-1] = np.polynomial.polynomial.polyfromroots(others)
+    outputs[-1, -1] = taps[-1, -1] = 1.0
+    inputs[-1] = np.polynomial.polynomial.polyfromroots(points)
+    return _MinimalFilter(num_outputs, size, outputs, taps, inputs)
 
-    @property
-    def width(self) -> int:
-        """Output channels of one panel."""
-        return self.vectors * self.lanes
 
-    @property
-    def num_panels(self) -> int:
-        """Panels of output channels; the last is filled up with zeros."""
-        return -(-self.geometry.out_channels // self.width)
+class WinogradPlan:
+    """How one convolution is computed, and what threads part.
 
-    @property
-    def num_points(self) -> int:
-        """Products of one tile for one pair of channels."""
-        return self.algorithm.num_inputs**2
+    The products of ``rows`` tiles, a block, by ``vectors`` vectors of output channels, a panel, are computed together.
+    All tiles of ``blocks`` blocks, a round, are transformed before they are multiplied. A panel has ``width`` channels,
+    the last one is filled up with zeros; a tile has ``num_points`` products for one pair of channels.
 
-    @property
-    def grid(self) -> tuple[Dim, Dim, Dim]:
-        """Images, and tiles down and right of each."""
-        geometry, size = self.geometry, self.algorithm.num_outputs
-        return geometry.batch, (geometry.out_height + (size - 1)) // size, (geometry.out_width + (size - 1)) // size
+    Threads part a ``total`` of blocks or panels by multiples of ``grain``. The smallest part has scratch memory for the
+    transformed tiles of so many blocks (``places``), and a larger one for as many more; all parts have ``tiles_size``
+    elements. Behind them lie the products, ``scratch_size`` ends both.
+    """
 
-    @property
-    def num_tiles(self) -> Dim:
-        """Tiles of all images."""
-        return product(self.grid)
+    def __init__(
+        self, geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int, tile: tuple[int, int], blocks: int = 1
+    ) -> None:
+        self.geometry, self.unit, self.algorithm = geometry, unit, minimal_filter(num_outputs)
+        (rows, vectors), channels = tile, geometry.channels
+        self.rows, self.vectors, self.blocks, self.round_tiles = rows, vectors, blocks, blocks * rows
+        self.lanes, self.itemsize = unit.lanes(geometry.dtype), dtype_info(geometry.dtype).itemsize
+        self.width, self.num_points = vectors * self.lanes, self.algorithm.num_inputs**2
+        self.num_panels = -(-geometry.out_channels // self.width)
+        # Images, and tiles down and right of each.
+        down, right = ((size + (num_outputs - 1)) // num_outputs for size in (geometry.out_height, geometry.out_width))
+        self.grid: tuple[Dim, Dim, Dim] = (geometry.batch, down, right)
+        self.num_tiles = product(self.grid)
+        batch, height, width = _assumed(geometry)
+        self.assumed_tiles = batch * -(-height // num_outputs) * -(-width // num_outputs)
+        # From one tile's channels to the next's at one point; the same sets of a cache do not serve all.
+        step = -(-channels // self.lanes) * self.lanes
+        self.row_step = step + self.lanes if step * self.itemsize % 512 == 0 else step
+        self.block_step = self.num_points * rows * self.row_step
+        self.panel_products = self.num_points * self.round_tiles * self.width
+        self.parts = self._parts()
+        self.total = self.num_panels if self.parts == "panels" else (self.num_tiles + (rows - 1)) // rows
+        self.grain, parts, self.places = self.total // _MOST_PARTS + 1, _MOST_PARTS, blocks
+        if isinstance(self.total, int) and isinstance(self.grain, int):
+            parts, self.places = -(-self.total // self.grain), min(self.grain, blocks)
+        self.tiles_size = (parts * self.places if self.parts == "blocks" else blocks) * self.block_step
+        # The products of a pair lie on the stack.
+        self.scratch_size = self.tiles_size + (0 if self.parts == "pairs" else parts * self.panel_products)
 
-    @property
-    def row_step(self) -> int:
-        """Elements from one tile's channels to the next's at one point; the same sets of a cache do not serve all."""
-        step = -(-self.geometry.channels // self.lanes) * self.lanes
-        return step + self.lanes if step * self.itemsize % 512 == 0 else step
-
-    @property
-    def block_step(self) -> int:
-        """Elements of a block: points of tiles."""
-        return self.num_points * self.rows * self.row_step
-
-    @property
-    def round_tiles(self) -> int:
-        """Tiles of a round."""
-        return self.blocks * self.rows
-
-    @property
-    def parts(self) -> Literal["blocks", "panels", "pairs"]:
-        """What threads part: neighbouring blocks, panels, or pairs of panels and blocks of a round.
+    def _parts(self) -> Literal["blocks", "panels", "pairs"]:
+        """Return what threads part: neighbouring blocks, panels, or pairs of panels and blocks of a round.
 
         With blocks, a thread finds what it transformed in its cache, and gets the same pixels from layer to layer.
         """
-        if -(-self._assumed_tiles() // self.rows) >= _LEAST_BLOCKS:
+        if -(-self.assumed_tiles // self.rows) >= _LEAST_BLOCKS:
             return "blocks"
         is_one_round = isinstance(self.num_tiles, int) and 0 < self.num_tiles <= self.round_tiles
         return "panels" if is_one_round and self.num_panels >= _LEAST_PANELS else "pairs"
 
-    @property
-    def panel_products(self) -> int:
-        """Elements of the products of one panel and all tiles of a round."""
-        return self.num_points * self.round_tiles * self.width
-
-    @property
-    def parting(self) -> Parting:
-        """What threads part, and the scratch memory that they need."""
-        total = self.num_panels if self.parts == "panels" else (self.num_tiles + (self.rows - 1)) // self.rows
-        grain, parts, places = total // _MOST_PARTS + 1, _MOST_PARTS, self.blocks
-        if isinstance(total, int) and isinstance(grain, int):
-            parts, places = -(-total // grain), min(grain, self.blocks)
-        tiles_size = (parts * places if self.parts == "blocks" else self.blocks) * self.block_step
-        # The products of a pair lie on the stack.
-        products = 0 if self.parts == "pairs" else parts * self.panel_products
-        return Parting(total, grain, places, tiles_size, tiles_size + products)
-
-    @property
     def cycles(self) -> float:
-        """Estimated cycles in one thread."""
-        channels, tiles = self.geometry.channels, self._assumed_tiles()
-        blocks = -(-tiles // self.rows)
+        """Return the estimated cycles in one thread."""
+        channels, blocks = self.geometry.channels, -(-self.assumed_tiles // self.rows)
         sums, loads, near = self.rows * self.vectors, self.rows + self.vectors, self.vectors * self.unit.nbytes
         step = max(sums / 2, loads / 2, 4.0, near / _NEAR_RATE)
         products = blocks * self.num_panels * self.num_points * (channels * step + sums + 20)
         vectors = -(-channels // self.lanes) + self.num_panels * self.vectors
-        transforms = tiles * vectors * self.num_points * _POINT_CYCLES
+        transforms = self.assumed_tiles * vectors * self.num_points * _POINT_CYCLES
         panel_nbytes = self.num_points * channels * self.width * self.itemsize
         times_read = 1 if panel_nbytes <= _NEAR_NBYTES else blocks
         return transforms + _beside(products, times_read * self.num_panels * panel_nbytes / _FAR_RATE)
-
-    def _assumed_tiles(self) -> int:
-        (batch, height, width), size = _assumed(self.geometry), self.algorithm.num_outputs
-        return batch * -(-height // size) * -(-width // size)
 
 
 def choose_plan(geometry: ConvolutionGeometry, unit: VectorUnit, option: str) -> WinogradPlan | None:
@@ -181,30 +148,28 @@ def choose_plan(geometry: ConvolutionGeometry, unit: VectorUnit, option: str) ->
     best = make_plan(geometry, unit, 2)
     if option == "auto":
         large = make_plan(geometry, unit, 4)
-        best = large if large.cycles * _LARGE_TILE_MARGIN < best.cycles else best
+        best = large if large.cycles() * _LARGE_TILE_MARGIN < best.cycles() else best
     batch, height, width = _assumed(geometry)
     products = geometry.num_taps * geometry.channels * -(-geometry.out_channels // best.lanes)
     direct = _beside(batch * height * width * products / _DIRECT_RATE, products * unit.nbytes / _FAR_RATE)
-    return best if best.cycles * _MARGIN < direct else None
+    return best if best.cycles() * _MARGIN < direct else None
 
 
 def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int) -> WinogradPlan:
     """Return the cheapest plan with tiles of so many outputs along each axis."""
-    algorithm = minimal_filter(num_outputs)
-    sizes = ((rows, vectors) for vectors in (2, 1, 3, 4) for rows in range(min(unit.rows_for(vectors), 16), 0, -1))
-    plans = (WinogradPlan(geometry, unit, algorithm, rows, vectors) for rows, vectors in sizes)
-    best = min(plans, key=lambda plan: plan.cycles)
-    nbytes = (best.block_step + best.panel_products) * best.itemsize
-    blocks = max(_ROUND_NBYTES // nbytes, -(-_ROUND_TILES // best.rows))
-    if isinstance(best.num_tiles, int):
-        total = max(1, -(-best.num_tiles // best.rows))
+    tiles = ((rows, vectors) for vectors in (2, 1, 3, 4) for rows in range(min(unit.rows_for(vectors), 16), 0, -1))
+    best = min((WinogradPlan(geometry, unit, num_outputs, tile) for tile in tiles), key=WinogradPlan.cycles)
+    rows, vectors, count = best.rows, best.vectors, best.num_tiles
+    blocks = max(_ROUND_NBYTES // ((best.block_step + best.panel_products) * best.itemsize), -(-_ROUND_TILES // rows))
+    if isinstance(count, int):
+        total = max(1, -(-count // rows))
         blocks = -(-total // -(-total // blocks))
-    best = replace(best, blocks=blocks)
-    if best.parts == "panels" and isinstance(best.num_tiles, int):
-        # One round: as few blocks as registers permit, and as even.
-        blocks = -(-best.num_tiles // min(unit.rows_for(best.vectors), 16))
-        best = replace(best, blocks=blocks, rows=-(-best.num_tiles // blocks))
-    return best
+    best = WinogradPlan(geometry, unit, num_outputs, (rows, vectors), blocks)
+    if best.parts != "panels" or not isinstance(count, int):
+        return best
+    # One round: as few blocks as registers permit, and as even.
+    blocks = -(-count // min(unit.rows_for(vectors), 16))
+    return WinogradPlan(geometry, unit, num_outputs, (-(-count // blocks), vectors), blocks)
 
 
 def _beside(computing: float, fetching: float) -> float:
