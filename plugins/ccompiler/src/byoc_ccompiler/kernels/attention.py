@@ -25,7 +25,7 @@ from byoc_core.ir import Binding, Value
 from byoc_ccompiler.attributes import dim_of, flag_of, float_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.axis_view import MAX_WORKERS, share_ps
+from byoc_ccompiler.kernels.axes import MAX_WORKERS, share_ps
 from byoc_ccompiler.kernels.blocks import block_function, pack_function
 from byoc_ccompiler.kernels.epilogue import index_term
 from byoc_ccompiler.kernels.fetching import fetch

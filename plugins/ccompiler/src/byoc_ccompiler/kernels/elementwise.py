@@ -11,7 +11,7 @@ from byoc_core.ir import Binding, Value
 from byoc_ccompiler.attributes import axis_of, int_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.axis_view import view_along
+from byoc_ccompiler.kernels.axes import view_along
 from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.loads import load_statements
 from byoc_ccompiler.kernels.pointwise import (

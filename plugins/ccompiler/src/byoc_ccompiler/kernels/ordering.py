@@ -6,19 +6,17 @@ elements: a merge sort of runs of doubling length, and a heap of the first eleme
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
-from byoc_core.dims import product
 
 from byoc_ccompiler.attributes import dim_of, flag_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.axis_view import line_loop, require_along, view_of
+from byoc_ccompiler.kernels.axes import require_along, view_of, write_lines
 from byoc_ccompiler.rejections import reject_nothing
-from byoc_ccompiler.steps import Step, shape_of
+from byoc_ccompiler.steps import Step
 
 __all__ = ["FAMILY"]
 
@@ -29,58 +27,61 @@ _DEPTH = 16
 """How often an element is compared, about, in an axis of tens of thousands."""
 
 
-def _sort(kernel: Kernel, step: Step) -> c.Block:
-    """Return the statements of ``sort`` and ``argsort``."""
-    view, source, out = view_of(step), kernel.source(step.operands[0]), kernel.target(step.result)
-    functions = _OrderFunctions(kernel, source.dtype, descending=flag_of(step.binding, "descending"))
-    keys, to = c.Buffer("keys", source.dtype), c.Buffer("to", out.dtype, c.MemoryAccess.WRITE)
-    order, k = c.Variable("order"), c.Variable("k")
+def _write(kernel: Kernel) -> None:
+    """Write the kernel of an op that puts elements in order: one line after another."""
+    (step,) = kernel.group.steps
+    view, is_topk = view_of(step), step.op == "topk"
+    source = kernel.source(step.operands[0])
+    functions = _OrderFunctions(kernel, source.dtype, step)
 
-    def sort(line: c.Expression, mine: c.Buffer) -> c.Block:
-        place = mine[order + k]
-        element = keys[place * view.inner] if step.op == "sort" else place
-        return (
-            c.Alias(keys, source, view.start(line)),
-            c.Alias(to, out, view.start(line)),
-            c.Let(order, _call(functions.order, keys, c.Size(view.inner), c.Size(view.size), mine)),
-            c.For(k, c.Size(0), c.Size(view.size), (c.Store(to, k * view.inner, element),)),
-        )
+    def line(number: c.Expression, mine: c.Buffer) -> c.Block:
+        keys = c.Buffer("keys", source.dtype)
+        statements = (_selected if is_topk else _sorted)(kernel, functions, keys, number, mine)
+        return (c.Alias(keys, source, view.start(number)), *statements)
 
-    line_ps = view.size * (_COMPARISON_PS * _DEPTH)
-    return (line_loop(kernel, sort, view.outer * view.inner, line_ps, scratch=2 * view.size, dtype="int64"),)
+    line_ps = view.size * (_COMPARISON_PS * (1 if is_topk else _DEPTH))
+    scratch = dim_of(step.binding, "k") if is_topk else 2 * view.size
+    write_lines(kernel, line, line_ps, scratch=scratch, dtype="int64")
 
 
-def _topk(kernel: Kernel, step: Step) -> c.Block:
-    """Return the statements of ``topk``."""
-    view, source, (values, numbers) = view_of(step), kernel.source(step.operands[0]), step.binding.results
+def _sorted(kernel: Kernel, functions: _OrderFunctions, keys: c.Buffer, line: c.Expression, mine: c.Buffer) -> c.Block:
+    """Return the statements of ``sort`` and ``argsort`` for a line, with memory for its numbers twice."""
+    (step,) = kernel.group.steps
+    view, out, order, k = view_of(step), kernel.target(step.result), c.Variable("order"), c.Variable("k")
+    to, place = c.Buffer("to", out.dtype, c.MemoryAccess.WRITE), mine[order + k]
+    element = keys[place * view.inner] if step.op == "sort" else place
+    return (
+        c.Alias(to, out, view.start(line)),
+        c.Let(order, _call(functions.order, keys, c.Size(view.inner), c.Size(view.size), mine)),
+        c.For(k, c.Size(0), c.Size(view.size), (c.Store(to, k * view.inner, element),)),
+    )
+
+
+def _selected(
+    kernel: Kernel, functions: _OrderFunctions, keys: c.Buffer, line: c.Expression, mine: c.Buffer
+) -> c.Block:
+    """Return the statements of ``topk`` for a line, with memory for a heap."""
+    (step,) = kernel.group.steps
+    view, (values, numbers) = view_of(step), step.binding.results
     count, inner = dim_of(step.binding, "k"), c.Size(view.inner)
-    functions = _OrderFunctions(kernel, source.dtype, descending=flag_of(step.binding, "largest"))
-    keys, k, turn, found, at = c.Buffer("keys", source.dtype), *map(c.Variable, ("k", "turn", "found", "at"))
-
-    def select(line: c.Expression, mine: c.Buffer) -> c.Block:
-        elements = {values: keys[found * inner], numbers: found}
-        stores = [c.Store(kernel.target(one), at, elements[one]) for one in elements if one in kernel.stored]
-        store = (c.Let(at, (line // view.inner * count + k) * inner + line % view.inner), *stores)
-        selected = (
-            c.Alias(keys, source, view.start(line)),
-            c.Evaluate(_call(functions.select, keys, inner, c.Size(view.size), c.Size(count), mine)),
+    k, turn, found, at = map(c.Variable, ("k", "turn", "found", "at"))
+    elements = {values: keys[found * inner], numbers: found}
+    stores = [c.Store(kernel.target(one), at, elements[one]) for one in elements if one in kernel.stored]
+    store = (c.Let(at, (line // view.inner * count + k) * inner + line % view.inner), *stores)
+    select = c.Evaluate(_call(functions.select, keys, inner, c.Size(view.size), c.Size(count), mine))
+    if flag_of(step.binding, "sorted"):
+        # The last one stands on top of the heap.
+        take = (
+            c.Let(k, count - 1 - turn),
+            c.Let(found, mine[0]),
+            c.Store(mine, c.Size(0), mine[k]),
+            c.Evaluate(_call(functions.sink, keys, inner, mine, c.Size(0), k)),
+            *store,
         )
-        if flag_of(step.binding, "sorted"):
-            # The last one stands on top of the heap.
-            take = (
-                c.Let(k, count - 1 - turn),
-                c.Let(found, mine[0]),
-                c.Store(mine, c.Size(0), mine[k]),
-                c.Evaluate(_call(functions.sink, keys, inner, mine, c.Size(0), k)),
-                *store,
-            )
-            return (*selected, c.For(turn, c.Size(0), c.Size(count), take))
-        is_taken = c.Binary("||", found.compare("==", mine[0]), _call(functions.is_better, keys, inner, found, mine[0]))
-        next_one = c.If(c.Binary("&&", k.compare("<", count), is_taken), (*store, c.Assign(k, k + 1)))
-        return (*selected, c.Declare(k, c.Size(0)), c.For(found, c.Size(0), c.Size(view.size), (next_one,)))
-
-    line_ps = view.size * _COMPARISON_PS
-    return (line_loop(kernel, select, view.outer * view.inner, line_ps, scratch=count, dtype="int64"),)
+        return (select, c.For(turn, c.Size(0), c.Size(count), take))
+    is_taken = c.Binary("||", found.compare("==", mine[0]), _call(functions.is_better, keys, inner, found, mine[0]))
+    next_one = c.If(c.Binary("&&", k.compare("<", count), is_taken), (*store, c.Assign(k, k + 1)))
+    return (select, c.Declare(k, c.Size(0)), c.For(found, c.Size(0), c.Size(view.size), (next_one,)))
 
 
 def _call(callee: c.Callee, *arguments: c.Expression | c.Buffer) -> c.Call:
@@ -90,17 +91,17 @@ def _call(callee: c.Callee, *arguments: c.Expression | c.Buffer) -> c.Call:
 
 
 class _OrderFunctions:
-    """Functions on lines of one dtype, in one direction: each takes ``(keys, apart, ...)``."""
+    """Functions on lines of one dtype, in the direction of an op: each takes ``(keys, apart, ...)``."""
 
-    def __init__(self, kernel: Kernel, dtype: str, *, descending: bool) -> None:
-        self._shared, self._type, self._descending = kernel.shared_function, c.CType(dtype), descending
-        self._line = c.Buffer("keys", dtype), c.Variable("apart")
-        self._size = c.Variable("size")
+    def __init__(self, kernel: Kernel, dtype: str, step: Step) -> None:
+        self._shared, self._type = kernel.shared_function, c.CType(dtype)
+        self._descending = flag_of(step.binding, "largest" if step.op == "topk" else "descending")
+        self._keys, self._apart, self._size = c.Buffer("keys", dtype), c.Variable("apart"), c.Variable("size")
+        self._line, self._heap = (self._keys, self._apart), c.Buffer("heap", "int64", c.MemoryAccess.WRITE)
 
     def _is_before(self, one: c.Expression, other: c.Expression) -> c.Expression:
         """Return whether the element of one number stands before that of another, from which it differs."""
-        keys, apart = self._line
-        return _call(self._before, keys[one * apart], keys[other * apart])
+        return _call(self._before, self._keys[one * self._apart], self._keys[other * self._apart])
 
     @cached_property
     def _before(self) -> c.Callee:
@@ -140,20 +141,17 @@ class _OrderFunctions:
             c.Let(begin, pair * (run * 2)),
             c.Let(middle, c.index_min(begin + run, size)),
             c.Let(end, c.index_min(begin + run * 2, size)),
-            c.Declare(left, begin),
-            c.Declare(right, middle),
+            *(c.Declare(left, begin), c.Declare(right, middle)),
             c.For(k, begin, end, (merge,)),
         )
         double = (
             c.Let(to, size - come),
             c.For(pair, c.Size(0), (size + run * 2 - 1) // (run * 2), merge_pair),
-            c.Assign(come, to),
-            c.Assign(run, run * 2),
+            *(c.Assign(come, to), c.Assign(run, run * 2)),
         )
         body = (
             c.For(k, c.Size(0), size, (c.Store(places, k, k),)),
-            c.Declare(come, c.Size(0)),
-            c.Declare(run, c.Size(1)),
+            *(c.Declare(come, c.Size(0)), c.Declare(run, c.Size(1))),
             c.While(run.compare("<", size), double),
             c.Return(come),
         )
@@ -162,7 +160,7 @@ class _OrderFunctions:
     @cached_property
     def sink(self) -> c.Callee:
         """``(keys, apart, heap, top, size)``: lets a number sink until none of those below it stands behind it."""
-        heap, size = c.Buffer("heap", "int64", c.MemoryAccess.WRITE), self._size
+        heap, size = self._heap, self._size
         first, top, child, moved = map(c.Variable, ("first", "top", "child", "moved"))
 
         def is_better(one: c.Expression, other: c.Expression) -> c.Expression:
@@ -173,10 +171,8 @@ class _OrderFunctions:
             c.If(has_worse, (c.Assign(child, child + 1),)),
             c.If(c.Unary("!", is_better(top, child)), (c.Return(),)),
             c.Let(moved, heap[top]),
-            c.Store(heap, top, heap[child]),
-            c.Store(heap, child, moved),
-            c.Assign(top, child),
-            c.Assign(child, top * 2 + 1),
+            *(c.Store(heap, top, heap[child]), c.Store(heap, child, moved)),
+            *(c.Assign(top, child), c.Assign(child, top * 2 + 1)),
         )
         loop = c.While(child.compare("<", size), sink)
         body = (c.Declare(top, first), c.Declare(child, first * 2 + 1), loop)
@@ -185,8 +181,7 @@ class _OrderFunctions:
     @cached_property
     def select(self) -> c.Callee:
         """``(keys, apart, size, count, heap)``: makes a heap of the first elements' numbers, the last on top."""
-        heap, count = c.Buffer("heap", "int64", c.MemoryAccess.WRITE), c.Variable("count")
-        k, turn = c.Variable("k"), c.Variable("turn")
+        heap, count, k, turn = self._heap, *map(c.Variable, ("count", "k", "turn"))
 
         def sink(top: c.Expression) -> c.Evaluate:
             return c.Evaluate(_call(self.sink, *self._line, heap, top, count))
@@ -201,21 +196,11 @@ class _OrderFunctions:
         return self._shared(c.Function("select", (*self._line, self._size, count, heap), body))
 
 
-_WRITERS: dict[str, Callable[[Kernel, Step], c.Block]] = {"sort": _sort, "argsort": _sort, "topk": _topk}
-
-
-def _write(kernel: Kernel) -> None:
-    """Write the kernel of an op that puts elements in order."""
-    (step,) = kernel.group.steps
-    is_empty = product(shape_of(step.binding.results[0])) == 0
-    kernel.finish_block(() if is_empty else _WRITERS[step.op](kernel, step))
-
-
 def _require(scope: FunctionScope, step: Step) -> None:
     """Have the axis checked to have as many elements as ``topk`` takes."""
     if step.op == "topk":
         require_along(scope, step, dim_of(step.binding, "k"))
 
 
-FAMILY = KernelFamily(frozenset(_WRITERS), reject_nothing, _write, require=_require)
+FAMILY = KernelFamily(frozenset({"sort", "argsort", "topk"}), reject_nothing, _write, require=_require)
 """Ops that put elements in order."""

@@ -18,7 +18,7 @@ from byoc_core.dtypes import dtype_info
 from byoc_ccompiler.attributes import dims_of, flag_of, float_of, ints_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.axis_view import AxisView, view_along
+from byoc_ccompiler.kernels.axes import AxisView, view_along
 from byoc_ccompiler.kernels.copies import BYTE_PS, copy_axes, copy_block
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
