@@ -27,6 +27,7 @@ from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axes import MAX_WORKERS, share_ps
 from byoc_ccompiler.kernels.blocks import block_function, pack_function
+from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import index_term
 from byoc_ccompiler.kernels.fetching import fetch
 from byoc_ccompiler.kernels.row_reducers import row_function
@@ -37,17 +38,11 @@ from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["FAMILY"]
 
-_EXP_PS = 600
-"""Estimated picoseconds of one score's softmax."""
+_EXP_PS, _PACK_PS = 600, 400
+"""Estimated picoseconds of one score's softmax, and to pack one element."""
 
-_PACK_PS = 400
-"""Estimated picoseconds to pack one element."""
-
-_VECTORS = 2
-"""Vectors in a row of a panel."""
-
-_LINE_NBYTES = 2048
-"""Bytes of the scores of one query that are at hand at once."""
+_VECTORS, _LINE_NBYTES = 2, 2048
+"""Vectors in a row of a panel, and bytes of the scores of one query that are at hand at once."""
 
 _MAX_SIZE = 512
 """The largest size of a head for which the arrays of a block lie on the stack."""
@@ -89,7 +84,7 @@ class _Attention:
         self.arguments: dict[c.Buffer | c.Variable, c.Expression] = {}
         self.parameters: dict[c.Expression, c.Variable] = {}
 
-    def packing(self, memory: c.Buffer) -> c.For:
+    def packing(self, memory: c.Buffer) -> c.Block:
         """Return the loop that brings keys and values of all heads into panels."""
         pair, n = c.Variable("pair"), c.Variable("n")
         b, g, operands = pair // self.groups, pair % self.groups, self.step.operands
@@ -114,7 +109,7 @@ class _Attention:
             start = index_term(b, dims[0], self.batch, strides[0])
             body += (packed(3, start, (0, strides[3]), 1, n * self.depth + self.size * self.columns),)
         pairs, pair_ps = self.batch * self.groups, self.panels * _PACK_PS
-        return c.For(pair, c.Size(0), c.Size(pairs), body, kind=c.LoopKind.PARALLEL, round_ps=pair_ps)
+        return loops_around(body, [pair], [pairs], part=0, round_ps=pair_ps)
 
     def call(self, panels: c.Address, mine: c.Address) -> c.Evaluate:
         """Return the call for a block, from the packed keys and values of its head and its share of scratch memory."""
@@ -314,8 +309,7 @@ class _Attention:
         # Without a weight: zeros over zero, which is NaN, or over one; without a key always the latter.
         is_zero = flag_of(self.step.binding, "zero_unseen")
         unseen = totals[row].compare("==", self.zero) if is_zero else self.seen.compare("==", 0)
-        block: c.Block = (c.Let(whole, c.Select(unseen, self.one, totals[row])),)
-        block += self.stored("weights", whole)
+        block: c.Block = (c.Let(whole, c.Select(unseen, self.one, totals[row])), *self.stored("weights", whole))
         for out, step, stride in outs:
             share = c.Store(out, row * step + e * stride, results[row * self.pitches["results"] + e] / whole)
             block += (c.For(e, c.Size(0), self.size_of(self.width, "columns"), (share,)),)
@@ -343,15 +337,14 @@ def _write(kernel: Kernel) -> None:
     pair = layer.b * layer.groups + layer.h // (layer.heads // layer.groups if layer.groups != 0 else 1)
     call = layer.call(c.Address(memory, pair * layer.panels), c.Address(memory, worker * mine + packed))
     places = zip((layer.b, layer.h, layer.block), c.unravelled(item, (layer.batch, layer.heads, blocks)), strict=True)
-    body = (*(c.Let(*place) for place in places), call)
+    body: c.Block = (*(c.Let(*place) for place in places), call)
     score_ps = (layer.size + layer.width) * multiply_add_ps(kernel.unit, layer.dtype) + _EXP_PS
-    item_ps = layer.length * layer.rows * score_ps
-    if layer.is_local:
-        loop = c.For(item, c.Size(0), c.Size(count), body, kind=c.LoopKind.PARALLEL, round_ps=item_ps)
-    else:
-        items, share = (c.For(item, worker, c.Size(count), body, step=MAX_WORKERS),), share_ps(count, item_ps)
-        loop = c.For(worker, c.Size(0), c.Size(workers), items, kind=c.LoopKind.PARALLEL, round_ps=share)
-    kernel.finish_block((layer.packing(memory), loop))
+    index, rounds, round_ps = item, count, layer.length * layer.rows * score_ps
+    if not layer.is_local:
+        body = (c.For(item, worker, c.Size(count), body, step=MAX_WORKERS),)
+        index, rounds, round_ps = worker, workers, share_ps(count, round_ps)
+    loop = loops_around(body, [index], [rounds], part=0, round_ps=round_ps)
+    kernel.finish_block((*layer.packing(memory), *loop))
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
@@ -364,9 +357,9 @@ def _require(scope: FunctionScope, step: Step) -> None:
         scope.require_broadcast(step.op, name, mask, (*query[:3], key[2]))
 
 
-def _access(step: Step, index: int) -> Access:
+def _any(step: Step, index: int) -> Access:
     return Access.ANY
 
 
-FAMILY = KernelFamily(frozenset({"nn.attention"}), _reject, _write, require=_require, reads=_access, writes=_access)
+FAMILY = KernelFamily(frozenset({"nn.attention"}), _reject, _write, require=_require, reads=_any, writes=_any)
 """Attention."""
