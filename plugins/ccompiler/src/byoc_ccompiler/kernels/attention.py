@@ -114,7 +114,8 @@ class _Attention:
     def call(self, panels: c.Address, mine: c.Address) -> c.Evaluate:
         """Return the call for a block, from the packed keys and values of its head and its share of scratch memory."""
         steps = self.steps
-        self.head = self.buffer("panels", panels)
+        self.head = c.Buffer("panels", self.dtype)
+        self.arguments[self.head] = panels
         self.count = self.size_of(c.index_min(c.Size(steps) - self.query, self.rows), "count")
         # Where only a call shows how many queries the last block has, its tiles compute rows that nobody reads.
         counts = {min(self.rows, steps), steps % self.rows} if isinstance(steps, int) else {self.rows}
@@ -127,12 +128,6 @@ class _Attention:
         body = (*self.declarations(mine), *self.opening(), *self.walk(), *self.closing())
         function = c.simplify(c.Function(f"attention_{c_suffix(self.dtype)}", tuple(self.arguments), body))
         return c.Evaluate(c.Call(self.kernel.shared_function(function), tuple(self.arguments.values())))
-
-    def buffer(self, name: str, start: c.Address, access: c.MemoryAccess = c.MemoryAccess.READ) -> c.Buffer:
-        """Return a parameter that points to memory of the kernel."""
-        buffer = c.Buffer(name, self.dtype, access)
-        self.arguments[buffer] = start
-        return buffer
 
     def size_of(self, value: c.Expression | Dim, name: str) -> c.Expression:
         """Return a size or an index of the kernel: a parameter, unless it is a known number."""
@@ -153,15 +148,17 @@ class _Attention:
         axes = zip(dims, scores if value in self.step.operands[3:] else dims, strides, strict=True)
         found = [index_term(c.Size(1), *axis) for axis in axes]
         start = self.b * found[0] + self.h * found[1] + self.query * found[2]
-        parameter = self.buffer(name, c.Address(buffer, start), buffer.access)
+        parameter = c.Buffer(name, self.dtype, buffer.access)
+        self.arguments[parameter] = c.Address(buffer, start)
         return parameter, self.size_of(found[2], f"{name}_step"), self.size_of(found[3], f"{name}_stride")
 
     def declarations(self, mine: c.Address) -> c.Block:
         """Return the declarations of the arrays."""
         if self.is_local:
             return tuple(c.LocalArray(array, alignment=64) for array in self.arrays.values())
-        memory, sizes = self.buffer("mine", mine, c.MemoryAccess.WRITE), [self.rows * n for n in self.widths.values()]
-        arrays = enumerate(self.arrays.values())
+        memory, arrays = c.Buffer("mine", self.dtype, c.MemoryAccess.WRITE), enumerate(self.arrays.values())
+        self.arguments[memory] = mine
+        sizes = [self.rows * size for size in self.widths.values()]
         return tuple(c.Alias(array, memory, self.size_of(total(sizes[:number]), "place")) for number, array in arrays)
 
     def each_row(self, *body: c.Statement) -> c.Block:
@@ -181,16 +178,14 @@ class _Attention:
         row, d, queries, pitch = self.row, c.Variable("d"), self.arrays["queries"], self.pitches["queries"]
         query, step, stride = self.tensor("query", self.step.operands[0])
         scaled = c.Store(queries, row * pitch + d, query[row * step + d * stride] * self.scale())
-        start: list[c.Statement] = [
+        start = (
             c.For(d, c.Size(0), self.size_of(self.size, "size"), (scaled,)),
-            c.Store(self.arrays["totals"], row, self.zero),
-            c.Store(self.arrays["tops"], row, self.none),
-        ]
-        if self.has_mask:
-            start.append(c.Store(queries, (row + 1) * pitch - 1, self.one))
+            *(c.Store(self.arrays["totals"], row, self.zero), c.Store(self.arrays["tops"], row, self.none)),
+            *((c.Store(queries, (row + 1) * pitch - 1, self.one),) if self.has_mask else ()),
+        )
         rest = c.Clear(queries, self.count * pitch, self.tile_rows * pitch - self.count * pitch)
         return (
-            c.For(row, c.Size(0), self.count, tuple(start)),
+            c.For(row, c.Size(0), self.count, start),
             *(() if self.tile_rows is self.count else (rest,)),
             c.Clear(self.arrays["results"], c.Size(0), self.pitches["results"] * self.rows),
         )
@@ -288,8 +283,7 @@ class _Attention:
         limits = (
             c.Let(best, reduced("max")),
             c.Let(top, c.Select(tops[row].compare(">", best), tops[row], best)),
-            c.Store(scales, row, tops[row] - lowest(top)),
-            c.Store(tops, row, top),
+            *(c.Store(scales, row, tops[row] - lowest(top)), c.Store(tops, row, top)),
         )
         at = row * self.pitches["results"] + e
         sums = (

@@ -106,28 +106,20 @@ def _cumulative(step: Step, view: AxisView, come: c.Buffer, to: c.Buffer) -> c.B
     """Return the statements of a cumulative sum or product."""
     is_exclusive, is_reverse = flag_of(step.binding, "exclusive"), flag_of(step.binding, "reverse")
     combine, start = _TOTALS[step.op]
-
-    def steps(first: int, end: Dim, element: Callable[[c.Expression, c.Expression], c.Expression]) -> c.For:
-        place, here, before, k = map(c.Variable, ("place", "here", "before", "k"))
+    place, here, before, k = map(c.Variable, ("place", "here", "before", "k"))
+    new = come[(before if is_exclusive else here) + k]
+    # The first element is alone: a total of nothing and of -0.0 would lose the sign.
+    alone: list[c.Expression] = [c.Literal(start, c.CType(to.dtype)), new] if is_exclusive else [new]
+    ends = [*(dim_min(number + 1, view.size) for number in range(len(alone))), view.size]
+    block: c.Block = ()
+    for number, (end, value) in enumerate(zip(ends, (*alone, combine(to[before + k], new)), strict=True)):
         along = (
             c.Let(here, (c.Size(view.size - 1) - place if is_reverse else place) * view.inner),
             c.Let(before, here + view.inner if is_reverse else here - view.inner),
-            c.For(k, c.Size(0), c.Size(view.inner), (c.Store(to, here + k, element(here + k, before + k)),)),
+            c.For(k, c.Size(0), c.Size(view.inner), (c.Store(to, here + k, value),)),
         )
-        return c.For(place, c.Size(first), c.Size(end), along)
-
-    def new(here: c.Expression, before: c.Expression) -> c.Expression:
-        return come[before if is_exclusive else here]
-
-    def neutral(here: c.Expression, before: c.Expression) -> c.Expression:
-        return c.Literal(start, c.CType(to.dtype))
-
-    # The first element is alone: a total of nothing and of -0.0 would lose the sign.
-    alone = [neutral, new] if is_exclusive else [new]
-    return (
-        *(steps(number, dim_min(number + 1, view.size), value) for number, value in enumerate(alone)),
-        steps(len(alone), view.size, lambda here, before: combine(to[before], new(here, before))),
-    )
+        block += (c.For(place, c.Size(number), c.Size(end), along),)
+    return block
 
 
 def _extreme(step: Step, view: AxisView, come: c.Buffer, to: c.Buffer) -> c.Block:

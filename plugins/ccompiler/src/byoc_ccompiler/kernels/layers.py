@@ -19,7 +19,7 @@ from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axes import view_of, write_lines
 from byoc_ccompiler.kernels.copies import loops_around
-from byoc_ccompiler.rejections import reject_non_floats, reject_nothing
+from byoc_ccompiler.rejections import FLOATS, reject_non_floats, reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
@@ -27,8 +27,6 @@ __all__ = ["FAMILIES"]
 
 _POWER_PS, _ELEMENT_PS, _PAIR_PS = 10_000, 1_500, 400
 """Estimated picoseconds of one power, of one element's softmax, and of turning one pair of elements."""
-
-_WIDE = {"bfloat16": "float32", "float16": "float32"}
 
 
 def _write_lrn(kernel: Kernel) -> None:
@@ -62,7 +60,7 @@ def _write_softmax(kernel: Kernel) -> None:
     """Write the kernel: a line is widened to scratch memory, and its softmax made beside it."""
     (step,) = kernel.group.steps
     (x,) = step.operands
-    view, wide = view_of(step), _WIDE.get(dtype_of(x), dtype_of(x))
+    view, wide = view_of(step), dtype_of(x) if dtype_of(x) in FLOATS else "float32"
     source, target, softmax = kernel.source(x), kernel.target(step.result), _softmax_function(dtype_of(x))
     zero_unseen = c.Literal(int(flag_of(step.binding, "zero_unseen")), c.CType("int32"))
     k, size = c.Variable("k"), c.Size(view.size)

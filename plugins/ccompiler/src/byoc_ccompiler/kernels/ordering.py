@@ -41,33 +41,29 @@ class _Ordering:
         self.keys, self.apart, self.size = c.Buffer("keys", self.source.dtype), c.Variable("apart"), c.Variable("size")
         self.elements, self.heap = (self.keys, self.apart), c.Buffer("heap", "int64", c.MemoryAccess.WRITE)
 
-    def line(self, number: c.Expression, mine: c.Buffer) -> c.Block:
-        """Return the statements that do a line, with memory for its numbers."""
-        keys = c.Buffer("keys", self.source.dtype)
-        statements = self.selected if self.is_topk else self.sorted
-        return (c.Alias(keys, self.source, self.view.start(number)), *statements(keys, number, mine))
-
-    def sorted(self, keys: c.Buffer, line: c.Expression, mine: c.Buffer) -> c.Block:
-        """Return the statements of ``sort`` and ``argsort``."""
+    def sorted_line(self, line: c.Expression, mine: c.Buffer) -> c.Block:
+        """Return the statements of ``sort`` and ``argsort`` for a line, with memory for its numbers twice."""
         view, out, order, k = self.view, self.kernel.target(self.step.result), c.Variable("order"), c.Variable("k")
-        to, place = c.Buffer("to", out.dtype, c.MemoryAccess.WRITE), mine[order + k]
+        keys, to = c.Buffer("keys", self.source.dtype), c.Buffer("to", out.dtype, c.MemoryAccess.WRITE)
+        place = mine[order + k]
         element = keys[place * view.inner] if self.step.op == "sort" else place
         return (
-            c.Alias(to, out, view.start(line)),
+            *(c.Alias(keys, self.source, view.start(line)), c.Alias(to, out, view.start(line))),
             c.Let(order, _call(self.order, keys, c.Size(view.inner), c.Size(view.size), mine)),
             c.For(k, c.Size(0), c.Size(view.size), (c.Store(to, k * view.inner, element),)),
         )
 
-    def selected(self, keys: c.Buffer, line: c.Expression, mine: c.Buffer) -> c.Block:
-        """Return the statements of ``topk``, which keep a heap of numbers."""
-        view, (values, numbers) = self.view, self.step.binding.results
+    def selected_line(self, line: c.Expression, mine: c.Buffer) -> c.Block:
+        """Return the statements of ``topk`` for a line, with memory for a heap of numbers."""
+        view, keys, (values, numbers) = self.view, c.Buffer("keys", self.source.dtype), self.step.binding.results
         count, inner = dim_of(self.step.binding, "k"), c.Size(view.inner)
         k, turn, found, at = map(c.Variable, ("k", "turn", "found", "at"))
         elements = {values: keys[found * inner], numbers: found}
         kept = [(self.kernel.target(one), element) for one, element in elements.items() if one in self.kernel.stored]
         place = c.Let(at, (line // view.inner * count + k) * inner + line % view.inner)
         store = (place, *(c.Store(target, at, element) for target, element in kept))
-        select = c.Evaluate(_call(self.select, keys, inner, c.Size(view.size), c.Size(count), mine))
+        heap = c.Evaluate(_call(self.select, keys, inner, c.Size(view.size), c.Size(count), mine))
+        selected = (c.Alias(keys, self.source, view.start(line)), heap)
         if flag_of(self.step.binding, "sorted"):
             # The last one stands on top of the heap.
             take = (
@@ -77,10 +73,10 @@ class _Ordering:
                 c.Evaluate(_call(self.sink, keys, inner, mine, c.Size(0), k)),
                 *store,
             )
-            return (select, c.For(turn, c.Size(0), c.Size(count), take))
+            return (*selected, c.For(turn, c.Size(0), c.Size(count), take))
         is_taken = c.Binary("||", found.compare("==", mine[0]), _call(self.is_better, keys, inner, found, mine[0]))
         next_one = c.If(c.Binary("&&", k.compare("<", count), is_taken), (*store, c.Assign(k, k + 1)))
-        return (select, c.Declare(k, c.Size(0)), c.For(found, c.Size(0), c.Size(view.size), (next_one,)))
+        return (*selected, c.Declare(k, c.Size(0)), c.For(found, c.Size(0), c.Size(view.size), (next_one,)))
 
     def is_before(self, one: c.Expression, other: c.Expression) -> c.Expression:
         """Return whether the element of one number stands before that of another, from which it differs."""
@@ -182,10 +178,13 @@ class _Ordering:
 def _write(kernel: Kernel) -> None:
     """Write the kernel of an op that puts elements in order: one line after another."""
     ordering = _Ordering(kernel)
-    (step,), size = kernel.group.steps, ordering.view.size
-    line_ps = size * (_COMPARISON_PS * (1 if ordering.is_topk else _DEPTH))
-    scratch = dim_of(step.binding, "k") if ordering.is_topk else 2 * size
-    write_lines(kernel, ordering.line, line_ps, scratch=scratch, dtype="int64")
+    line_ps = ordering.view.size * _COMPARISON_PS
+    if ordering.is_topk:
+        count = dim_of(ordering.step.binding, "k")
+        write_lines(kernel, ordering.selected_line, line_ps, scratch=count, dtype="int64")
+    else:
+        scratch = 2 * ordering.view.size
+        write_lines(kernel, ordering.sorted_line, line_ps * _DEPTH, scratch=scratch, dtype="int64")
 
 
 def _require(scope: FunctionScope, step: Step) -> None:

@@ -254,11 +254,9 @@ class _Recurrence:
         count, stop = c.Variable("count"), c.Variable("stop")
         before, most = self.way * self.batch, self.tile_rows * _LINE_TILES
         chunk = (c.Let(count, c.index_min(stop - self.item, most)), *self.chunk(count))
-        body = (
-            c.Let(stop, c.index_min(end - before, self.batch)),
-            c.For(self.item, c.index_max(self.first - before, 0), stop, chunk, step=most),
-        )
-        return (c.For(self.way, c.Size(0), c.Size(self.ways), body),)
+        items = c.For(self.item, c.index_max(self.first - before, 0), stop, chunk, step=most)
+        ways = (c.Let(stop, c.index_min(end - before, self.batch)), items)
+        return (c.For(self.way, c.Size(0), c.Size(self.ways), ways),)
 
     def chunk(self, count: c.Expression) -> c.Block:
         """Return the statements that do some lines of one direction side by side."""
@@ -282,19 +280,16 @@ class _Recurrence:
                 block.append(self.each(count, c.Copy(last, there, state, mine, size)))
         return tuple(block)
 
-    def each(self, count: c.Expression, *body: c.Statement) -> c.For:
-        """Return the loop over so many lines."""
-        return c.For(self.row, c.Size(0), count, body)
+    def each(self, count: c.Expression, *body: c.Statement, at: c.Expression | None = None) -> c.For:
+        """Return the loop over so many lines; over those only that have a step at a time."""
+        has_step = None if at is None or self.ends is None else at.compare("<", self.limit)
+        return c.For(self.row, c.Size(0), count, body if has_step is None else (c.If(has_step, body),))
 
     def by_way(self, onward: c.Expression, backward: c.Expression) -> c.Expression:
         """Return one of two indices by the direction."""
         if self.attrs["direction"] == "bidirectional":
             return c.Select(self.way.compare("==", 0), onward, backward)
         return onward if self.attrs["direction"] == "forward" else backward
-
-    def having(self, time: c.Expression, *body: c.Statement) -> c.Block:
-        """Return statements that only a sequence which has a step runs."""
-        return body if self.ends is None else (c.If(time.compare("<", self.limit), body),)
 
     def turn(self, time: c.Expression) -> c.Expression:
         """Return the place of the input that a sequence takes at a time."""
@@ -348,7 +343,7 @@ class _Recurrence:
                     callee = block_function(self.kernel, self.dtype, vectors, counts, strided=False)
                     rows = (*left, steps, c.Size(depth), count, place, sums[1], adds, c.Size(0), c.Size(0))
                     call = c.Evaluate(c.Call(callee, rows))
-                body = (call,) if lines is None else (self.each(lines, *self.having(self.begin, call)),)
+                body = (call,) if lines is None else (self.each(lines, call, at=self.begin),)
                 block.append(c.For(panel, c.Size(done), c.Size(end), body, step=at_once))
                 done = end
         return tuple(block)
@@ -358,12 +353,12 @@ class _Recurrence:
         block: list[c.Statement] = []
         if self.ends is not None and self.batch != 1:
             running = c.Variable("running")
-            last = self.each(count, *self.having(self.time, c.Assign(running, self.row + 1)))
+            last = self.each(count, c.Assign(running, self.row + 1), at=self.time)
             block += [c.Declare(running, c.Size(0)), last]
             count = running
 
         def units(loop: Callable[[_Unit], c.Block]) -> c.For:
-            return self.each(count, *self.having(self.time, *loop(_Unit(self))))
+            return self.each(count, *loop(_Unit(self)), at=self.time)
 
         part, states = self.parts[-1], (self.states[0], self.pitch)
         block += self.add_states(self.parts[0], *states, count, (c.Address(self.gates, self.gates_at), self.span))
@@ -388,10 +383,8 @@ def _write(kernel: Kernel) -> None:
     run = c.Dispatch(layer.first, end, layer.lines(end), lines, 1, lines * line_ps)
     scratch = kernel.scratch_memory(layer.scratch, layer.dtype)
     regions = (c.Alias(region, scratch, c.Size(place)) for region, place in layer.regions.items())
-    check: c.Block = ()
-    if layer.ends is not None:
-        bounds = layer.batch, c.Size(0), c.Size(layer.num_steps)
-        check = range_check(kernel, layer.op, "a length does not fit the steps", layer.ends, *bounds)
+    problem, bounds = (layer.op, "a length does not fit the steps"), (layer.batch, c.Size(0), c.Size(layer.num_steps))
+    check = () if layer.ends is None else range_check(kernel, *problem, layer.ends, *bounds)
     kernel.finish_block((*check, *regions, *layer.set_up, run))
 
 

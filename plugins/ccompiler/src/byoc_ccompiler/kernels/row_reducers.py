@@ -34,11 +34,8 @@ REDUCTIONS = frozenset(_ELEMENT_OPS)
 
 DOUBLE = c.CType("float64")
 
-_ROUNDS = 16
-"""Registers that are added up one after the other, before their sum is added to that of the others."""
-
-PIECE = 1024
-"""Elements of a row that one call combines.
+_ROUNDS, PIECE = 16, 1024
+"""Registers that are added up before their sum is added to that of others; elements of a row that one call combines.
 
 The sums of pieces are added up in float64 (with a second number for what is lost, where the pieces are of float64
 themselves), so that the error does not grow with the number of pieces.
@@ -59,12 +56,10 @@ def reduced_axes(step: Step) -> tuple[int, ...]:
 def start(op: str, dtype: str) -> c.Literal:
     """Return the neutral element of a reduction."""
     value: float = int(op in ("prod", "all", "min"))
-    if op in ("max", "min") and dtype != "bool":
-        if dtype.startswith("float"):
-            value = float("-inf" if op == "max" else "inf")
-        else:
-            limits = np.iinfo(dtype)
-            value = int(limits.min if op == "max" else limits.max)
+    if op in ("max", "min") and dtype.startswith("float"):
+        value = float("-inf" if op == "max" else "inf")
+    elif op in ("max", "min") and dtype != "bool":
+        value = int(np.iinfo(dtype).min if op == "max" else np.iinfo(dtype).max)
     return c.Literal(value, c.CType(dtype))
 
 

@@ -32,11 +32,8 @@ CHEAP = frozenset(
 )
 """Ops that cost no more than reading their result from memory."""
 
-_MAX_READ_AGAIN = 2
-"""Tensors that a value may be made of, to be computed again rather than kept."""
-
-_STEP_PS = 50
-"""Estimated picoseconds of one step on one element, and of moving the element."""
+_MAX_READ_AGAIN, _STEP_PS = 2, 50
+"""Tensors of a value that is computed again rather than kept; estimated picoseconds of a step on an element."""
 
 LONG_NBYTES, _BUFFER_NBYTES = 1 << 10, 1 << 15
 """Bytes side by side that are worth fetching early; bytes of all buffers of a row, which stay in the first cache."""
@@ -82,16 +79,10 @@ class Pass:
 
 
 class RowWriter(ABC):
-    """Plans and writes one row kernel.
+    """Plans and writes one row kernel: ``outer`` loops over rows or blocks of them, ``inner`` loops along a row.
 
-    Attributes:
-        outer: the loops over rows, or over blocks of them.
-        inner: the loops along a row.
-        columns: the loop over rows that are computed together, side by side.
-        row_width: how many rows are computed together, at most.
-        column: the position in arrays over rows that are computed together.
-        passes: the passes over a row.
-        row_values: the row's own values known so far: variables, or elements of arrays.
+    ``columns`` is the loop over rows that are computed together, ``row_width`` at most, and ``column`` the position in
+    arrays over them. ``row_values`` are the row's own values so far: variables, or elements of arrays.
     """
 
     def __init__(self, kernel: Kernel, layouts: Mapping[Any, Layout], columns: Sequence[int] = ()) -> None:

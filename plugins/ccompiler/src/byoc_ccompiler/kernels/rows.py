@@ -8,6 +8,7 @@ vector, and the row's own values are scalars. Where they do not, rows that lie s
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 from byoc_core.authoring import c
 from byoc_core.backend.hooks import Rejection
@@ -130,7 +131,7 @@ class LineWriter(RowWriter):
         else:
             body = self._pieces(this, totals, (c.Size(0), c.Size(size)), is_fetching=index == 1)
             body = loops_around(body, variables[:-1], outer)
-        body = (*_declared(totals), *body)
+        body = (*chain.from_iterable(total.declared for total in totals.values()), *body)
         for step, total in totals.items():
             self.row_values[step.result] = variable = c.Variable(step.result.name, c.CType(dtype_of(step.result)))
             body += (c.Let(variable, total.whole(self.row_size)), *self.row_stores(step.result))
@@ -148,7 +149,8 @@ class LineWriter(RowWriter):
         results = self.kernel.scratch_memory(blocks * len(totals), "float64" if c.CType(dtype).is_float else dtype)
         block, end = c.Variable("block"), c.Variable("block_end")
         parts = {step: _Total(self.kernel, step, is_one_piece=False) for step in totals}
-        body: c.Block = (c.Let(end, c.index_min(c.Size(size), (block + 1) * _BLOCK)), *_declared(parts))
+        body: c.Block = (c.Let(end, c.index_min(c.Size(size), (block + 1) * _BLOCK)),)
+        body += (*chain.from_iterable(part.declared for part in parts.values()),)
         body += self._pieces(this, parts, (block * _BLOCK, end))
         loads: c.Block = ()
         for index, (step, total) in enumerate(totals.items()):
@@ -200,10 +202,6 @@ class LineWriter(RowWriter):
         if isinstance(element, c.Load) and all(c.stride_of(element.index, r) == 1 for r in self.inner.variables[-1:]):
             return element
         return None
-
-
-def _declared(totals: Mapping[Step, _Total]) -> c.Block:
-    return tuple(statement for total in totals.values() for statement in total.declared)
 
 
 def write_rows(kernel: Kernel) -> None:
