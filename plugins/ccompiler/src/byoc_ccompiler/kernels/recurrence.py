@@ -383,8 +383,8 @@ def _write(kernel: Kernel) -> None:
     run = c.Dispatch(layer.first, end, layer.lines(end), lines, 1, lines * line_ps)
     scratch = kernel.scratch_memory(layer.scratch, layer.dtype)
     regions = (c.Alias(region, scratch, c.Size(place)) for region, place in layer.regions.items())
-    problem, bounds = (layer.op, "a length does not fit the steps"), (layer.batch, c.Size(0), c.Size(layer.num_steps))
-    check = () if layer.ends is None else range_check(kernel, *problem, layer.ends, *bounds)
+    problem, steps = (layer.op, "a length does not fit the steps"), c.Size(layer.num_steps)
+    check = () if layer.ends is None else range_check(kernel, *problem, layer.ends, layer.batch, c.Size(0), steps)
     kernel.finish_block((*check, *regions, *layer.set_up, run))
 
 

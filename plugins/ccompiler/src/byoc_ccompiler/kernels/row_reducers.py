@@ -22,8 +22,7 @@ from byoc_core.dtypes import dtype_info, to_numpy
 from byoc_ccompiler.steps import Step, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["ADD_PIECE", "DOUBLE", "PIECE", "REDUCTIONS", "WHOLE_SUM", "cast", "combined", "reduced_axes"]
-__all__ += ["row_function", "start"]
+__all__ = ["ADD_PIECE", "DOUBLE", "PIECE", "REDUCTIONS", "SUM_UP", "combined", "reduced_axes", "row_function", "start"]
 
 _ELEMENT_OPS = {"sum": "add", "mean": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 _ELEMENT_OPS |= {"any": "logical_or", "all": "logical_and"}
@@ -66,11 +65,6 @@ def start(op: str, dtype: str) -> c.Literal:
 def combined(op: str, left: c.Expression, right: c.Expression) -> c.Expression:
     """Return two elements, literals or variables, combined by a reduction."""
     return c.Element(_ELEMENT_OPS[op], (left, right), left.type)
-
-
-def cast(value: c.Expression, dtype: str) -> c.Expression:
-    """Return a value in a dtype."""
-    return value if value.type.dtype == dtype else c.Cast(value, c.CType(dtype))
 
 
 @cache
@@ -306,5 +300,5 @@ def _whole_sum() -> c.Function:
     return c.Function("whole_sum", (total,), (c.Return(whole),), DOUBLE)
 
 
-ADD_PIECE, WHOLE_SUM = _add_piece(), _whole_sum()
+ADD_PIECE, SUM_UP = _add_piece(), _whole_sum()
 """Functions ``(double *total, double piece)`` and ``(const double *total)`` on a sum of two parts."""

@@ -23,18 +23,8 @@ from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.fetching import fetch
 from byoc_ccompiler.kernels.loads import is_moved
 from byoc_ccompiler.kernels.row_columns import ColumnWriter
-from byoc_ccompiler.kernels.row_reducers import (
-    ADD_PIECE,
-    DOUBLE,
-    PIECE,
-    REDUCTIONS,
-    WHOLE_SUM,
-    cast,
-    combined,
-    row_function,
-    start,
-)
-from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, Pass, RowWriter, nbytes_of, row_array, row_layouts
+from byoc_ccompiler.kernels.row_reducers import ADD_PIECE, PIECE, REDUCTIONS, SUM_UP, combined, row_function, start
+from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, Pass, RowWriter, cast, nbytes_of, row_array, row_layouts
 from byoc_ccompiler.kernels.strided_nest import StridedNest
 from byoc_ccompiler.rejections import operand_type
 from byoc_ccompiler.steps import Step, dtype_of
@@ -46,6 +36,8 @@ _FETCHED, _FETCH_NBYTES = 128, 1 << 18
 
 _BLOCK = 1 << 15
 """Elements of a whole tensor that one thread reduces at a time."""
+
+_DOUBLE = c.CType("float64")
 
 _Part = tuple[c.Expression, c.Expression]
 """A part of the innermost loop: its first round, and its end."""
@@ -62,10 +54,10 @@ class _Total:
         self._kernel, self._op, self._is_one_piece = kernel, step.op, is_one_piece
         self._type, name = c.CType(dtype_of(step.operands[0])), f"{step.op}_total"
         is_sum = step.op in ("sum", "mean") and self._type.is_float and not is_one_piece
-        self._variable = c.Variable(name, DOUBLE if is_sum else self._type)
+        self._variable = c.Variable(name, _DOUBLE if is_sum else self._type)
         self._pair: c.Address | None = None
         self.declared: c.Block = ()
-        if is_sum and self._type == DOUBLE:
+        if is_sum and self._type == _DOUBLE:
             self._pair = c.Address(c.Buffer(name, "float64", c.MemoryAccess.WRITE, 2), c.Size(0))
             self.declared = (c.LocalArray(self._pair.buffer, is_zeroed=True),)
         elif not is_one_piece:
@@ -89,7 +81,7 @@ class _Total:
         """Return what was collected, as wide as it was."""
         if self._pair is None:
             return self._variable
-        return c.Call(self._kernel.shared_function(WHOLE_SUM), (self._pair,), DOUBLE)
+        return c.Call(self._kernel.shared_function(SUM_UP), (self._pair,), _DOUBLE)
 
     def whole(self, count: Dim) -> c.Expression:
         """Return the result of a reduction of so many elements."""
