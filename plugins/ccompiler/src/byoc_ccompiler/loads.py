@@ -17,8 +17,8 @@ from byoc_core.ir import Value, Var
 from byoc_ccompiler.kernel import Group
 from byoc_ccompiler.kernels.loads import LOADS, keeps_rows, parts_of_one
 from byoc_ccompiler.kernels.pointwise import operand_dims
-from byoc_ccompiler.kernels.row_plan import CHEAP
 from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
+from byoc_ccompiler.kernels.row_writer import CHEAP
 from byoc_ccompiler.steps import Step, shape_of
 
 __all__ = ["form_loads", "move_before_norms"]

@@ -8,20 +8,19 @@ from types import MappingProxyType
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernels import (
     attention,
-    axis_scans,
+    axes,
     byte_products,
     conv2d,
     einsum,
     elementwise,
     indexing,
+    layers,
     movement,
-    normalisation,
     ordering,
     pooling,
     products,
     recurrence,
     resizing,
-    rotary,
     rows,
     transposes,
 )
@@ -50,11 +49,10 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     *movement.FAMILIES,
     *indexing.FAMILIES,
     ordering.FAMILY,
-    *axis_scans.FAMILIES,
+    *axes.FAMILIES,
     einsum.FAMILY,
     resizing.FAMILY,
-    *normalisation.FAMILIES,
-    rotary.FAMILY,
+    *layers.FAMILIES,
     recurrence.FAMILY,
 )
 """The family of every op that has one."""

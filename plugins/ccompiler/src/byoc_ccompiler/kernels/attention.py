@@ -25,9 +25,9 @@ from byoc_core.ir import Binding, Value
 from byoc_ccompiler.attributes import dim_of, flag_of, float_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.axis_view import MAX_WORKERS, share_ps
+from byoc_ccompiler.kernels.axes import MAX_WORKERS, share_ps
 from byoc_ccompiler.kernels.blocks import block_function, pack_function
-from byoc_ccompiler.kernels.copies import fetch, index_term
+from byoc_ccompiler.kernels.copies import fetch, index_term, loops_around
 from byoc_ccompiler.kernels.row_reducers import row_function
 from byoc_ccompiler.rejections import operand_shape, reject_non_floats
 from byoc_ccompiler.size_checks import require_equal_sizes
@@ -36,17 +36,11 @@ from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["FAMILY"]
 
-_EXP_PS = 600
-"""Estimated picoseconds of one score's softmax."""
+_EXP_PS, _PACK_PS = 600, 400
+"""Estimated picoseconds of one score's softmax, and to pack one element."""
 
-_PACK_PS = 400
-"""Estimated picoseconds to pack one element."""
-
-_VECTORS = 2
-"""Vectors in a row of a panel."""
-
-_LINE_NBYTES = 2048
-"""Bytes of the scores of one query that are at hand at once."""
+_VECTORS, _LINE_NBYTES = 2, 2048
+"""Vectors in a row of a panel, and bytes of the scores of one query that are at hand at once."""
 
 _MAX_SIZE = 512
 """The largest size of a head for which the arrays of a block lie on the stack."""
@@ -88,7 +82,7 @@ class _Attention:
         self.arguments: dict[c.Buffer | c.Variable, c.Expression] = {}
         self.parameters: dict[c.Expression, c.Variable] = {}
 
-    def packing(self, memory: c.Buffer) -> c.For:
+    def packing(self, memory: c.Buffer) -> c.Block:
         """Return the loop that brings keys and values of all heads into panels."""
         pair, n = c.Variable("pair"), c.Variable("n")
         b, g, operands = pair // self.groups, pair % self.groups, self.step.operands
@@ -113,12 +107,13 @@ class _Attention:
             start = index_term(b, dims[0], self.batch, strides[0])
             body += (packed(3, start, (0, strides[3]), 1, n * self.depth + self.size * self.columns),)
         pairs, pair_ps = self.batch * self.groups, self.panels * _PACK_PS
-        return c.For(pair, c.Size(0), c.Size(pairs), body, kind=c.LoopKind.PARALLEL, round_ps=pair_ps)
+        return loops_around(body, [pair], [pairs], part=0, round_ps=pair_ps)
 
     def call(self, panels: c.Address, mine: c.Address) -> c.Evaluate:
         """Return the call for a block, from the packed keys and values of its head and its share of scratch memory."""
         steps = self.steps
-        self.head = self.buffer("panels", panels)
+        self.head = c.Buffer("panels", self.dtype)
+        self.arguments[self.head] = panels
         self.count = self.size_of(c.index_min(c.Size(steps) - self.query, self.rows), "count")
         # Where only a call shows how many queries the last block has, its tiles compute rows that nobody reads.
         counts = {min(self.rows, steps), steps % self.rows} if isinstance(steps, int) else {self.rows}
@@ -131,12 +126,6 @@ class _Attention:
         body = (*self.declarations(mine), *self.opening(), *self.walk(), *self.closing())
         function = c.simplify(c.Function(f"attention_{c_suffix(self.dtype)}", tuple(self.arguments), body))
         return c.Evaluate(c.Call(self.kernel.shared_function(function), tuple(self.arguments.values())))
-
-    def buffer(self, name: str, start: c.Address, access: c.MemoryAccess = c.MemoryAccess.READ) -> c.Buffer:
-        """Return a parameter that points to memory of the kernel."""
-        buffer = c.Buffer(name, self.dtype, access)
-        self.arguments[buffer] = start
-        return buffer
 
     def size_of(self, value: c.Expression | Dim, name: str) -> c.Expression:
         """Return a size or an index of the kernel: a parameter, unless it is a known number."""
@@ -157,15 +146,17 @@ class _Attention:
         axes = zip(dims, scores if value in self.step.operands[3:] else dims, strides, strict=True)
         found = [index_term(c.Size(1), *axis) for axis in axes]
         start = self.b * found[0] + self.h * found[1] + self.query * found[2]
-        parameter = self.buffer(name, c.Address(buffer, start), buffer.access)
+        parameter = c.Buffer(name, self.dtype, buffer.access)
+        self.arguments[parameter] = c.Address(buffer, start)
         return parameter, self.size_of(found[2], f"{name}_step"), self.size_of(found[3], f"{name}_stride")
 
     def declarations(self, mine: c.Address) -> c.Block:
         """Return the declarations of the arrays."""
         if self.is_local:
             return tuple(c.LocalArray(array, alignment=64) for array in self.arrays.values())
-        memory, sizes = self.buffer("mine", mine, c.MemoryAccess.WRITE), [self.rows * n for n in self.widths.values()]
-        arrays = enumerate(self.arrays.values())
+        memory, arrays = c.Buffer("mine", self.dtype, c.MemoryAccess.WRITE), enumerate(self.arrays.values())
+        self.arguments[memory] = mine
+        sizes = [self.rows * size for size in self.widths.values()]
         return tuple(c.Alias(array, memory, self.size_of(total(sizes[:number]), "place")) for number, array in arrays)
 
     def each_row(self, *body: c.Statement) -> c.Block:
@@ -185,16 +176,14 @@ class _Attention:
         row, d, queries, pitch = self.row, c.Variable("d"), self.arrays["queries"], self.pitches["queries"]
         query, step, stride = self.tensor("query", self.step.operands[0])
         scaled = c.Store(queries, row * pitch + d, query[row * step + d * stride] * self.scale())
-        start: list[c.Statement] = [
+        start = (
             c.For(d, c.Size(0), self.size_of(self.size, "size"), (scaled,)),
-            c.Store(self.arrays["totals"], row, self.zero),
-            c.Store(self.arrays["tops"], row, self.none),
-        ]
-        if self.has_mask:
-            start.append(c.Store(queries, (row + 1) * pitch - 1, self.one))
+            *(c.Store(self.arrays["totals"], row, self.zero), c.Store(self.arrays["tops"], row, self.none)),
+            *((c.Store(queries, (row + 1) * pitch - 1, self.one),) if self.has_mask else ()),
+        )
         rest = c.Clear(queries, self.count * pitch, self.tile_rows * pitch - self.count * pitch)
         return (
-            c.For(row, c.Size(0), self.count, tuple(start)),
+            c.For(row, c.Size(0), self.count, start),
             *(() if self.tile_rows is self.count else (rest,)),
             c.Clear(self.arrays["results"], c.Size(0), self.pitches["results"] * self.rows),
         )
@@ -292,8 +281,7 @@ class _Attention:
         limits = (
             c.Let(best, reduced("max")),
             c.Let(top, c.Select(tops[row].compare(">", best), tops[row], best)),
-            c.Store(scales, row, tops[row] - lowest(top)),
-            c.Store(tops, row, top),
+            *(c.Store(scales, row, tops[row] - lowest(top)), c.Store(tops, row, top)),
         )
         at = row * self.pitches["results"] + e
         sums = (
@@ -313,8 +301,7 @@ class _Attention:
         # Without a weight: zeros over zero, which is NaN, or over one; without a key always the latter.
         is_zero = flag_of(self.step.binding, "zero_unseen")
         unseen = totals[row].compare("==", self.zero) if is_zero else self.seen.compare("==", 0)
-        block: c.Block = (c.Let(whole, c.Select(unseen, self.one, totals[row])),)
-        block += self.stored("weights", whole)
+        block: c.Block = (c.Let(whole, c.Select(unseen, self.one, totals[row])), *self.stored("weights", whole))
         for out, step, stride in outs:
             share = c.Store(out, row * step + e * stride, results[row * self.pitches["results"] + e] / whole)
             block += (c.For(e, c.Size(0), self.size_of(self.width, "columns"), (share,)),)
@@ -342,15 +329,14 @@ def _write(kernel: Kernel) -> None:
     pair = layer.b * layer.groups + layer.h // (layer.heads // layer.groups if layer.groups != 0 else 1)
     call = layer.call(c.Address(memory, pair * layer.panels), c.Address(memory, worker * mine + packed))
     places = zip((layer.b, layer.h, layer.block), c.unravelled(item, (layer.batch, layer.heads, blocks)), strict=True)
-    body = (*(c.Let(*place) for place in places), call)
+    body: c.Block = (*(c.Let(*place) for place in places), call)
     score_ps = (layer.size + layer.width) * multiply_add_ps(kernel.unit, layer.dtype) + _EXP_PS
-    item_ps = layer.length * layer.rows * score_ps
-    if layer.is_local:
-        loop = c.For(item, c.Size(0), c.Size(count), body, kind=c.LoopKind.PARALLEL, round_ps=item_ps)
-    else:
-        items, share = (c.For(item, worker, c.Size(count), body, step=MAX_WORKERS),), share_ps(count, item_ps)
-        loop = c.For(worker, c.Size(0), c.Size(workers), items, kind=c.LoopKind.PARALLEL, round_ps=share)
-    kernel.finish_block((layer.packing(memory), loop))
+    index, rounds, round_ps = item, count, layer.length * layer.rows * score_ps
+    if not layer.is_local:
+        body = (c.For(item, worker, c.Size(count), body, step=MAX_WORKERS),)
+        index, rounds, round_ps = worker, workers, share_ps(count, round_ps)
+    loop = loops_around(body, [index], [rounds], part=0, round_ps=round_ps)
+    kernel.finish_block((*layer.packing(memory), *loop))
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
@@ -363,9 +349,9 @@ def _require(scope: FunctionScope, step: Step) -> None:
         scope.require_broadcast(step.op, name, mask, (*query[:3], key[2]))
 
 
-def _access(step: Step, index: int) -> Access:
+def _any(step: Step, index: int) -> Access:
     return Access.ANY
 
 
-FAMILY = KernelFamily(frozenset({"nn.attention"}), _reject, _write, require=_require, reads=_access, writes=_access)
+FAMILY = KernelFamily(frozenset({"nn.attention"}), _reject, _write, require=_require, reads=_any, writes=_any)
 """Attention."""

@@ -15,7 +15,7 @@ from byoc_ccompiler.attributes import axis_of, int_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels import pointwise
-from byoc_ccompiler.kernels.axis_view import view_along
+from byoc_ccompiler.kernels.axes import view_along
 from byoc_ccompiler.kernels.copies import GRAIN, Layout, StridedNest, loops_around, rows_apart
 from byoc_ccompiler.kernels.loads import load_statements
 from byoc_ccompiler.rejections import operand_shape, operand_type, reject_sizes

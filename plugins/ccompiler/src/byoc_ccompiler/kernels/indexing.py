@@ -16,7 +16,7 @@ from byoc_core.dtypes import dtype_info
 from byoc_ccompiler.attributes import axis_of, dim_of, int_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.axis_view import require_along, view_of
+from byoc_ccompiler.kernels.axes import require_along, view_of
 from byoc_ccompiler.kernels.copies import MOVE_PS, bytes_ps, copy_block, copy_run, loops_around, offset_along
 from byoc_ccompiler.kernels.pointwise import element_product, element_sum
 from byoc_ccompiler.rejections import reject_nothing

@@ -6,81 +6,22 @@ elements: a merge sort of runs of doubling length, and a heap of the first eleme
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
-from byoc_core.dims import product
 
 from byoc_ccompiler.attributes import dim_of, flag_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.axis_view import line_loop, require_along, view_of
+from byoc_ccompiler.kernels.axes import require_along, view_of, write_lines
 from byoc_ccompiler.rejections import reject_nothing
-from byoc_ccompiler.steps import Step, shape_of
+from byoc_ccompiler.steps import Step, dtype_of
 
 __all__ = ["FAMILY"]
 
-_COMPARISON_PS = 5_000
-"""Estimated picoseconds of one comparison and what follows from it."""
-
-_DEPTH = 16
-"""How often an element is compared, about, in an axis of tens of thousands."""
-
-
-def _sort(kernel: Kernel, step: Step) -> c.Block:
-    """Return the statements of ``sort`` and ``argsort``."""
-    view, source, out = view_of(step), kernel.source(step.operands[0]), kernel.target(step.result)
-    functions = _OrderFunctions(kernel, source.dtype, descending=flag_of(step.binding, "descending"))
-    keys, to = c.Buffer("keys", source.dtype), c.Buffer("to", out.dtype, c.MemoryAccess.WRITE)
-    order, k = c.Variable("order"), c.Variable("k")
-
-    def sort(line: c.Expression, mine: c.Buffer) -> c.Block:
-        place = mine[order + k]
-        element = keys[place * view.inner] if step.op == "sort" else place
-        return (
-            c.Alias(keys, source, view.start(line)),
-            c.Alias(to, out, view.start(line)),
-            c.Let(order, _call(functions.order, keys, c.Size(view.inner), c.Size(view.size), mine)),
-            c.For(k, c.Size(0), c.Size(view.size), (c.Store(to, k * view.inner, element),)),
-        )
-
-    line_ps = view.size * (_COMPARISON_PS * _DEPTH)
-    return (line_loop(kernel, sort, view.outer * view.inner, line_ps, scratch=2 * view.size, dtype="int64"),)
-
-
-def _topk(kernel: Kernel, step: Step) -> c.Block:
-    """Return the statements of ``topk``."""
-    view, source, (values, numbers) = view_of(step), kernel.source(step.operands[0]), step.binding.results
-    count, inner = dim_of(step.binding, "k"), c.Size(view.inner)
-    functions = _OrderFunctions(kernel, source.dtype, descending=flag_of(step.binding, "largest"))
-    keys, k, turn, found, at = c.Buffer("keys", source.dtype), *map(c.Variable, ("k", "turn", "found", "at"))
-
-    def select(line: c.Expression, mine: c.Buffer) -> c.Block:
-        elements = {values: keys[found * inner], numbers: found}
-        stores = [c.Store(kernel.target(one), at, elements[one]) for one in elements if one in kernel.stored]
-        store = (c.Let(at, (line // view.inner * count + k) * inner + line % view.inner), *stores)
-        selected = (
-            c.Alias(keys, source, view.start(line)),
-            c.Evaluate(_call(functions.select, keys, inner, c.Size(view.size), c.Size(count), mine)),
-        )
-        if flag_of(step.binding, "sorted"):
-            # The last one stands on top of the heap.
-            take = (
-                c.Let(k, count - 1 - turn),
-                c.Let(found, mine[0]),
-                c.Store(mine, c.Size(0), mine[k]),
-                c.Evaluate(_call(functions.sink, keys, inner, mine, c.Size(0), k)),
-                *store,
-            )
-            return (*selected, c.For(turn, c.Size(0), c.Size(count), take))
-        is_taken = c.Binary("||", found.compare("==", mine[0]), _call(functions.is_better, keys, inner, found, mine[0]))
-        next_one = c.If(c.Binary("&&", k.compare("<", count), is_taken), (*store, c.Assign(k, k + 1)))
-        return (*selected, c.Declare(k, c.Size(0)), c.For(found, c.Size(0), c.Size(view.size), (next_one,)))
-
-    line_ps = view.size * _COMPARISON_PS
-    return (line_loop(kernel, select, view.outer * view.inner, line_ps, scratch=count, dtype="int64"),)
+_COMPARISON_PS, _DEPTH = 5_000, 16
+"""Estimated picoseconds of a comparison and what follows; comparisons of an element, about, in a long axis."""
 
 
 def _call(callee: c.Callee, *arguments: c.Expression | c.Buffer) -> c.Call:
@@ -89,36 +30,75 @@ def _call(callee: c.Callee, *arguments: c.Expression | c.Buffer) -> c.Call:
     return c.Call(callee, tuple(given), callee.function.result if callee.function is not None else None)
 
 
-class _OrderFunctions:
-    """Functions on lines of one dtype, in one direction: each takes ``(keys, apart, ...)``."""
+class _Ordering:
+    """One kernel under construction; its functions on lines take ``(keys, apart, ...)``."""
 
-    def __init__(self, kernel: Kernel, dtype: str, *, descending: bool) -> None:
-        self._shared, self._type, self._descending = kernel.shared_function, c.CType(dtype), descending
-        self._line = c.Buffer("keys", dtype), c.Variable("apart")
-        self._size = c.Variable("size")
+    def __init__(self, kernel: Kernel) -> None:
+        (step,) = kernel.group.steps
+        self.kernel, self.step, self.view, self.is_topk = kernel, step, view_of(step), step.op == "topk"
+        self.source, self.type = kernel.source(step.operands[0]), c.CType(dtype_of(step.operands[0]))
+        self.is_descending = flag_of(step.binding, "largest" if self.is_topk else "descending")
+        self.keys, self.apart, self.size = c.Buffer("keys", self.source.dtype), c.Variable("apart"), c.Variable("size")
+        self.elements, self.heap = (self.keys, self.apart), c.Buffer("heap", "int64", c.MemoryAccess.WRITE)
 
-    def _is_before(self, one: c.Expression, other: c.Expression) -> c.Expression:
+    def sorted_line(self, line: c.Expression, mine: c.Buffer) -> c.Block:
+        """Return the statements of ``sort`` and ``argsort`` for a line, with memory for its numbers twice."""
+        view, out, order, k = self.view, self.kernel.target(self.step.result), c.Variable("order"), c.Variable("k")
+        keys, to = c.Buffer("keys", self.source.dtype), c.Buffer("to", out.dtype, c.MemoryAccess.WRITE)
+        place = mine[order + k]
+        element = keys[place * view.inner] if self.step.op == "sort" else place
+        return (
+            *(c.Alias(keys, self.source, view.start(line)), c.Alias(to, out, view.start(line))),
+            c.Let(order, _call(self.order, keys, c.Size(view.inner), c.Size(view.size), mine)),
+            c.For(k, c.Size(0), c.Size(view.size), (c.Store(to, k * view.inner, element),)),
+        )
+
+    def selected_line(self, line: c.Expression, mine: c.Buffer) -> c.Block:
+        """Return the statements of ``topk`` for a line, with memory for a heap of numbers."""
+        view, keys, (values, numbers) = self.view, c.Buffer("keys", self.source.dtype), self.step.binding.results
+        count, inner = dim_of(self.step.binding, "k"), c.Size(view.inner)
+        k, turn, found, at = map(c.Variable, ("k", "turn", "found", "at"))
+        elements = {values: keys[found * inner], numbers: found}
+        kept = [(self.kernel.target(one), element) for one, element in elements.items() if one in self.kernel.stored]
+        place = c.Let(at, (line // view.inner * count + k) * inner + line % view.inner)
+        store = (place, *(c.Store(target, at, element) for target, element in kept))
+        heap = c.Evaluate(_call(self.select, keys, inner, c.Size(view.size), c.Size(count), mine))
+        selected = (c.Alias(keys, self.source, view.start(line)), heap)
+        if flag_of(self.step.binding, "sorted"):
+            # The last one stands on top of the heap.
+            take = (
+                c.Let(k, count - 1 - turn),
+                c.Let(found, mine[0]),
+                c.Store(mine, c.Size(0), mine[k]),
+                c.Evaluate(_call(self.sink, keys, inner, mine, c.Size(0), k)),
+                *store,
+            )
+            return (*selected, c.For(turn, c.Size(0), c.Size(count), take))
+        is_taken = c.Binary("||", found.compare("==", mine[0]), _call(self.is_better, keys, inner, found, mine[0]))
+        next_one = c.If(c.Binary("&&", k.compare("<", count), is_taken), (*store, c.Assign(k, k + 1)))
+        return (*selected, c.Declare(k, c.Size(0)), c.For(found, c.Size(0), c.Size(view.size), (next_one,)))
+
+    def is_before(self, one: c.Expression, other: c.Expression) -> c.Expression:
         """Return whether the element of one number stands before that of another, from which it differs."""
-        keys, apart = self._line
-        return _call(self._before, keys[one * apart], keys[other * apart])
+        return _call(self.before, self.keys[one * self.apart], self.keys[other * self.apart])
 
     @cached_property
-    def _before(self) -> c.Callee:
+    def before(self) -> c.Callee:
         """``(one, other)``: whether one element stands before another that differs from it."""
-        one, other = c.Variable("one", self._type), c.Variable("other", self._type)
-        is_before = one.compare(">" if self._descending else "<", other)
-        if self._type.is_float:
-            nan, number = (one, other) if self._descending else (other, one)
+        one, other = c.Variable("one", self.type), c.Variable("other", self.type)
+        is_before = one.compare(">" if self.is_descending else "<", other)
+        if self.type.is_float:
+            nan, number = (one, other) if self.is_descending else (other, one)
             is_before = c.Binary("||", is_before, c.Binary("&&", nan.compare("!=", nan), number.compare("==", number)))
-        return self._shared(c.Function("before", (one, other), (c.Return(is_before),), c.BOOL))
+        return self.kernel.shared_function(c.Function("before", (one, other), (c.Return(is_before),), c.BOOL))
 
     @cached_property
     def is_better(self) -> c.Callee:
         """``(keys, apart, one, other)``: whether one element of a line is before another, by their numbers."""
         one, other = c.Variable("one"), c.Variable("other")
-        is_first = c.Binary("&&", one.compare("<", other), c.Unary("!", self._is_before(other, one)))
-        body = (c.Return(c.Binary("||", self._is_before(one, other), is_first)),)
-        return self._shared(c.Function("is_better", (*self._line, one, other), body, c.BOOL))
+        is_first = c.Binary("&&", one.compare("<", other), c.Unary("!", self.is_before(other, one)))
+        body = (c.Return(c.Binary("||", self.is_before(one, other), is_first)),)
+        return self.kernel.shared_function(c.Function("is_better", (*self.elements, one, other), body, c.BOOL))
 
     @cached_property
     def order(self) -> c.Callee:
@@ -126,11 +106,11 @@ class _OrderFunctions:
 
         It merges runs of doubling length, from one half of the memory to the other.
         """
-        places, size = c.Buffer("places", "int64", c.MemoryAccess.WRITE), self._size
+        places, size = c.Buffer("places", "int64", c.MemoryAccess.WRITE), self.size
         come, to, run, pair, k = map(c.Variable, ("from", "to", "run", "pair", "k"))
         begin, middle, end, left, right = map(c.Variable, ("begin", "middle", "end", "left", "right"))
         first, second = places[come + left], places[come + right]
-        is_left = c.Binary("||", right.compare(">=", end), c.Unary("!", self._is_before(second, first)))
+        is_left = c.Binary("||", right.compare(">=", end), c.Unary("!", self.is_before(second, first)))
         merge = c.If(
             c.Binary("&&", left.compare("<", middle), is_left),
             (c.Store(places, to + k, first), c.Assign(left, left + 1)),
@@ -140,75 +120,71 @@ class _OrderFunctions:
             c.Let(begin, pair * (run * 2)),
             c.Let(middle, c.index_min(begin + run, size)),
             c.Let(end, c.index_min(begin + run * 2, size)),
-            c.Declare(left, begin),
-            c.Declare(right, middle),
+            *(c.Declare(left, begin), c.Declare(right, middle)),
             c.For(k, begin, end, (merge,)),
         )
         double = (
             c.Let(to, size - come),
             c.For(pair, c.Size(0), (size + run * 2 - 1) // (run * 2), merge_pair),
-            c.Assign(come, to),
-            c.Assign(run, run * 2),
+            *(c.Assign(come, to), c.Assign(run, run * 2)),
         )
         body = (
             c.For(k, c.Size(0), size, (c.Store(places, k, k),)),
-            c.Declare(come, c.Size(0)),
-            c.Declare(run, c.Size(1)),
+            *(c.Declare(come, c.Size(0)), c.Declare(run, c.Size(1))),
             c.While(run.compare("<", size), double),
             c.Return(come),
         )
-        return self._shared(c.Function("order", (*self._line, size, places), body, c.INDEX))
+        return self.kernel.shared_function(c.Function("order", (*self.elements, size, places), body, c.INDEX))
 
     @cached_property
     def sink(self) -> c.Callee:
         """``(keys, apart, heap, top, size)``: lets a number sink until none of those below it stands behind it."""
-        heap, size = c.Buffer("heap", "int64", c.MemoryAccess.WRITE), self._size
+        heap, size = self.heap, self.size
         first, top, child, moved = map(c.Variable, ("first", "top", "child", "moved"))
 
         def is_better(one: c.Expression, other: c.Expression) -> c.Expression:
-            return _call(self.is_better, *self._line, heap[one], heap[other])
+            return _call(self.is_better, *self.elements, heap[one], heap[other])
 
         has_worse = c.Binary("&&", (child + 1).compare("<", size), is_better(child, child + 1))
         sink = (
             c.If(has_worse, (c.Assign(child, child + 1),)),
             c.If(c.Unary("!", is_better(top, child)), (c.Return(),)),
             c.Let(moved, heap[top]),
-            c.Store(heap, top, heap[child]),
-            c.Store(heap, child, moved),
-            c.Assign(top, child),
-            c.Assign(child, top * 2 + 1),
+            *(c.Store(heap, top, heap[child]), c.Store(heap, child, moved)),
+            *(c.Assign(top, child), c.Assign(child, top * 2 + 1)),
         )
         loop = c.While(child.compare("<", size), sink)
         body = (c.Declare(top, first), c.Declare(child, first * 2 + 1), loop)
-        return self._shared(c.Function("sink", (*self._line, heap, first, size), body))
+        return self.kernel.shared_function(c.Function("sink", (*self.elements, heap, first, size), body))
 
     @cached_property
     def select(self) -> c.Callee:
         """``(keys, apart, size, count, heap)``: makes a heap of the first elements' numbers, the last on top."""
-        heap, count = c.Buffer("heap", "int64", c.MemoryAccess.WRITE), c.Variable("count")
-        k, turn = c.Variable("k"), c.Variable("turn")
+        heap, count, k, turn = self.heap, *map(c.Variable, ("count", "k", "turn"))
 
         def sink(top: c.Expression) -> c.Evaluate:
-            return c.Evaluate(_call(self.sink, *self._line, heap, top, count))
+            return c.Evaluate(_call(self.sink, *self.elements, heap, top, count))
 
-        is_before = c.Binary("&&", count.compare(">", 0), self._is_before(k, heap[0]))
+        is_before = c.Binary("&&", count.compare(">", 0), self.is_before(k, heap[0]))
         take = c.If(is_before, (c.Store(heap, c.Size(0), k), sink(c.Size(0))))
         body = (
             c.For(k, c.Size(0), count, (c.Store(heap, k, k),)),
             c.For(turn, c.Size(0), count // 2, (sink(count // 2 - 1 - turn),)),
-            c.For(k, count, self._size, (take,)),
+            c.For(k, count, self.size, (take,)),
         )
-        return self._shared(c.Function("select", (*self._line, self._size, count, heap), body))
-
-
-_WRITERS: dict[str, Callable[[Kernel, Step], c.Block]] = {"sort": _sort, "argsort": _sort, "topk": _topk}
+        return self.kernel.shared_function(c.Function("select", (*self.elements, self.size, count, heap), body))
 
 
 def _write(kernel: Kernel) -> None:
-    """Write the kernel of an op that puts elements in order."""
-    (step,) = kernel.group.steps
-    is_empty = product(shape_of(step.binding.results[0])) == 0
-    kernel.finish_block(() if is_empty else _WRITERS[step.op](kernel, step))
+    """Write the kernel of an op that puts elements in order: one line after another."""
+    ordering = _Ordering(kernel)
+    line_ps = ordering.view.size * _COMPARISON_PS
+    if ordering.is_topk:
+        count = dim_of(ordering.step.binding, "k")
+        write_lines(kernel, ordering.selected_line, line_ps, scratch=count, dtype="int64")
+    else:
+        scratch = 2 * ordering.view.size
+        write_lines(kernel, ordering.sorted_line, line_ps * _DEPTH, scratch=scratch, dtype="int64")
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
@@ -217,5 +193,5 @@ def _require(scope: FunctionScope, step: Step) -> None:
         require_along(scope, step, dim_of(step.binding, "k"))
 
 
-FAMILY = KernelFamily(frozenset(_WRITERS), reject_nothing, _write, require=_require)
+FAMILY = KernelFamily(frozenset({"sort", "argsort", "topk"}), reject_nothing, _write, require=_require)
 """Ops that put elements in order."""

@@ -1,25 +1,33 @@
 """Recurrent layers: some sequences of a batch at a time, in one direction, one step after another.
 
 A line is a sequence in one direction. What comes from the input waits for no state: it is one product for some steps
-of a line, and goes to scratch memory. A step adds the product of the states, and then computes elementwise. The
-matrices lie in panels: those of constant weights since the code was generated, others since the call began.
+of a line, and goes to scratch memory. A step adds the product of the states, and then computes elementwise.
+
+The matrices lie in panels, as :mod:`byoc_ccompiler.kernels.blocks` has them: those of constant weights since the code
+was generated, others since the call began. Their columns are the gates of all hidden units, in one part or two: those
+of a part are computed at once. Zeros fill the last panel of a part up to a vector.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from typing import NamedTuple
 
+import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, FunctionScope
 from byoc_core.dims import Dim, ceildiv, dim_max, total
 from byoc_core.ir import Constant, Value
+from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.attributes import flag_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels, panel_vectors
+from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.indexing import range_check
-from byoc_ccompiler.kernels.recurrent_panels import GatePart, gate_parts, pack, pack_panels, product
+from byoc_ccompiler.kernels.tiles import multiply
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
@@ -27,14 +35,53 @@ from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["FAMILY"]
 
-_GATE_PS = 500
-"""Estimated picoseconds of one gate of one hidden unit, behind the products."""
+_GATE_PS, _PACKED_PS = 500, 100
+"""Estimated picoseconds of one gate of a hidden unit, behind the products, and to move one element into a panel."""
 
 _STEP_TILES, _LINE_TILES = 8, 2
 """Register tiles of steps whose input goes through the product at once; of lines that take their steps together."""
 
+_PANELS_AT_ONCE = (4, 2, 1)
+"""Panels that meet one row at a time: a single panel has too few sums to keep the multipliers busy."""
+
 _GATES = {"nn.rnn": 1, "nn.gru": 3, "nn.lstm": 4}
 _STATES = {"nn.rnn": 1, "nn.gru": 1, "nn.lstm": 2}
+
+_Rows = tuple[c.Address, c.Expression]
+"""Rows: the first one, and the distance to the next."""
+
+_Count = c.Expression | None
+
+
+class _Part(NamedTuple):
+    """Gates that are computed at once, in panels: rows of the matrices from ``first`` on.
+
+    The parts before take ``place`` columns, filled up. The last panel has ``tail`` columns, where fewer than others; or
+    ``tail`` is 0.
+    """
+
+    first: Dim
+    size: Dim
+    place: Dim
+    lanes: int
+    width: int
+    num_whole: Dim
+    tail: int
+
+    @property
+    def padded(self) -> Dim:
+        """How many columns its panels have."""
+        return self.num_whole * self.width + self.tail
+
+    @property
+    def panels(self) -> list[tuple[int, Dim, Dim]]:
+        """The width of panels, the number of the first one, and of the one behind the last: whole ones, the tail."""
+        runs = [(self.width, 0, self.num_whole), (self.tail, self.num_whole, self.num_whole + 1)]
+        return [run for run in runs if run[0] and run[1] != run[2]]
+
+    def packed(self, matrix: NDArray) -> NDArray:
+        """Return the panels of a matrix ``(columns, depth)`` of known sizes, in a row."""
+        return packed_panels(matrix[int(str(self.first)) :][: int(str(self.size))].T, self.width, self.lanes)
 
 
 class _Unit:
@@ -46,12 +93,12 @@ class _Unit:
 
     def __init__(self, layer: _Recurrence) -> None:
         self.layer, self.index, self.body = layer, c.Variable("k"), list[c.Statement]()
-        columns = [layer.hidden * gate for gate in range(_GATES[layer.op])]
-        biases = [layer.way * (2 * layer.width) + column for column in columns]
+        places = [layer.hidden * gate for gate in range(_GATES[layer.op])]
+        biases = [layer.way * (2 * layer.width) + place for place in places]
         if layer.op == "nn.gru":
-            columns[2] = layer.parts[1].place
+            places[2] = layer.parts[1].place
         line = layer.gates_at + layer.row * layer.span
-        self.gates = [layer.gates[line + column + self.index] for column in columns]
+        self.gates = [layer.gates[line + place + self.index] for place in places]
         first, second = ([layer.bias[at + n + self.index] for at in biases] for n in (0, layer.width))
         self.entered = list(map(operator.add, self.gates, first))
         self.sums = list(map(operator.add, self.entered, second))
@@ -60,9 +107,8 @@ class _Unit:
 
     def let(self, name: str, value: c.Expression) -> c.Variable:
         """Return a variable with a value."""
-        variable = c.Variable(name, value.type)
-        self.body.append(c.Let(variable, value))
-        return variable
+        self.body.append(let := c.Let(c.Variable(name, value.type), value))
+        return let.variable
 
     def element(self, op: str, name: str, value: c.Expression, *others: c.Expression) -> c.Variable:
         """Return a variable with the value of an elementwise op."""
@@ -76,21 +122,20 @@ class _Unit:
         """Return the first gates, opened."""
         return [self.element("sigmoid", name, value) for name, value in zip(names, self.sums, strict=False)]
 
-    def loop(self, *hidden: c.Expression) -> c.Block:
+    def loop(self, hidden: c.Expression | None = None) -> c.Block:
         """Return the loop over all units, which stores the new hidden state last, where there is one."""
-        layer, places = self.layer, self.states[:1]
-        if layer.every is not None:
-            places.append(layer.every[layer.output_place(layer.turn(layer.time)) + self.index])
-        for value in hidden:
-            for place in places:
-                self.store(place, value)
+        layer = self.layer
+        if hidden is not None:
+            self.store(self.states[0], hidden)
+            if layer.every is not None:
+                self.store(layer.every[layer.output_place(layer.turn(layer.time)) + self.index], hidden)
         return (c.For(self.index, c.Size(0), c.Size(layer.hidden), tuple(self.body), kind=c.LoopKind.VECTOR),)
 
     def rnn(self) -> c.Block:
         """Return the loop of a plain layer."""
-        is_tanh = self.layer.attrs["activation"] == "tanh"
-        others = () if is_tanh else (c.Literal(0, self.inner.type),)
-        return self.loop(self.element("tanh" if is_tanh else "maximum", "hidden", self.sums[0], *others))
+        if self.layer.attrs["activation"] == "tanh":
+            return self.loop(self.element("tanh", "hidden", self.sums[0]))
+        return self.loop(self.element("maximum", "hidden", self.sums[0], c.Literal(0, self.inner.type)))
 
     def lstm(self) -> c.Block:
         """Return the loop of a long short-term memory, whose second state is the cell's."""
@@ -139,8 +184,12 @@ class _Recurrence:
         self.dtype, lanes, lines = dtype_of(x), kernel.unit.lanes(dtype_of(x)), self.batch * self.ways
         self.is_linear = step.op == "nn.gru" and flag_of(step.binding, "linear_before_reset")
         self.width = self.hidden * _GATES[step.op]
-        sizes = [self.hidden * 2, self.hidden] if step.op == "nn.gru" else [self.width]
-        self.parts = gate_parts(kernel, self.dtype, sizes)
+        self.parts: list[_Part] = []
+        for size in [self.hidden * 2, self.hidden] if step.op == "nn.gru" else [self.width]:
+            width, tail = (lanes * vectors for vectors in panel_vectors(kernel.unit, self.dtype, size))
+            first, place = total(part.size for part in self.parts), total(part.padded for part in self.parts)
+            num_whole = ceildiv(size - tail, width) if size != 0 else 0
+            self.parts.append(_Part(first, size, place, lanes, width, num_whole, tail))
         self.padded = total(part.padded for part in self.parts)
         self.x, self.bias = kernel.source(x), kernel.source(bias, "bias")
         self.ends = kernel.source(lengths[0], "lengths") if lengths else None
@@ -180,12 +229,22 @@ class _Recurrence:
 
     def panels(self, value: Value, role: str, depth: Dim) -> c.Buffer:
         """Return the panels of matrices."""
-        kernel = self.kernel
+        kernel, constants = self.kernel, self.kernel.scope.constants
         if isinstance(value, Constant):
-            array = kernel.scope.constants.array(value, kernel.scope.where)
-            return kernel.source(kernel.scope.constants.derive(pack(array, self.parts)), role)
-        target = self.region("panels", self.padded * depth * self.ways)
-        self.set_up += pack_panels(kernel, self.parts, kernel.source(value, role), self.ways, depth, target)
+            array = constants.array(value, kernel.scope.where)
+            packed = [part.packed(matrix) for matrix in array for part in self.parts]
+            return kernel.source(constants.derive(np.concatenate([np.zeros(0, array.dtype), *packed])), role)
+        source, target = kernel.source(value, role), self.region("panels", self.padded * depth * self.ways)
+        item, steps = c.Variable("item"), (c.Size(1), c.Size(depth), c.Size(depth))
+        for part in self.parts:
+            for width, done, stop in part.panels:
+                way, n = item // (stop - done), (item % (stop - done) + done) * part.width
+                matrix = c.Address(source, (way * self.width + part.first + n) * depth)
+                place = c.Address(target, (way * self.padded + part.place + n) * depth)
+                arguments = (matrix, *steps, c.index_min(c.Size(part.size) - n, width), place)
+                call = c.Evaluate(c.Call(pack_function(kernel, self.dtype, width), arguments))
+                count, round_ps = (stop - done) * self.ways, depth * (width * _PACKED_PS)
+                self.set_up += loops_around((call,), [item], [count], part=0, round_ps=round_ps)
         return target
 
     def lines(self, end: c.Variable) -> c.Block:
@@ -195,11 +254,9 @@ class _Recurrence:
         count, stop = c.Variable("count"), c.Variable("stop")
         before, most = self.way * self.batch, self.tile_rows * _LINE_TILES
         chunk = (c.Let(count, c.index_min(stop - self.item, most)), *self.chunk(count))
-        body = (
-            c.Let(stop, c.index_min(end - before, self.batch)),
-            c.For(self.item, c.index_max(self.first - before, 0), stop, chunk, step=most),
-        )
-        return (c.For(self.way, c.Size(0), c.Size(self.ways), body),)
+        items = c.For(self.item, c.index_max(self.first - before, 0), stop, chunk, step=most)
+        ways = (c.Let(stop, c.index_min(end - before, self.batch)), items)
+        return (c.For(self.way, c.Size(0), c.Size(self.ways), ways),)
 
     def chunk(self, count: c.Expression) -> c.Block:
         """Return the statements that do some lines of one direction side by side."""
@@ -216,26 +273,23 @@ class _Recurrence:
         block.append(c.For(number, c.Size(0), (most + (self.most - 1)) // self.most, body))
         if self.ends is not None and self.every is not None:
             turn = c.Variable("turn")
-            clear = c.Clear(self.every, self.output_place(turn), size)
-            block.append(self.each(count, c.For(turn, self.limit, c.Size(self.num_steps), (clear,))))
+            clear = (c.Clear(self.every, self.output_place(turn), size),)
+            block.append(self.each(count, c.For(turn, self.limit, c.Size(self.num_steps), clear)))
         for state, last in zip(self.states, self.lasts, strict=True):
             if last is not None:
                 block.append(self.each(count, c.Copy(last, there, state, mine, size)))
         return tuple(block)
 
-    def each(self, count: c.Expression, *body: c.Statement) -> c.For:
-        """Return the loop over so many lines."""
-        return c.For(self.row, c.Size(0), count, body)
+    def each(self, count: c.Expression, *body: c.Statement, at: c.Expression | None = None) -> c.For:
+        """Return the loop over so many lines; over those only that have a step at a time."""
+        has_step = None if at is None or self.ends is None else at.compare("<", self.limit)
+        return c.For(self.row, c.Size(0), count, body if has_step is None else (c.If(has_step, body),))
 
     def by_way(self, onward: c.Expression, backward: c.Expression) -> c.Expression:
         """Return one of two indices by the direction."""
         if self.attrs["direction"] == "bidirectional":
             return c.Select(self.way.compare("==", 0), onward, backward)
         return onward if self.attrs["direction"] == "forward" else backward
-
-    def having(self, time: c.Expression, *body: c.Statement) -> c.Block:
-        """Return statements that only a sequence which has a step runs."""
-        return body if self.ends is None else (c.If(time.compare("<", self.limit), body),)
 
     def turn(self, time: c.Expression) -> c.Expression:
         """Return the place of the input that a sequence takes at a time."""
@@ -250,44 +304,61 @@ class _Recurrence:
         step = c.Size(self.batch * self.inputs)
         place = (self.turn(self.begin) * self.batch + self.item + self.row) * self.inputs
         left = c.Address(self.x, place), self.by_way(step, step * -1)
-        steps, panels = c.index_min(self.most, self.limit - self.begin), self.way * (self.padded * self.inputs)
-        gates = self.first * self.span + self.row * self.span
-
-        def around(call: c.Statement) -> c.Block:
-            return (self.each(count, *self.having(self.begin, call)),)
-
+        steps, gates = c.index_min(self.most, self.limit - self.begin), self.first * self.span + self.row * self.span
         block: c.Block = ()
         for part in self.parts:
             sums = c.Address(self.gates, gates + part.place), c.Size(self.padded)
-            operands = (self.kernel, part, c.Address(self.weights, panels), self.inputs, left, sums, steps)
-            block += product(*operands, adds=False, counts=self.counts, around=around)
+            block += self.product(part, self.weights, self.inputs, left, sums, steps, lines=count)
         return block
 
-    def add_states(
-        self, part: GatePart, left: c.Buffer, pitch: Dim, count: c.Expression, sums: tuple[c.Address, c.Expression]
-    ) -> c.Block:
+    def add_states(self, part: _Part, left: c.Buffer, pitch: Dim, count: c.Expression, sums: _Rows) -> c.Block:
         """Return the product of rows of states, added to sums."""
-        panels = c.Address(self.matrices, self.way * (self.padded * self.hidden))
         rows = c.Address(left, self.first * pitch), c.Size(pitch)
-        operands = (self.kernel, part, panels, self.hidden, rows, sums)
-        if self.batch == 1:
-            return product(*operands, None)
-        several = product(*operands, count)
+        operands = (part, self.matrices, self.hidden, rows, sums)
         if isinstance(self.batch, int):
-            return several
-        return (c.If(count.compare("==", 1), product(*operands, None), several),)
+            return self.product(*operands, None if self.batch == 1 else count)
+        several = self.product(*operands, count)
+        return (c.If(count.compare("==", 1), self.product(*operands, None), several),)
+
+    def product(
+        self, part: _Part, panels: c.Buffer, depth: Dim, left: _Rows, sums: _Rows, count: _Count, lines: _Count = None
+    ) -> c.Block:
+        """Return the statements that multiply rows by the panels of a part, of some depth, and add to the part's sums.
+
+        A ``count`` of ``None`` is one row, which meets several panels at once. Rows of ``lines`` are steps, so many of
+        each line, and set its sums.
+        """
+        block: list[c.Statement] = []
+        first, counts = self.way * (self.padded * depth), () if lines is None else self.counts
+        for width, done, stop in part.panels:
+            for at_once in _PANELS_AT_ONCE if count is None else (1,):
+                panel, end = c.Variable("panel"), done + (stop - done) // at_once * at_once
+                at, vectors, adds = panel * part.width, width // part.lanes, c.Literal(lines is None, c.BOOL)
+                steps = c.Address(panels, first + (at + part.place) * depth)
+                place = c.Address(sums[0].buffer, sums[0].index + at)
+                if count is None:
+                    row = ((1, vectors), (left[0], c.Size(0)), steps, c.Size(depth), place)
+                    call = multiply(self.kernel, *row, adds=adds, panels=at_once)
+                else:
+                    callee = block_function(self.kernel, self.dtype, vectors, counts, strided=False)
+                    rows = (*left, steps, c.Size(depth), count, place, sums[1], adds, c.Size(0), c.Size(0))
+                    call = c.Evaluate(c.Call(callee, rows))
+                body = (call,) if lines is None else (self.each(lines, call, at=self.begin),)
+                block.append(c.For(panel, c.Size(done), c.Size(end), body, step=at_once))
+                done = end
+        return tuple(block)
 
     def step(self, count: c.Expression) -> c.Block:
         """Return the statements of a step of all lines that have it."""
         block: list[c.Statement] = []
         if self.ends is not None and self.batch != 1:
             running = c.Variable("running")
-            last = self.each(count, *self.having(self.time, c.Assign(running, self.row + 1)))
+            last = self.each(count, c.Assign(running, self.row + 1), at=self.time)
             block += [c.Declare(running, c.Size(0)), last]
             count = running
 
         def units(loop: Callable[[_Unit], c.Block]) -> c.For:
-            return self.each(count, *self.having(self.time, *loop(_Unit(self))))
+            return self.each(count, *loop(_Unit(self)), at=self.time)
 
         part, states = self.parts[-1], (self.states[0], self.pitch)
         block += self.add_states(self.parts[0], *states, count, (c.Address(self.gates, self.gates_at), self.span))
@@ -306,13 +377,13 @@ class _Recurrence:
 def _write(kernel: Kernel) -> None:
     """Write the kernel."""
     layer, end = _Recurrence(kernel), c.Variable(END_ITEM)
-    lines, steps = layer.batch * layer.ways, c.Size(layer.num_steps)
+    lines = layer.batch * layer.ways
     product_ps = layer.padded * (layer.inputs + layer.hidden) * multiply_add_ps(kernel.unit, layer.dtype)
     line_ps = layer.num_steps * (product_ps + layer.width * _GATE_PS)
     run = c.Dispatch(layer.first, end, layer.lines(end), lines, 1, lines * line_ps)
     scratch = kernel.scratch_memory(layer.scratch, layer.dtype)
     regions = (c.Alias(region, scratch, c.Size(place)) for region, place in layer.regions.items())
-    problem = (layer.op, "a length does not fit the steps")
+    problem, steps = (layer.op, "a length does not fit the steps"), c.Size(layer.num_steps)
     check = () if layer.ends is None else range_check(kernel, *problem, layer.ends, layer.batch, c.Size(0), steps)
     kernel.finish_block((*check, *regions, *layer.set_up, run))
 

@@ -20,7 +20,7 @@ from byoc_core.ir import Binding
 from byoc_ccompiler.attributes import dims_of, flag_of, float_of, ints_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.axis_view import AxisView, view_along
+from byoc_ccompiler.kernels.axes import AxisView, view_along
 from byoc_ccompiler.kernels.copies import bytes_ps, copy_block, loops_around
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, shape_of

@@ -10,39 +10,29 @@ from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import Layout, fetch, loops_around
-from byoc_ccompiler.kernels.row_plan import Pass
-from byoc_ccompiler.kernels.row_reducers import combined, start
-from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, RowWriter, nbytes_of
+from byoc_ccompiler.kernels.row_reducers import DOUBLE, combined, start
+from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, Pass, RowWriter, cast, nbytes_of
 from byoc_ccompiler.steps import Step, dtype_of
 
 __all__ = ["ColumnWriter"]
 
-_COLUMNS = 512
-"""Rows that are computed together."""
+_LANES, _COLUMNS = 16, 512
+"""Rows that are computed together, at least (a register of them) and at most."""
 
 _KEPT_ELEMENTS = 1 << 12
 """Elements of a block whose values wait for a later pass: fewer rows are computed together where they are long."""
 
-_LANES = 16
-"""Rows that are computed together, at least: a register of them."""
-
-_FETCHED_AHEAD = 4
-"""Elements along a row that what is fetched lies ahead."""
-
-_NEAR_NBYTES = 1 << 12
-"""Bytes from one element of a row to the next up to which the processor itself fetches ahead."""
+_FETCHED_AHEAD, _NEAR_NBYTES = 4, 1 << 12
+"""Elements along a row that are fetched ahead, and bytes from one to the next up to which the processor does that."""
 
 _ROUNDS = 64
 """Elements that are added up one after the other, before their sum is added to that of the others in float64."""
-
-_DOUBLE = c.CType("float64")
 
 
 class _Total:
     """The arrays in which one reduction of a block of rows is collected.
 
-    Attributes:
-        arrays: the results of a block. A sum of many floats has rounds there, and their sums in an array of float64.
+    A sum of many floats has rounds in the first array, and their sums in another one of float64.
     """
 
     def __init__(self, writer: RowWriter, step: Step) -> None:
@@ -60,28 +50,23 @@ class _Total:
     def end_round(self) -> c.Store:
         """Return the statement after a round of a sum."""
         part, whole = (array[self._column] for array in self.arrays)
-        return c.Store(whole.buffer, whole.index, whole + c.Cast(part, _DOUBLE))
+        return c.Store(whole.buffer, whole.index, whole + c.Cast(part, DOUBLE))
 
     def add(self, element: c.Expression) -> c.Block:
         """Return the statements that add an element."""
         place = self.arrays[0][self._column]
-        total = c.Variable("total", place.type)
+        total, value = c.Variable("total", place.type), c.Variable("element", place.type)
         reads: c.Block = (c.Let(total, place),)
         if isinstance(element, c.Load):
-            value = c.Variable("element", place.type)
             reads, element = (*reads, c.Let(value, element)), value
         return (*reads, c.Store(place.buffer, place.index, combined(self._op, total, element)))
 
     def finish(self, count: Dim) -> c.Block:
         """Return the statements after the loops, for one column of so many elements."""
-        place = self.arrays[0][self._column]
-        whole: c.Expression = self.arrays[-1][self._column]
+        array, whole = self.arrays[0], self.arrays[-1][self._column]
         if self._op == "mean":
-            whole = whole / c.Cast(c.Size(count), whole.type)
-        elif not self.is_in_rounds:
-            return ()
-        whole = whole if whole.type == place.type else c.Cast(whole, place.type)
-        return (c.Store(place.buffer, place.index, whole),)
+            return (c.Store(array, self._column, cast(whole / c.Cast(c.Size(count), whole.type), array.dtype)),)
+        return (c.Store(array, self._column, cast(whole, array.dtype)),) if self.is_in_rounds else ()
 
 
 class ColumnWriter(RowWriter):
@@ -90,10 +75,8 @@ class ColumnWriter(RowWriter):
     def __init__(self, kernel: Kernel, layouts: Mapping[Hashable, Layout], columns: Sequence[int]) -> None:
         super().__init__(kernel, layouts, columns)
         (self._size,) = self.columns.sizes
-        self._is_one_block = isinstance(self._size, int) and self._size <= self.row_width
-        self._bounds = c.Variable("c_first"), c.Variable("c_end")
-        self._part: tuple[c.Expression, c.Expression] = self._bounds
-        if self._is_one_block:
+        self._part: tuple[c.Expression, c.Expression] = c.Variable("c_first"), c.Variable("c_end")
+        if isinstance(self._size, int) and self._size <= self.row_width:
             self._part = c.Size(0), c.Size(self._size)
         self.column = self.columns.variables[0] - self._part[0]
 
@@ -109,17 +92,16 @@ class ColumnWriter(RowWriter):
         blocks = max(1, -(-size // most))
         return -(-size // blocks // _LANES) * _LANES if blocks > 1 else max(size, 1)
 
-    def write(self) -> None:
-        """Write the kernel: blocks of columns, inside the loops over what lies further apart."""
-        body, width = self.write_passes(), self.row_width
-        if not self._is_one_block:
-            block, count, (first, end) = c.Variable("block"), (self._size + (width - 1)) // width, self._bounds
-            stop = c.index_min(c.Size(self._size), first + width)
-            body = (c.Let(first, block * width), c.Let(end, stop), *body)
-            part = 0 if all(size == 1 for size in self.outer.sizes) else None
-            round_ps = self.row_size * width * self.element_ps
-            body = loops_around(body, [block], [count], part=part, round_ps=round_ps)
-        self.finish(body)
+    def write_passes(self) -> c.Block:
+        """Return the statements of all passes, for one block of columns after another."""
+        body, width, (first, end) = super().write_passes(), self.row_width, self._part
+        if not isinstance(first, c.Variable) or not isinstance(end, c.Variable):
+            return body
+        block, stop = c.Variable("block"), c.index_min(c.Size(self._size), first + width)
+        body = (c.Let(first, block * width), c.Let(end, stop), *body)
+        part = 0 if all(size == 1 for size in self.outer.sizes) else None
+        round_ps = self.row_size * width * self.element_ps
+        return loops_around(body, [block], [(self._size + (width - 1)) // width], part=part, round_ps=round_ps)
 
     def across(self, body: c.Block) -> c.Block:
         """Return the loop over the columns of a block."""
@@ -132,9 +114,8 @@ class ColumnWriter(RowWriter):
         loop, after = len(self.inner.sizes) - 1, self.inner.variables[-1] + _FETCHED_AHEAD
         places: dict[tuple[c.Buffer, c.Expression], int] = {}
         for key, operand in self.element_operands():
-            step = self.inner.step(key, loop)[0]
+            step, nbytes = self.inner.step(key, loop)[0], nbytes_of(operand, self.row_width)
             is_far = not isinstance(step, int) or step * dtype_info(dtype_of(operand)).itemsize > _NEAR_NBYTES
-            nbytes = nbytes_of(operand, self.row_width)
             if nbytes >= LONG_NBYTES and is_far and self.columns.step(key, 0) == (1, None):
                 row = self.inner.position(key, start=self.outer.position(key), last=after)
                 place = self.columns.position(key, start=row, last=self._part[0])
@@ -154,20 +135,19 @@ class ColumnWriter(RowWriter):
             ends += (*total.finish(self.row_size), *self.row_stores(step.result))
         in_rounds = [total for total in totals.values() if total.is_in_rounds]
         fetches = self._fetches() if index == 0 else ()
-        rounds = self._rounds((*fetches, *self.across(body)), in_rounds)
-        return (*arrays, *starts, *rounds, *self.across(ends))
+        return (*arrays, *starts, *self._along((*fetches, *self.across(body)), in_rounds), *self.across(ends))
 
-    def _rounds(self, body: c.Block, totals: Sequence[_Total]) -> c.Block:
+    def _along(self, body: c.Block, totals: Sequence[_Total]) -> c.Block:
         """Return the loops along the rows; sums in rounds are added up whenever a round is over."""
         indices, sizes = self.inner.variables, self.inner.sizes
-        if totals:
-            first, end = c.Variable("first"), c.Variable("end")
-            body = (
-                *self.across(tuple(total.start(total.arrays[0]) for total in totals)),
-                c.Let(end, c.index_min(c.Size(sizes[-1]), first + _ROUNDS)),
-                c.For(indices[-1], first, end, body),
-                *self.across(tuple(total.end_round() for total in totals)),
-            )
-            body = (c.For(first, c.Size(0), c.Size(sizes[-1]), body, step=_ROUNDS),)
-            indices, sizes = indices[:-1], sizes[:-1]
-        return loops_around(body, indices, sizes)
+        if not totals:
+            return loops_around(body, indices, sizes)
+        first, end = c.Variable("first"), c.Variable("end")
+        body = (
+            *self.across(tuple(total.start(total.arrays[0]) for total in totals)),
+            c.Let(end, c.index_min(c.Size(sizes[-1]), first + _ROUNDS)),
+            c.For(indices[-1], first, end, body),
+            *self.across(tuple(total.end_round() for total in totals)),
+        )
+        loop = c.For(first, c.Size(0), c.Size(sizes[-1]), body, step=_ROUNDS)
+        return loops_around((loop,), indices[:-1], sizes[:-1])

@@ -22,7 +22,7 @@ from byoc_core.dtypes import dtype_info, to_numpy
 from byoc_ccompiler.steps import Step, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["ADD_PIECE", "PIECE", "REDUCTIONS", "WHOLE_SUM", "combined", "reduced_axes", "row_function", "start"]
+__all__ = ["ADD_PIECE", "DOUBLE", "PIECE", "REDUCTIONS", "SUM_UP", "combined", "reduced_axes", "row_function", "start"]
 
 _ELEMENT_OPS = {"sum": "add", "mean": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 _ELEMENT_OPS |= {"any": "logical_or", "all": "logical_and"}
@@ -31,25 +31,17 @@ _ELEMENT_OPS |= {"any": "logical_or", "all": "logical_and"}
 REDUCTIONS = frozenset(_ELEMENT_OPS)
 """The reductions that row kernels compute."""
 
-_DOUBLE = c.CType("float64")
+DOUBLE = c.CType("float64")
 
-_ROUNDS = 16
-"""Registers that are added up one after the other, before their sum is added to that of the others."""
-
-PIECE = 1024
-"""Elements of a row that one call combines.
+_ROUNDS, PIECE = 16, 1024
+"""Registers that are added up before their sum is added to that of others; elements of a row that one call combines.
 
 The sums of pieces are added up in float64 (with a second number for what is lost, where the pieces are of float64
 themselves), so that the error does not grow with the number of pieces.
 """
 
-_FETCH_NBYTES = 2048
-"""How far ahead a row is fetched, which the processor itself does within a page only."""
-
-_LINE_NBYTES = 64
-
-_LEAST_NBYTES = 16
-"""Bytes of the narrowest register."""
+_FETCH_NBYTES, _LINE_NBYTES, _LEAST_NBYTES = 2048, 64, 16
+"""Bytes: how far ahead a row is fetched (processors do so within a page only), of a line, of the narrowest register."""
 
 
 def reduced_axes(step: Step) -> tuple[int, ...]:
@@ -63,12 +55,10 @@ def reduced_axes(step: Step) -> tuple[int, ...]:
 def start(op: str, dtype: str) -> c.Literal:
     """Return the neutral element of a reduction."""
     value: float = int(op in ("prod", "all", "min"))
-    if op in ("max", "min") and dtype != "bool":
-        if dtype.startswith("float"):
-            value = float("-inf" if op == "max" else "inf")
-        else:
-            limits = np.iinfo(dtype)
-            value = int(limits.min if op == "max" else limits.max)
+    if op in ("max", "min") and dtype.startswith("float"):
+        value = float("-inf" if op == "max" else "inf")
+    elif op in ("max", "min") and dtype != "bool":
+        value = int(np.iinfo(dtype).min if op == "max" else np.iinfo(dtype).max)
     return c.Literal(value, c.CType(dtype))
 
 
@@ -295,9 +285,9 @@ def _folds(vector: str, lanes: int, both: str) -> str:
 
 def _add_piece() -> c.Function:
     """Return the function that adds to a sum of two parts: rounded, and what is lost (Neumaier's form of Kahan's)."""
-    total, piece = c.Buffer("total", "float64", c.MemoryAccess.WRITE, 2), c.Variable("piece", _DOUBLE)
-    before, whole = c.Variable("before", _DOUBLE), c.Variable("whole", _DOUBLE)
-    sizes = (c.Element("abs", (one,), _DOUBLE) for one in (before, piece))
+    total, piece = c.Buffer("total", "float64", c.MemoryAccess.WRITE, 2), c.Variable("piece", DOUBLE)
+    before, whole = c.Variable("before", DOUBLE), c.Variable("whole", DOUBLE)
+    sizes = (c.Element("abs", (one,), DOUBLE) for one in (before, piece))
     lost = c.Select(c.Binary(">=", *sizes), (before - whole) + piece, (piece - whole) + before)
     sums = (c.Store(total, c.Size(1), total[1] + lost), c.Store(total, c.Size(0), whole))
     return c.Function("add_piece", (total, piece), (c.Let(before, total[0]), c.Let(whole, before + piece), *sums))
@@ -307,8 +297,8 @@ def _whole_sum() -> c.Function:
     """Return the function that adds up the two parts; infinities and NaN leave no sense in what was lost."""
     total, is_finite = c.Buffer("total", "float64", size=2), c.Callee("isfinite", np.isfinite)
     whole = c.Select(c.Call(is_finite, (total[1],), c.BOOL), total[0] + total[1], total[0])
-    return c.Function("whole_sum", (total,), (c.Return(whole),), _DOUBLE)
+    return c.Function("whole_sum", (total,), (c.Return(whole),), DOUBLE)
 
 
-ADD_PIECE, WHOLE_SUM = _add_piece(), _whole_sum()
+ADD_PIECE, SUM_UP = _add_piece(), _whole_sum()
 """Functions ``(double *total, double piece)`` and ``(const double *total)`` on a sum of two parts."""

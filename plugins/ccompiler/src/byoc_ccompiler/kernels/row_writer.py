@@ -1,9 +1,15 @@
-"""What the two forms of row kernels share: how tensors lie along the space, and the passes in between."""
+"""What the two forms of row kernels share: the plan of the passes over a row, and what each pass writes.
+
+A reduction's result is known when its pass is over. A value made for every element is computed in the first pass that
+knows all of what it is made of; a later pass reads it back or, where that costs as little, computes it again.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from byoc_core.authoring import c
 from byoc_core.dims import Dim, product
@@ -11,23 +17,25 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.copies import Layout, StridedNest, offset_along, rows_apart, spread
+from byoc_ccompiler.kernels.copies import Layout, StridedNest, loops_around, offset_along, rows_apart, spread
 from byoc_ccompiler.kernels.loads import element_in_space, is_moved, load_statements
 from byoc_ccompiler.kernels.pointwise import element_statements, operand_axes
-from byoc_ccompiler.kernels.row_plan import Pass, RowPlan
 from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["LONG_NBYTES", "RowWriter", "nbytes_of", "row_array", "row_layouts"]
+__all__ = ["CHEAP", "LONG_NBYTES", "Pass", "RowWriter", "cast", "nbytes_of", "row_array", "row_layouts"]
 
-_STEP_PS = 50
-"""Estimated picoseconds of one step on one element, and of moving the element."""
+CHEAP = frozenset(
+    {"add", "subtract", "multiply", "maximum", "minimum", "negative", "abs", "nn.relu", "nn.bias_add", "broadcast_to"}
+    | {"cast", "where", "equal", "less", "less_equal", "greater", "greater_equal", "logical_not"}
+)
+"""Ops that cost no more than reading their result from memory."""
 
-LONG_NBYTES = 1 << 10
-"""Bytes side by side from which on it pays to fetch what is needed next."""
+_MAX_READ_AGAIN, _STEP_PS = 2, 50
+"""Tensors of a value that is computed again rather than kept; estimated picoseconds of a step on an element."""
 
-_BUFFER_NBYTES = 1 << 15
-"""Bytes of all buffers in which values of a row wait for a later pass: they stay in the first cache."""
+LONG_NBYTES, _BUFFER_NBYTES = 1 << 10, 1 << 15
+"""Bytes side by side that are worth fetching early; bytes of all buffers of a row, which stay in the first cache."""
 
 
 def row_layouts(kernel: Kernel) -> dict[Hashable, Layout]:
@@ -54,25 +62,35 @@ def nbytes_of(value: Value, count: Dim) -> int:
     return count * dtype_info(dtype_of(value)).itemsize if isinstance(count, int) else 0
 
 
+def cast(value: c.Expression, dtype: str) -> c.Expression:
+    """Return a value in a dtype."""
+    return value if value.type.dtype == dtype else c.Cast(value, c.CType(dtype))
+
+
 def row_array(name: str, dtype: str, size: int) -> c.LocalArray:
     """Return an array for elements of a row; of an empty row it is one zero, which nothing reads."""
     return c.LocalArray(c.Buffer(name, dtype, c.MemoryAccess.WRITE, size or 1), is_zeroed=size == 0, alignment=64)
 
 
-class RowWriter(ABC):
-    """Writes one row kernel.
+@dataclass(slots=True)
+class Pass:
+    """One pass over a row: values read back, elementwise steps, values stored or kept for later, reductions."""
 
-    Attributes:
-        outer: the loops over rows, or over blocks of them.
-        inner: the loops along a row.
-        columns: the loop over rows that are computed together, side by side.
-        row_width: how many rows are computed together, at most.
-        column: the position in arrays over rows that are computed together.
-        row_values: the row's own values known so far: variables, or elements of arrays.
+    read: list[Var] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    written: list[Var] = field(default_factory=list)
+    reductions: list[Step] = field(default_factory=list)
+
+
+class RowWriter(ABC):
+    """Plans and writes one row kernel: ``outer`` loops over rows or blocks of them, ``inner`` loops along a row.
+
+    ``columns`` is the loop over rows that are computed together, ``row_width`` at most, and ``column`` the position in
+    arrays over them. ``row_values`` are the row's own values so far: variables, or elements of arrays.
     """
 
-    def __init__(self, kernel: Kernel, layouts: Mapping[Hashable, Layout], columns: Sequence[int] = ()) -> None:
-        self.kernel, self._group = kernel, kernel.group
+    def __init__(self, kernel: Kernel, layouts: Mapping[Any, Layout], columns: Sequence[int] = ()) -> None:
+        self.kernel, self._group, self._layouts = kernel, kernel.group, layouts
         space, reduced = kernel.group.space or (), kernel.group.reduced or frozenset()
         kept = [axis for axis in range(len(space)) if axis not in reduced and axis not in columns]
         self.outer = StridedNest(space, layouts, kept)
@@ -81,14 +99,20 @@ class RowWriter(ABC):
         self.row_size = product(self.inner.sizes)
         self.row_width = self._width()
         self.column: c.Expression = c.Size(0)
-        self._buffers: dict[Var, c.LocalArray] = {}
-        self.plan = RowPlan(kernel.group, kernel.stored, self._take_buffer, self.lends)
         self.row_values: dict[Value, c.Expression] = {}
         self.element_ps = (len(kernel.group.steps) + 1) * _STEP_PS  # Estimated picoseconds of an element of the space.
+        # Where values wait for a later pass: in buffers, or in the memory of results that are written later.
+        self._buffers: dict[Var, c.LocalArray] = {}
+        self._borrowed: dict[Var, Var] = {}
+        self._plan()
 
     def write(self) -> None:
-        """Write the kernel."""
-        self.finish(self.write_passes())
+        """Write the kernel: all passes over a row or a block of rows, inside the loops over them."""
+        part = next((loop for loop, size in enumerate(self.outer.sizes) if size != 1), None)
+        inside = product(self.outer.sizes[0 if part is None else part + 1 :]) * product(self.columns.sizes)
+        round_ps = inside * self.row_size * self.element_ps
+        loops = loops_around(self.write_passes(), self.outer.variables, self.outer.sizes, part=part, round_ps=round_ps)
+        self.kernel.finish_block(loops)
 
     @abstractmethod
     def write_pass(self, index: int, this: Pass) -> c.Block:
@@ -102,12 +126,80 @@ class RowWriter(ABC):
         """Return whether another value had better wait in a result's memory than in a buffer."""
         return False
 
+    def across(self, body: c.Block) -> c.Block:
+        """Return the loop over rows that are computed together, for statements on one of them."""
+        return body
+
+    def _plan(self) -> None:
+        """Say what each pass does, and which steps on a row's own values come before each, and after the last one."""
+        self._maker = {step.result: step for step in self._group.steps}
+        # Of a value per element the pass that makes it, of a row's value the first pass that knows it.
+        self._at: dict[Value, int] = {}
+        for step in self._group.steps:
+            after = 1 if step.op in REDUCTIONS else 0
+            self._at[step.result] = after + max((self._at.get(operand, 0) for operand in step.operands), default=0)
+        ends = (self._at[result] + (result not in self._group.row_axes) for result in self._maker)
+        self.passes = [Pass() for _ in range(max(ends))]
+        self._between: list[list[Step]] = [[] for _ in range(len(self.passes) + 1)]
+        for step in self._group.steps:
+            at = self._at[step.result]
+            if step.op in REDUCTIONS:
+                self.passes[at - 1].reductions.append(step)
+            elif step.result in self._group.row_axes:
+                self._between[at].append(step)
+            elif step.result in self.kernel.stored:
+                self.passes[at].written.append(step.result)
+        for index in reversed(range(len(self.passes))):
+            self._fill(index)
+
+    def _fill(self, index: int) -> None:
+        """Say what one pass computes and what it reads back; earlier passes then have more to keep."""
+        this = self.passes[index]
+        wanted: list[Value] = [*(step.operands[0] for step in this.reductions), *this.written]
+        needed: set[Value] = set()
+        while wanted:
+            value = wanted.pop()
+            if value in needed or value in this.read or value not in self._maker or value in self._group.row_axes:
+                continue
+            assert isinstance(value, Var)
+            if self._at[value] < index and self._waits(value, index):
+                this.read.append(value)
+            else:
+                needed.add(value)
+                wanted += self._maker[value].operands
+        this.steps = [step for step in self._group.steps if step.result in needed]
+
+    def _waits(self, value: Var, index: int) -> bool:
+        """Return whether a value of an earlier pass is read back, and have it kept."""
+        written, step = self.passes[self._at[value]].written, self._maker[value]
+        if value in written:
+            return True
+        # It is computed again where it costs no more than to read it: by a cheap op of few tensors that are read.
+        tensors = {operand for operand in step.operands if operand not in self._group.row_axes}
+        if step.op in CHEAP and tensors.isdisjoint(self._maker) and len(tensors) <= _MAX_READ_AGAIN:
+            return False
+        place = self._lender(value, index)
+        if (place is not None and self.lends(place)) or not self._take_buffer(value):
+            if place is None:
+                return False
+            self._borrowed[value] = place
+        written.append(value)
+        return True
+
+    def _lender(self, value: Var, index: int) -> Var | None:
+        """Return a result that is not written before the last pass that reads the value, and that nothing else uses."""
+        for result in self._maker:
+            lends = result in self.kernel.stored and result not in self._group.row_axes and self._at[result] >= index
+            if lends and result not in self._borrowed.values() and dtype_of(result) == dtype_of(value):
+                return result
+        return None
+
     def _take_buffer(self, value: Var) -> bool:
         """Reserve a buffer for a value of every element of a row, where the row is known to be short enough."""
         if not isinstance(self.row_size, int):
             return False
         size, taken = self.row_size * self.row_width, self._buffers
-        if nbytes_of(value, size) + sum(nbytes_of(other, size) for other in taken) > _BUFFER_NBYTES:
+        if sum(nbytes_of(other, size) for other in (value, *taken)) > _BUFFER_NBYTES:
             return False
         taken[value] = row_array(f"{value.name}_row", dtype_of(value), size)
         return True
@@ -118,7 +210,7 @@ class RowWriter(ABC):
 
     def home(self, value: Var) -> c.Load | None:
         """Return the element of a value where it waits or is stored; ``None``: nowhere."""
-        result = value if value in self.kernel.stored else self.plan.borrowed.get(value)
+        result = value if value in self.kernel.stored else self._borrowed.get(value)
         if result is not None:
             return self.kernel.target(result)[self.offset(result)]
         if value not in self._buffers:
@@ -128,29 +220,21 @@ class RowWriter(ABC):
 
     def element_operands(self) -> list[tuple[tuple[Step, int], Value]]:
         """Return the tensors that are read for every element, under their keys."""
-        return [
-            ((step, index), operand)
-            for step in self._group.steps
-            if step.op in REDUCTIONS or step.result not in self._group.row_axes
-            for index, operand in enumerate(step.operands)
-            if operand not in self._group.results and self.kernel.constant(operand) is None
-        ]
+        keys = [key for key in self._layouts if isinstance(key, tuple)]
+        read = [key for key in keys if key[0].op in REDUCTIONS or key[0].result not in self._group.row_axes]
+        return [((step, index), step.operands[index]) for step, index in read]
 
     def write_passes(self) -> c.Block:
         """Return the statements of all passes, with those between them."""
         body: c.Block = tuple(self._buffers.values())
-        for index, this in enumerate(self.plan.passes):
-            body += self.between(index)
+        for index, this in enumerate(self.passes):
+            body += self._row_steps(index)
             body += self.write_pass(index, this)
-        return body + self.between(len(self.plan.passes))
+        return body + self._row_steps(len(self.passes))
 
-    def across(self, body: c.Block) -> c.Block:
-        """Return the loop over rows that are computed together, for statements on one of them."""
-        return body
-
-    def between(self, index: int) -> c.Block:
+    def _row_steps(self, index: int) -> c.Block:
         """Return the steps on a row's own values before a pass, or after the last one."""
-        steps = self.plan.between[index]
+        steps = self._between[index]
         known: dict[Value, c.Expression] = {}
         arrays: c.Block = ()
         body = self._known_steps(steps, known)
@@ -209,8 +293,3 @@ class RowWriter(ABC):
         if value not in self.kernel.stored:
             return ()
         return (c.Store(self.kernel.target(value), self.offset(value), self.row_values[value]),)
-
-    def finish(self, row: c.Block) -> None:
-        """Finish the kernel: the statements for one row or block of rows, inside the loops over them."""
-        row_ps = product(self.columns.sizes) * self.row_size * self.element_ps
-        self.kernel.finish_block(self.outer.loops(row, row_ps))

@@ -1,4 +1,7 @@
-"""Local response normalisation across channels, and softmax whose steps are each rounded to the dtype."""
+"""Layers that are kernels of their own: local response normalisation, softmax by steps, rotary position embedding.
+
+Softmax by steps rounds each of its steps to the dtype, as models of narrow floats do.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,24 @@ from typing import Any
 
 import numpy as np
 from byoc_core.authoring import c
-from byoc_core.authoring.csource import c_suffix
+from byoc_core.authoring.csource import FunctionScope, c_suffix
 from byoc_core.dims import product
 from byoc_core.dtypes import to_numpy
 from byoc_core.opset import KERNELS
 
-from byoc_ccompiler.attributes import axis_of, float_of, int_of
+from byoc_ccompiler.attributes import flag_of, float_of, int_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.axis_view import line_loop, view_along
-from byoc_ccompiler.rejections import reject_non_floats, reject_nothing
-from byoc_ccompiler.steps import dtype_of, shape_of
+from byoc_ccompiler.kernels.axes import view_of, write_lines
+from byoc_ccompiler.kernels.copies import loops_around
+from byoc_ccompiler.rejections import FLOATS, reject_non_floats, reject_nothing
+from byoc_ccompiler.size_checks import require_equal_sizes
+from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["FAMILIES"]
 
-_POWER_PS, _ELEMENT_PS = 10_000, 1_500
-"""Estimated picoseconds of one power, and of one element's softmax."""
-
-_WIDE = {"bfloat16": "float32", "float16": "float32"}
+_POWER_PS, _ELEMENT_PS, _PAIR_PS = 10_000, 1_500, 400
+"""Estimated picoseconds of one power, of one element's softmax, and of turning one pair of elements."""
 
 
 def _write_lrn(kernel: Kernel) -> None:
@@ -50,18 +53,16 @@ def _write_lrn(kernel: Kernel) -> None:
         c.For(near, first, end, (every(c.Store(out, at, out[at] + neighbour * neighbour)),)),
         every(c.Let(base, bias + alpha * out[at]), c.Store(out, at, source[at] / c.Call(power, (base, beta), type_))),
     )
-    count, round_ps = c.Size(product(shape[:2])), inner * _POWER_PS
-    kernel.finish_block((c.For(row, c.Size(0), count, rows, kind=c.LoopKind.PARALLEL, round_ps=round_ps),))
+    kernel.finish_block(loops_around(rows, [row], [product(shape[:2])], part=0, round_ps=inner * _POWER_PS))
 
 
 def _write_softmax(kernel: Kernel) -> None:
     """Write the kernel: a line is widened to scratch memory, and its softmax made beside it."""
     (step,) = kernel.group.steps
     (x,) = step.operands
-    view = view_along(shape_of(x), axis_of(step.binding, len(shape_of(x))))
-    source, target, wide = kernel.source(x), kernel.target(step.result), _WIDE.get(dtype_of(x), dtype_of(x))
-    softmax = _softmax_function(source.dtype)
-    zero_unseen = c.Literal(int(bool(step.binding.attrs["zero_unseen"])), c.CType("int32"))
+    view, wide = view_of(step), dtype_of(x) if dtype_of(x) in FLOATS else "float32"
+    source, target, softmax = kernel.source(x), kernel.target(step.result), _softmax_function(dtype_of(x))
+    zero_unseen = c.Literal(int(flag_of(step.binding, "zero_unseen")), c.CType("int32"))
     k, size = c.Variable("k"), c.Size(view.size)
 
     def converted(to: c.Buffer, at: c.Expression, element: c.Load) -> c.For:
@@ -71,16 +72,14 @@ def _write_softmax(kernel: Kernel) -> None:
         return c.For(k, c.Size(0), size, (c.Let(read, element), c.Store(to, at, cast)))
 
     def line(number: c.Expression, mine: c.Buffer) -> c.Block:
-        start = number // view.inner * (view.size * view.inner) + number % view.inner
-        at = start + k * view.inner
+        at = view.start(number) + k * view.inner
         return (
             converted(mine, k, source[at]),
             c.Evaluate(c.Call(softmax, (c.Address(mine, c.Size(0)), c.Address(mine, size), size, zero_unseen))),
             converted(target, at, mine[size + k]),
         )
 
-    count = 0 if view.size == 0 else view.outer * view.inner
-    kernel.finish_block((line_loop(kernel, line, count, view.size * _ELEMENT_PS, scratch=2 * view.size, dtype=wide),))
+    write_lines(kernel, line, view.size * _ELEMENT_PS, scratch=2 * view.size, dtype=wide)
 
 
 def _softmax_function(dtype: str) -> c.Callee:
@@ -94,8 +93,42 @@ def _softmax_function(dtype: str) -> c.Callee:
     return c.Callee(name, evaluate, writes=(1,), header="byoc_stepwise_softmax.h")
 
 
+def _write_rotary(kernel: Kernel) -> None:
+    """Write the kernel: one row of each head and step after another."""
+    (step,) = kernel.group.steps
+    x, cos, sin = step.operands
+    (batch, heads, steps, size), half = shape_of(x), shape_of(cos)[2]
+    source, out = kernel.source(x), kernel.target(step.result)
+    across, along = kernel.source(cos, "cos_"), kernel.source(sin, "sin_")
+    row, angle, k = map(c.Variable, ("row", "angle", "k"))
+    left, right = (c.Variable(name, c.CType(source.dtype)) for name in ("left", "right"))
+    near, far = (k * 2, k * 2 + 1) if flag_of(step.binding, "interleaved") else (k, k + half)
+    near, far, rest = row * size + near, row * size + far, row * size + 2 * half
+    turned = (
+        c.Let(left, source[near]),
+        c.Let(right, source[far]),
+        c.Store(out, near, across[angle + k] * left - along[angle + k] * right),
+        c.Store(out, far, along[angle + k] * left + across[angle + k] * right),
+    )
+    rows = (
+        c.Let(angle, (row // (heads * steps) * steps + row % steps) * half),
+        c.For(k, c.Size(0), c.Size(half), turned),
+        c.Copy(out, rest, source, rest, c.Size(size - 2 * half)),
+    )
+    kernel.finish_block(loops_around(rows, [row], [product((batch, heads, steps))], part=0, round_ps=size * _PAIR_PS))
+
+
+def _require_rotary(scope: FunctionScope, step: Step) -> None:
+    """Have sizes checked that symbols hide from the type rules."""
+    x, cos, sin = map(shape_of, step.operands)
+    for index, angles in ((1, cos), (2, sin)):
+        require_equal_sizes(scope, step, index, angles, (x[0], x[2], cos[2]))
+    scope.require_at_least(step.op, "operand `x`", x, [0, 0, 0, 2 * cos[2]])
+
+
 FAMILIES = (
     KernelFamily(frozenset({"nn.lrn"}), reject_non_floats, _write_lrn),
     KernelFamily(frozenset({"nn.stepwise_softmax"}), reject_nothing, _write_softmax, takes_halves=True),
+    KernelFamily(frozenset({"nn.rotary_embedding"}), reject_nothing, _write_rotary, require=_require_rotary),
 )
-"""Local response normalisation, and softmax by steps."""
+"""Local response normalisation, softmax by steps, and rotary position embedding."""

@@ -1,0 +1,147 @@
+"""Tensors as lines along one axis; and the ops that go along an axis one step after another.
+
+``cumsum`` and ``cumprod`` combine each element with all before it. ``argmax`` and ``argmin`` find where the extreme
+element stands: a NaN is more extreme than any number. Both go side by side over what lies behind the axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from byoc_core.authoring import c
+from byoc_core.authoring.csource import FunctionScope
+from byoc_core.dims import Dim, dim_min, product
+
+from byoc_ccompiler.attributes import axis_of, flag_of
+from byoc_ccompiler.family import KernelFamily
+from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.copies import loops_around
+from byoc_ccompiler.kernels.pointwise import element_product, element_sum
+from byoc_ccompiler.rejections import reject_nothing
+from byoc_ccompiler.steps import Step, shape_of
+
+__all__ = ["FAMILIES", "MAX_WORKERS", "AxisView", "require_along", "share_ps", "view_along", "view_of", "write_lines"]
+
+MAX_WORKERS = 32
+"""Lines that have scratch memory at once."""
+
+_ELEMENT_PS = 1_000
+"""Estimated picoseconds of one element, which waits for the one before."""
+
+_TOTALS = {"cumsum": (element_sum, 0), "cumprod": (element_product, 1)}
+"""How elements are combined, and what no element comes to."""
+
+_SIGNS = {"argmax": ">", "argmin": "<"}
+
+
+class AxisView(NamedTuple):
+    """The sizes of a row-major tensor before an axis, of the axis, and behind it."""
+
+    outer: Dim
+    size: Dim
+    inner: Dim
+
+    def start(self, line: c.Expression) -> c.Expression:
+        """Return the offset of a line's first element."""
+        return line // self.inner * (self.size * self.inner) + line % self.inner
+
+
+def view_along(shape: Sequence[Dim], axis: int) -> AxisView:
+    """Return the sizes of a shape around one of its axes, counted from the front."""
+    return AxisView(product(shape[:axis]), shape[axis], product(shape[axis + 1 :]))
+
+
+def view_of(step: Step) -> AxisView:
+    """Return the sizes of a step's first operand around the axis of its attribute."""
+    shape = shape_of(step.operands[0])
+    return view_along(shape, axis_of(step.binding, len(shape)))
+
+
+def require_along(scope: FunctionScope, step: Step, least: Dim) -> None:
+    """Have the axis of a step's first operand checked to have so many elements."""
+    shape = shape_of(step.operands[0])
+    sizes: list[Dim] = [0] * len(shape)
+    sizes[axis_of(step.binding, len(shape))] = least
+    scope.require_at_least(step.op, "operand `x`", shape, sizes)
+
+
+def write_lines(
+    kernel: Kernel, body: Callable[[c.Expression, c.Buffer], c.Block], line_ps: Dim, *, scratch: Dim, dtype: str
+) -> None:
+    """Write a kernel whose lines each need scratch memory, which a few of them share one after another.
+
+    ``body`` returns the statements that do a line, for its number and its memory of ``scratch`` elements.
+    """
+    (step,) = kernel.group.steps
+    view, is_empty = view_of(step), product(shape_of(step.binding.results[0])) == 0
+    count = 0 if is_empty else view.outer * view.inner
+    workers = dim_min(count, MAX_WORKERS)
+    memory = kernel.scratch_memory(workers * scratch, dtype)
+    worker, line, mine = c.Variable("worker"), c.Variable("line"), c.Buffer("mine", dtype, c.MemoryAccess.WRITE)
+    # Fewer workers have one line each.
+    lines = c.For(line, worker, c.Size(count), body(line, mine), step=MAX_WORKERS)
+    share = (c.Alias(mine, memory, worker * scratch), lines)
+    kernel.finish_block(loops_around(share, [worker], [workers], part=0, round_ps=share_ps(count, line_ps)))
+
+
+def share_ps(count: Dim, line_ps: Dim) -> Dim:
+    """Return estimated picoseconds of the lines that share scratch memory."""
+    # Where their number shows only in a call, a worker is taken to have one line: that decides for threads too late.
+    return line_ps if not isinstance(count, int) else line_ps * max(count // MAX_WORKERS, 1)
+
+
+def _write(kernel: Kernel) -> None:
+    """Write the kernel: the loop over the parts of the operand before the axis."""
+    (step,) = kernel.group.steps
+    view, source, out = view_of(step), kernel.source(step.operands[0]), kernel.target(step.result)
+    come, to = c.Buffer("from", source.dtype), c.Buffer("to", out.dtype, c.MemoryAccess.WRITE)
+    row, run = c.Variable("row"), view.size * view.inner
+    scan, size = (_cumulative, run) if step.op in _TOTALS else (_extreme, view.inner)
+    body = (c.Alias(come, source, row * run), c.Alias(to, out, row * size), *scan(step, view, come, to))
+    kernel.finish_block(loops_around(body, [row], [view.outer], part=0, round_ps=run * _ELEMENT_PS))
+
+
+def _cumulative(step: Step, view: AxisView, come: c.Buffer, to: c.Buffer) -> c.Block:
+    """Return the statements of a cumulative sum or product."""
+    is_exclusive, is_reverse = flag_of(step.binding, "exclusive"), flag_of(step.binding, "reverse")
+    combine, start = _TOTALS[step.op]
+    place, here, before, k = map(c.Variable, ("place", "here", "before", "k"))
+    new = come[(before if is_exclusive else here) + k]
+    # The first element is alone: a total of nothing and of -0.0 would lose the sign.
+    alone: list[c.Expression] = [c.Literal(start, c.CType(to.dtype)), new] if is_exclusive else [new]
+    ends = [*(dim_min(number + 1, view.size) for number in range(len(alone))), view.size]
+    block: c.Block = ()
+    for number, (end, value) in enumerate(zip(ends, (*alone, combine(to[before + k], new)), strict=True)):
+        along = (
+            c.Let(here, (c.Size(view.size - 1) - place if is_reverse else place) * view.inner),
+            c.Let(before, here + view.inner if is_reverse else here - view.inner),
+            c.For(k, c.Size(0), c.Size(view.inner), (c.Store(to, here + k, value),)),
+        )
+        block += (c.For(place, c.Size(number), c.Size(end), along),)
+    return block
+
+
+def _extreme(step: Step, view: AxisView, come: c.Buffer, to: c.Buffer) -> c.Block:
+    """Return the statements that find the places of extreme elements."""
+    new, old = (c.Variable(name, c.CType(come.dtype)) for name in ("new", "old"))
+    place, k, inner = c.Variable("place"), c.Variable("k"), [view.inner]
+    takes_last, sign = flag_of(step.binding, "select_last_index"), _SIGNS[step.op]
+    is_better = new.compare(f"{sign}=" if takes_last else sign, old)
+    if new.type.is_float:
+        is_nan, is_number = new.compare("!=", new), old.compare("==", old)
+        is_better = c.Binary("||", is_better, is_nan if takes_last else c.Binary("&&", is_nan, is_number))
+    look = (
+        c.Let(new, come[place * view.inner + k]),
+        c.Let(old, come[to[k] * view.inner + k]),
+        c.If(is_better, (c.Store(to, k, place),)),
+    )
+    starts = loops_around((c.Store(to, k, c.Size(0)),), [k], inner)
+    return (*starts, c.For(place, c.Size(1), c.Size(view.size), loops_around(look, [k], inner)))
+
+
+FAMILIES = (
+    KernelFamily(frozenset(_TOTALS), reject_nothing, _write),
+    KernelFamily(frozenset(_SIGNS), reject_nothing, _write, require=lambda scope, step: require_along(scope, step, 1)),
+)
+"""Cumulative sums and products; the places of extreme elements."""
