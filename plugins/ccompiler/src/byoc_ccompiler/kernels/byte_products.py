@@ -16,7 +16,7 @@ from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.attributes import int_of
 from byoc_ccompiler.byte_ops import BYTE_CONVOLUTION, BYTE_PRODUCT
-from byoc_ccompiler.family import Access, KernelFamily
+from byoc_ccompiler.family import Access, KernelFamily, rows_access
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.conv2d import require_room
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
@@ -164,6 +164,6 @@ def _reads(step: Step, index: int) -> Access:
 _OPS = frozenset({BYTE_PRODUCT.name, BYTE_CONVOLUTION.name})
 
 FAMILY = KernelFamily(
-    _OPS, reject_nothing, _write, takes_epilogue=True, require=_require, reads=_reads, writes=lambda *_: Access.ROWS
+    _OPS, reject_nothing, _write, takes_epilogue=True, require=_require, reads=_reads, writes=rows_access
 )
 """Products of 8-bit integers, which regions are rewritten to."""

@@ -15,7 +15,7 @@ from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import ceildiv, product
 from byoc_core.ir import Binding
 
-from byoc_ccompiler.family import Access, KernelFamily
+from byoc_ccompiler.family import Access, KernelFamily, rows_access
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.bfloat16_products import suits_product, write_product
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
@@ -56,10 +56,6 @@ def _reads(step: Step, index: int) -> Access:
     """Rearranging takes a matrix on the right as it is; all else is read along its rows."""
     is_matrix = step.op in _OPS and index == 1 and len(shape_of(step.operands[1])) > 1
     return Access.ANY if is_matrix else Access.ROWS
-
-
-def _writes(step: Step, index: int) -> Access:
-    return Access.ROWS
 
 
 def _reject(binding: Binding) -> Rejection | None:
@@ -188,5 +184,5 @@ def _lane_sum(vector: c.Expression, to: c.Buffer, place: c.Expression) -> c.Bloc
     return (*block, c.Store(to, place, c.Lane(vector, _ZERO)))
 
 
-FAMILY = KernelFamily(_OPS, _reject, _write, takes_epilogue=True, require=_require, reads=_reads, writes=_writes)
+FAMILY = KernelFamily(_OPS, _reject, _write, takes_epilogue=True, require=_require, reads=_reads, writes=rows_access)
 """Matrix products."""
