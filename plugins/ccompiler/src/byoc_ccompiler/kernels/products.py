@@ -1,12 +1,12 @@
-"""Matrix products, ``nn.dense`` and ``matmul``: which way each is computed, and tiles of dot products.
+"""Matrix products, ``nn.dense`` and ``matmul``: which way each is computed, dot products, and products of integers.
 
 Dot products rearrange nothing. They are for operands that both run along the sums, with few rows, or one or two
-columns: each element of the larger operand is read once, in the order in which it lies.
+columns: each element of the larger operand is read once, in the order in which it lies. Products of integers go row by
+row, whatever the strides, and wrap around as numpy's do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from byoc_core.authoring import c
@@ -17,13 +17,15 @@ from byoc_core.ir import Binding
 
 from byoc_ccompiler.family import Access, KernelFamily, rows_access
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.arithmetic import element_product, element_sum
 from byoc_ccompiler.kernels.bfloat16_products import suits_product, write_product
+from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
-from byoc_ccompiler.kernels.integer_products import write_integer_product
 from byoc_ccompiler.kernels.panel_products import PanelKernel
 from byoc_ccompiler.kernels.product_geometry import Product
-from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK
+from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, in_parts
 from byoc_ccompiler.rejections import FLOATS, operand_shape, reject_sizes
+from byoc_ccompiler.size_checks import require_broadcast
 from byoc_ccompiler.steps import Step, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit, product_ps
 
@@ -32,8 +34,8 @@ __all__ = ["FAMILY"]
 _OPS = frozenset({"nn.dense", "matmul"})
 
 _FEW_ROWS, _FEW_COLUMNS = 8, 2
-_AT_HAND = 64
-"""Rows and columns of the result that are summed up before what follows is computed."""
+_AT_HAND, _INTEGER_PS = 64, 200
+"""Rows, and columns, of the result whose sums are held at a time; estimated picoseconds of an integer product."""
 
 _ZERO = c.Size(0)
 
@@ -43,7 +45,7 @@ def _write(kernel: Kernel) -> None:
     if 0 in shape_of(kernel.group.steps[0].result):
         kernel.finish_block(())
     elif geometry.dtype not in FLOATS:
-        write_integer_product(kernel, geometry)
+        _write_integers(kernel, geometry)
     elif _prefers_dots(geometry):
         _write_dots(kernel, geometry)
     elif suits_product(kernel, geometry):
@@ -66,11 +68,7 @@ def _reject(binding: Binding) -> Rejection | None:
 
 def _require(scope: FunctionScope, step: Step) -> None:
     """Have the axes in front of the matrices checked, which broadcast."""
-    shapes = [shape_of(operand) for operand in step.operands]
-    space = shape_of(step.result)
-    batch = space[: len(space) - sum(len(shape) > 1 for shape in shapes)]
-    for name, shape in zip(step.binding.op.operand_names(2), shapes, strict=True):
-        scope.require_broadcast(step.op, name, shape[:-2], batch)
+    require_broadcast(scope, step, skip=2, of_result=sum(len(shape_of(operand)) > 1 for operand in step.operands))
 
 
 def _prefers_dots(p: Product) -> bool:
@@ -103,7 +101,7 @@ def _write_dots(kernel: Kernel, p: Product) -> None:
         factors = (c.Address(x, m * x_step), x_step, c.Address(w, n * w_step), w_step, c.Size(p.depth))
         return (c.Evaluate(c.Call(function, (*factors, c.Address(sums, m * columns + n), c.Size(columns)))),)
 
-    parts = partial(_in_parts, "n", n_count, tile_columns)
+    parts = partial(in_parts, "n", n_count, tile_columns)
     body = (
         c.Let(n0, item % across * columns),
         c.Let(n_count, c.index_min(c.Size(columns), c.Size(p.num_columns) - n0)),
@@ -113,21 +111,12 @@ def _write_dots(kernel: Kernel, p: Product) -> None:
         c.Alias(x, left, p.left.place(p.batch, indices) + m0 * x_step),
         c.Alias(w, right, p.right.place(p.batch, indices) + n0 * w_step),
         c.LocalArray(sums),
-        *_in_parts("m", m_count, tile_rows, lambda count, m: parts(partial(dots, count, m))),
+        *in_parts("m", m_count, tile_rows, lambda count, m: parts(partial(dots, count, m))),
         *epilogue(kernel, tile),
     )
     item_ps = p.depth * columns * product_ps(kernel.unit, p.dtype, rows)
-    count = c.Size(product(p.batch) * across * down)
-    kernel.finish_block((c.For(item, _ZERO, count, body, kind=c.LoopKind.PARALLEL, round_ps=item_ps),))
-
-
-def _in_parts(name: str, size: c.Expression, part: int, body: Callable[[int, c.Expression], c.Block]) -> c.Block:
-    """Return a loop over whole parts of a size, and a loop over what is left of it."""
-    index, rest = c.Variable(name), c.Variable(name)
-    # Where the rest begins is computed from the size, so that a compiler sees where there is none.
-    whole = size // part * part
-    loops = (c.For(index, _ZERO, whole, body(part, index), step=part),)
-    return loops if part == 1 else (*loops, c.For(rest, whole, size, body(1, rest)))
+    count = product(p.batch) * across * down
+    kernel.finish_block(loops_around(body, (item,), (count,), part=0, round_ps=item_ps))
 
 
 def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Function:
@@ -182,6 +171,32 @@ def _lane_sum(vector: c.Expression, to: c.Buffer, place: c.Expression) -> c.Bloc
         vector = part + c.Shuffle(part, part, tuple(lane % size + size for lane in range(part.type.lanes)))
         size //= 2
     return (*block, c.Store(to, place, c.Lane(vector, _ZERO)))
+
+
+def _write_integers(kernel: Kernel, p: Product) -> None:
+    """Write the kernel of a product of integers and of what follows it elementwise."""
+    item, m0, n0, n_count, k, j = map(c.Variable, ("item", "m0", "n0", "n_count", "k", "j"))
+    position, indices = p.position(item // p.num_rows)
+    left, right = c.Buffer("left", p.dtype), c.Buffer("right", p.dtype)
+    sums, factor = c.Buffer("sums", p.dtype, c.MemoryAccess.WRITE, _AT_HAND), c.Variable("factor", c.CType(p.dtype))
+    term = element_product(factor, right[k * p.right.row_step + (n0 + j) * p.right.column_step])
+    add = c.For(j, _ZERO, n_count, (c.Store(sums, j, element_sum(sums[j], term)),))
+    tile = SumsTile(sums, 0, m0, c.Size(1), n0, n_count, _AT_HAND, indices, p.has_columns)
+    columns = (
+        c.Let(n_count, c.index_min(c.Size(_AT_HAND), c.Size(p.num_columns) - n0)),
+        c.LocalArray(sums, is_zeroed=True),
+        *loops_around((c.Let(factor, left[k * p.left.column_step]), add), (k,), (p.depth,)),
+        *epilogue(kernel, tile),
+    )
+    x, y = kernel.source(p.left.value, "x"), kernel.source(p.right.value, "y")
+    body = (
+        *(c.Let(m0, item % p.num_rows), *position),
+        c.Alias(left, x, p.left.place(p.batch, indices) + m0 * p.left.row_step),
+        c.Alias(right, y, p.right.place(p.batch, indices)),
+        c.For(n0, _ZERO, c.Size(p.num_columns), columns, step=_AT_HAND),
+    )
+    count, round_ps = product(p.batch) * p.num_rows, p.num_columns * p.depth * _INTEGER_PS
+    kernel.finish_block(loops_around(body, (item,), (count,), part=0, round_ps=round_ps))
 
 
 FAMILY = KernelFamily(_OPS, _reject, _write, takes_epilogue=True, require=_require, reads=_reads, writes=rows_access)

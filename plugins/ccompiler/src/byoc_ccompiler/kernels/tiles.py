@@ -16,7 +16,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.fetching import fetch_line
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["DEPTH_CHUNK", "multiply", "tile_function"]
+__all__ = ["DEPTH_CHUNK", "in_parts", "multiply", "tile_function"]
 
 DEPTH_CHUNK = 512
 """Products that are added up one after another in a register; longer sums are sums of such sums."""
@@ -59,6 +59,15 @@ def multiply(
     arguments = (*left[: 2 if is_plain else 3], panel, *steps, depth, *ahead, sums)
     arguments += () if is_plain else (row_size, adds)
     return c.Evaluate(c.Call(kernel.shared_function(function), arguments))
+
+
+def in_parts(name: str, size: c.Expression, part: int, body: Callable[[int, c.Expression], c.Block]) -> c.Block:
+    """Return a loop over whole parts of a size, and a loop over what is left of it, one by one."""
+    index, rest = c.Variable(name), c.Variable(name)
+    # Where the rest begins is computed from the size, so that a compiler sees where there is none.
+    whole = size // part * part
+    loops = (c.For(index, _ZERO, whole, body(part, index), step=part),)
+    return loops if part == 1 else (*loops, c.For(rest, whole, size, body(1, rest)))
 
 
 @cache
