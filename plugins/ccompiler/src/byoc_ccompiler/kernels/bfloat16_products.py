@@ -28,6 +28,7 @@ from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import epilogue, result_place
 from byoc_ccompiler.kernels.matrix_tiles import BEGIN, END, PERMIT, TILES, tile_product
 from byoc_ccompiler.kernels.product_geometry import Product
+from byoc_ccompiler.kernels.tiles import in_parts
 from byoc_ccompiler.kernels.words import Blocks, RowWriter, pack_panels, word_tile
 from byoc_ccompiler.steps import Step
 
@@ -229,20 +230,18 @@ def _block_function(kernel: Kernel, width: int) -> c.Callee:
     rows, panel, ahead = (c.Buffer(name, PAIRS.dtype) for name in ("rows", "panel", "ahead"))
     sums = c.Buffer("sums", PAIRS.sum_dtype, c.MemoryAccess.SHARED)
     num_steps, num_rows, num_lines, pitch = map(c.Variable, ("num_steps", "num_rows", "num_lines", "pitch"))
-    unit, zero, row, column = kernel.unit, c.Size(0), c.Variable("row"), c.Variable("column")
-    lanes = unit.lanes(PAIRS.sum_dtype)
-    vectors, loops = min(2, width // lanes), list[c.Statement]()
-    done: c.Expression = zero
+    unit, zero, column = kernel.unit, c.Size(0), c.Variable("column")
+    vectors = min(2, width // unit.lanes(PAIRS.sum_dtype))
     parameters = (rows, panel, num_steps, num_rows, ahead, num_lines, sums, pitch, TILES)
     arguments = tuple(c.Address(item, zero) if isinstance(item, c.Buffer) else item for item in parameters[:-1])
-    tiled = c.Evaluate(c.Call(tile_product(width), arguments))
-    for count in (8, 1) if unit.registers >= 32 else (4, 1):
+
+    def multiply(count: int, row: c.Expression) -> c.Block:
         tile = kernel.shared_function(word_tile(unit, PAIRS, count, vectors, width))
         left, place = c.Address(rows, row * STEP_WORDS), c.Address(sums, row * pitch + column)
         call = c.Evaluate(c.Call(tile, (left, c.Address(panel, column), num_steps, place, pitch)))
-        columns = c.For(column, zero, c.Size(width), (call,), step=vectors * lanes)
-        stop = num_rows // count * count
-        loops.append(c.For(row, done, stop, (columns,), step=count))
-        done = stop
-    body = (c.If(TILES.compare("!=", c.Literal(0, TILES.type)), (tiled,), tuple(loops)),)
+        return (c.For(column, zero, c.Size(width), (call,), step=vectors * unit.lanes(PAIRS.sum_dtype)),)
+
+    loops = in_parts("row", num_rows, 8 if unit.registers >= 32 else 4, multiply)
+    tiled = c.Evaluate(c.Call(tile_product(width), arguments))
+    body = (c.If(TILES.compare("!=", c.Literal(0, TILES.type)), (tiled,), loops),)
     return kernel.shared_function(c.simplify(c.Function(f"vec_bfloat16_block_{width}", parameters, body)))
