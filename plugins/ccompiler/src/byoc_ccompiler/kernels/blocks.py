@@ -148,16 +148,16 @@ class PanelKernel:
             parts = -(-p.depth // _DEPTH_BLOCK)
             self.depth_block = -(-p.depth // parts // 4) * 4 if parts > 1 else None
         chunk = _ROWS_AT_ONCE if self.depth_block is None else _ROWS_WAITING
-        # Rows whose sums are held at a time, and rows that all panels meet before the next ones come: those that stay
-        # in the cache, where the panels do not.
+        # Rows whose sums are held at a time, and rows that all panels meet before the next come: those that stay in
+        # the cache, where the panels do not.
         self.chunk = chunk if p.known_rows is None else min(chunk, p.known_rows)
         stay = _CACHE_NBYTES // row_nbytes if isinstance(row_nbytes, int) and row_nbytes else 2 * _ROWS_WAITING
         self.outer = self.chunk if is_cached else max(1, stay // self.chunk) * self.chunk
         # What the panel goes on with is fetched meanwhile where it is far away and enough rows pass.
         self.fetches = not (self.is_in_place or has_few_rows or (self.depth_block is None and is_cached))
-        self.left, right = kernel.source(p.left.value, "x"), p.right.value
-        if p.weights is not None:
-            right = kernel.scope.constants.derive(packed_panels(p.weight_matrix(kernel), self.width, self.lanes))
+        self.left, right, weights = kernel.source(p.left.value, "x"), p.right.value, p.weight_matrix(kernel)
+        if weights is not None:
+            right = kernel.scope.constants.derive(packed_panels(weights, self.width, self.lanes))
         self.right = kernel.source(right, "weights")
 
     def block(self) -> c.Block:
@@ -237,7 +237,7 @@ class PanelKernel:
         sums = c.Buffer("sums", self.p.dtype, c.MemoryAccess.WRITE, self.chunk * self.width)
         is_even = self.p.known_columns is not None and self.p.known_columns % self.width == 0
         columns = (self.n0, c.Size(self.width) if is_even else self.n_count, self.width)
-        tile = SumsTile(sums, self.width, m0, m_count, *columns, indices, has_columns=self.p.has_columns)
+        tile = SumsTile(sums, self.width, m0, m_count, *columns, indices, self.p.has_columns)
         waiting = self._sums(m0, m_count, sums, _ZERO, self.width)
         body: c.Block = (c.LocalArray(sums), *waiting, *epilogue(self.kernel, tile))
         # Where nothing follows, whole vectors of sums go where they belong, and stay there until they are complete.

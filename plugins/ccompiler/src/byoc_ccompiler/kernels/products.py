@@ -31,13 +31,10 @@ from byoc_ccompiler.vector_unit import VectorUnit, product_ps
 
 __all__ = ["FAMILY"]
 
-_OPS = frozenset({"nn.dense", "matmul"})
+_OPS, _ZERO = frozenset({"nn.dense", "matmul"}), c.Size(0)
 
-_FEW_ROWS, _FEW_COLUMNS = 8, 2
-_AT_HAND, _INTEGER_PS = 64, 200
-"""Rows, and columns, of the result whose sums are held at a time; estimated picoseconds of an integer product."""
-
-_ZERO = c.Size(0)
+_FEW_ROWS, _FEW_COLUMNS, _AT_HAND, _INTEGER_PS = 8, 2, 64, 200
+"""For dot products; rows, and columns, whose sums are held at a time; estimated picoseconds of an integer product."""
 
 
 def _write(kernel: Kernel) -> None:
@@ -73,11 +70,9 @@ def _require(scope: FunctionScope, step: Step) -> None:
 
 def _prefers_dots(p: Product) -> bool:
     """Return whether a product is best computed as dot products: both operands lie along the sums, and one is small."""
-    if p.right.row_step != 1 or p.left.column_step != 1:
-        return False
-    if p.known_columns is not None and p.known_columns <= _FEW_COLUMNS:
-        return True
-    return p.weights is None and p.known_rows is not None and p.known_rows <= _FEW_ROWS
+    has_few_columns = p.known_columns is not None and p.known_columns <= _FEW_COLUMNS
+    has_few_rows = p.weights is None and p.known_rows is not None and p.known_rows <= _FEW_ROWS
+    return p.right.row_step == 1 and p.left.column_step == 1 and (has_few_columns or has_few_rows)
 
 
 def _write_dots(kernel: Kernel, p: Product) -> None:
@@ -122,8 +117,7 @@ def _write_dots(kernel: Kernel, p: Product) -> None:
 def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Function:
     """Return a function that computes ``rows`` times ``columns`` dot products of ``depth`` neighbouring elements.
 
-    C signature: ``(x, x_step, w, w_step, depth, sums, pitch)``; the sums of one row lie side by side, ``pitch``
-    elements behind those of the row before.
+    C signature: ``(x, x_step, w, w_step, depth, sums, pitch)``; rows of sums lie ``pitch`` elements apart.
     """
     lanes, type_ = unit.lanes(dtype), c.CType(dtype)
     vector = type_.with_lanes(lanes)
@@ -141,10 +135,10 @@ def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Functi
         *(c.Assign(value, value + term) for value, term in zip(values, terms, strict=True)),
     )
     total = c.Variable("total", type_)
-    old = sums[i * pitch + j]
+    old, term = sums[i * pitch + j], x[i * x_step + rest] * w[j * w_step + rest]
     finish = (
         c.Declare(total, totals[i * columns + j]),
-        c.For(rest, whole, end, (c.Assign(total, total + x[i * x_step + rest] * w[j * w_step + rest]),)),
+        c.For(rest, whole, end, (c.Assign(total, total + term),)),
         c.Store(sums, old.index, c.Select(begin.compare(">", 0), old + total, total)),
     )
     chunk = DEPTH_CHUNK * lanes
@@ -154,7 +148,7 @@ def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Functi
         *(c.Declare(value, c.Broadcast(c.Literal(0, type_), lanes)) for value in values),
         c.For(k, begin, whole, step, step=lanes),
         *(item for place, value in enumerate(values) for item in _lane_sum(value, totals, c.Size(place))),
-        c.For(i, _ZERO, c.Size(rows), (c.For(j, _ZERO, c.Size(columns), finish),)),
+        *loops_around(finish, (i, j), (rows, columns)),
     )
     body = (c.LocalArray(totals), c.For(begin, _ZERO, c.index_max(depth, 1), part, step=chunk))
     parameters = (x, x_step, w, w_step, depth, sums, pitch)
@@ -163,8 +157,7 @@ def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Functi
 
 def _lane_sum(vector: c.Expression, to: c.Buffer, place: c.Expression) -> c.Block:
     """Return the statements that store the sum of a vector's lanes: the upper half is added to the lower, and so on."""
-    size = vector.type.lanes // 2
-    block: list[c.Statement] = []
+    size, block = vector.type.lanes // 2, list[c.Statement]()
     while size:
         part = c.Variable("part", vector.type)
         block.append(c.Let(part, vector))
