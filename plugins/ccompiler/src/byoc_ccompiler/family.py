@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -13,11 +13,12 @@ from byoc_core.ir import Binding
 from byoc_ccompiler.steps import Step
 
 if TYPE_CHECKING:
+    from byoc_core.authoring import c
     from byoc_core.authoring.csource import FunctionScope
 
     from byoc_ccompiler.kernel import Kernel
 
-__all__ = ["Access", "KernelFamily"]
+__all__ = ["Access", "KernelFamily", "any_access", "rows_access", "writer_by_table"]
 
 
 class Access(IntEnum):
@@ -32,6 +33,26 @@ class Access(IntEnum):
     COMPACT = 0
     ROWS = 1
     ANY = 2
+
+
+def any_access(step: Step, index: int) -> Access:
+    """Return that a tensor may have any strides."""
+    return Access.ANY
+
+
+def rows_access(step: Step, index: int) -> Access:
+    """Return that a tensor may have any strides, but rows without gaps."""
+    return Access.ROWS
+
+
+def writer_by_table(writers: Mapping[str, Callable[[Kernel, Step], c.Block]]) -> Callable[[Kernel], None]:
+    """Return the writer of kernels of one step: a table says, for each op, which function makes their statements."""
+
+    def write(kernel: Kernel) -> None:
+        (step,) = kernel.group.steps
+        kernel.finish_block(writers[step.op](kernel, step))
+
+    return write
 
 
 def _checks_nothing(scope: FunctionScope, step: Step) -> None:

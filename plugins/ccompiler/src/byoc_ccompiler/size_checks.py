@@ -17,13 +17,13 @@ from byoc_ccompiler.steps import Step, shape_of
 __all__ = ["require_broadcast", "require_equal_sizes", "require_results", "require_spatial"]
 
 
-def require_broadcast(scope: FunctionScope, step: Step, *, skip: int = 0) -> None:
-    """Has the sizes of the operands checked against the result's, but the last ``skip`` axes."""
+def require_broadcast(scope: FunctionScope, step: Step, *, skip: int = 0, of_result: int = 0) -> None:
+    """Has the sizes of the operands checked against the result's, but the last axes of both: so many."""
     names = step.binding.op.operand_names(len(step.operands))
     space = shape_of(step.binding.results[0])
     for name, operand in zip(names, step.operands, strict=True):
         dims = shape_of(operand)
-        scope.require_broadcast(step.op, name, dims[: len(dims) - skip], space[: len(space) - skip])
+        scope.require_broadcast(step.op, name, dims[: max(0, len(dims) - skip)], space[: len(space) - of_result])
 
 
 def require_equal_sizes(

@@ -91,15 +91,13 @@ _ROUND_STEP = c.Callee("vec_round_step", _round, writes=(2,), definition=_ROUND)
 def rounded_rows(target: c.Buffer, first: c.Expression, depth: Dim, run: Dim) -> RowWriter:
     """Return a writer of rows of floats, rounded to bfloat16, whose first word lies at an offset of the target.
 
-    All runs are multiples of the shortest one. A row of one run is rounded where it lies, and so are runs of whole
-    steps; others are gathered first.
+    A row of one run is rounded where it lies, and so are runs of whole steps; others are gathered first.
     """
     line = c.Buffer("line", "float32", c.MemoryAccess.WRITE, ceildiv(depth, STEP_DEPTH) * STEP_DEPTH)
 
     def write(row: c.Expression, at: c.Expression, source: c.Load | None, count: Dim) -> c.Block:
         k, place = c.Variable("k"), first + at // STEP_DEPTH * STEP_PITCH + row * STEP_WORDS
-        whole = count // STEP_DEPTH
-        rest = count - whole * STEP_DEPTH
+        whole, rest = count // STEP_DEPTH, count - count // STEP_DEPTH * STEP_DEPTH
 
         def step(number: c.Expression, there: Dim) -> c.Block:
             words = place + number * STEP_PITCH
@@ -112,9 +110,8 @@ def rounded_rows(target: c.Buffer, first: c.Expression, depth: Dim, run: Dim) ->
         return (*loops_around(step(k, STEP_DEPTH), (k,), (whole,)), last)
 
     def collect(_: c.Expression, at: c.Expression, source: c.Load | None, count: Dim) -> c.Block:
-        if source is None:
-            return (c.Clear(line, at, c.Size(count)),)
-        return (c.Copy(line, at, source.buffer, source.index, c.Size(count)),)
+        size = c.Size(count)
+        return (c.Copy(line, at, source.buffer, source.index, size) if source else c.Clear(line, at, size),)
 
     if run == depth or (isinstance(run, int) and run % STEP_DEPTH == 0):
         return RowWriter(write)

@@ -1,14 +1,12 @@
 """Products and convolutions, channels last, of operands rounded to bfloat16, and what follows them elementwise.
 
 Constant operands on the right are rounded and packed when code is generated. Where all panels of them stay in the
-second-level cache, each block of rows is rounded on the stack and meets them all. Else more rows are rounded at a time,
-as many as that cache holds beside a panel, and all panels pass before the next rows come: so each panel comes from
-memory once for many rows.
+second-level cache, each block of rows is rounded on the stack and meets them all. Else as many rows are rounded at a
+time as that cache holds beside a panel, so that each panel comes from memory once for many rows.
 
-There are three forms of a product with the same meaning: matrix tiles (:mod:`~byoc_ccompiler.kernels.matrix_tiles`);
-``vdpbf16ps``, the instruction of AVX-512 for pairs of products; and float32, where each number of a pair is widened,
-exactly. Sums differ in their order alone, but the instructions take subnormal numbers for zero and give zero for
-subnormal sums, which the last form keeps.
+There are three forms of a product with the same meaning: matrix tiles; ``vdpbf16ps``, the instruction of AVX-512 for
+pairs of products; and float32, where each number of a pair is widened, exactly. Sums differ in their order alone, but
+the instructions take subnormal numbers for zero and give zero for subnormal sums, which the last form keeps.
 """
 
 from __future__ import annotations
@@ -28,18 +26,17 @@ from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import epilogue, result_place
 from byoc_ccompiler.kernels.matrix_tiles import BEGIN, END, PERMIT, TILES, tile_product
 from byoc_ccompiler.kernels.product_geometry import Product
+from byoc_ccompiler.kernels.tiles import in_parts
 from byoc_ccompiler.kernels.words import Blocks, RowWriter, pack_panels, word_tile
 from byoc_ccompiler.steps import Step
 
 __all__ = ["suits_convolution", "suits_product", "write_convolution", "write_product"]
 
 _FEW_ROWS, _PASS_ROWS, _MAX_DEPTH = 16, 128, 1 << 14
-"""Rows up to which no matrix is rounded that is no constant; rows of a pass where the length of the sums is not known;
-and numbers of a window that is gathered on the stack."""
+"""Rows for which no matrix is rounded; of a pass with sums of unknown length; numbers of a window on the stack."""
 
 _ROWS_NBYTES, _NEAR_NBYTES, _STACK_NBYTES = 1 << 19, 1 << 19, 5 << 14
-"""Bytes of the rounded rows of a pass; of panels that stay in the second-level cache together; and of a rounded block
-on the stack, where its sums lie as well."""
+"""Bytes of a pass's rounded rows; of panels in the second-level cache; of a rounded block on the stack, beside sums."""
 
 _ROUND_PS, _PACK_PS, _STEP_PS = 150, 800, 60_000
 """Estimated picoseconds to round a number, to round and move a pair of them, and of one step of a whole block."""
@@ -73,7 +70,7 @@ def write_product(kernel: Kernel, p: Product) -> None:
     """Write the kernel of a product that is suited, and of what follows it elementwise."""
     left, right = c.Buffer("left", "float32"), c.Buffer("right", "float32")
     x, b = kernel.source(p.left.value, "x"), c.Variable("b")
-    weights = p.weight_matrix(kernel) if p.weights is not None else None
+    weights = p.weight_matrix(kernel)
     lets, indices = p.position(b)
     whole = _Rounded(kernel, (p.num_rows, p.num_columns, p.depth), weights, p.depth, *indices)
     loops = whole.loops(lambda writer: whole.blocks.gather_rows(left, p.left.row_step, p.depth, writer))
@@ -103,11 +100,7 @@ def write_convolution(kernel: Kernel) -> None:
 
 
 class _Rounded:
-    """Rows of factors times panels of columns, which are known weights (depth x columns), or are packed first.
-
-    ``sizes`` are rows, columns, and the length of the sums; ``run`` is how many numbers of a row lie side by side at
-    least, ``leading`` are the indices along the leading axes of the result.
-    """
+    """Rows of factors, whose runs have so many numbers, times panels: weights (depth x columns), or packed first."""
 
     def __init__(
         self, kernel: Kernel, sizes: tuple[Dim, Dim, Dim], weights: NDArray | None, run: Dim, *leading: c.Expression
@@ -123,8 +116,7 @@ class _Rounded:
         most = max(1, _ROWS_NBYTES // (block * 4)) * STEP_ROWS if isinstance(block, int) else _PASS_ROWS
         even = ceildiv(num_rows, ceildiv(num_rows, most) * STEP_ROWS) * STEP_ROWS
         self.pass_rows = even if isinstance(even, int) else most
-        size = block * (self.pass_rows // STEP_ROWS)
-        self.rounded = c.Buffer("rounded", PAIRS.dtype, c.MemoryAccess.WRITE, size)
+        self.rounded = c.Buffer("rounded", PAIRS.dtype, c.MemoryAccess.WRITE, block * (self.pass_rows // STEP_ROWS))
         self.panels = c.Buffer("panels", PAIRS.dtype, c.MemoryAccess.WRITE, panels)
         in_scratch = [] if self.is_near else [self.rounded]
         if weights is None:
@@ -158,7 +150,7 @@ class _Rounded:
         panel = (c.Let(n0, item * width), c.For(k, c.Size(0), c.Size(self.num_steps), (steps,)))
         return loops_around(panel, (item,), (self.blocks.panels,), part=0, round_ps=self.panel_size * _PACK_PS)
 
-    def loops(self, gather: Callable[[RowWriter], c.Statement]) -> c.Statement:
+    def loops(self, gather: Callable[[RowWriter], c.For]) -> c.Statement:
         """Return the loops: rows are rounded, as the loop that writes the rows of a block says, and multiplied."""
         step_ps, blocks, zero = STEP_ROWS * STEP_DEPTH * _ROUND_PS, self.blocks, c.Size(0)
         if self.is_near:
@@ -166,14 +158,14 @@ class _Rounded:
             writer = rounded_rows(rows, zero, self.depth, self.run)
             before = (c.LocalArray(rows, alignment=64), *writer.arrays, BEGIN)
             round_ps = self.num_steps * (_STEP_PS + step_ps // blocks.panels)
-            products = self._products(rows, zero, blocks.panel, (zero, 0))
+            products = self._products(c.Address(rows, zero), blocks.panel, zero, 0)
             return blocks.loop(gather(writer), products, round_ps, before, END)
         m_begin, block, item = map(c.Variable, ("m_begin", "block", "item"))
         # The last pass may have fewer blocks.
         count = ceildiv(dim_min(self.pass_rows, blocks.num_rows), STEP_ROWS)
         panel, at, first = item // count, block * self.block_size, m_begin + block * STEP_ROWS
         writer = rounded_rows(self.rounded, at, self.depth, self.run)
-        products = self._products(self.rounded, at, panel, self._ahead(panel, block, count))
+        products = self._products(c.Address(self.rounded, at), panel, *self._ahead(panel, block, count))
         is_there = c.If(blocks.m_count.compare(">", 0), products)
         product = (c.Let(block, item % count), *blocks.lets(first, panel), is_there)
         rounding = (*blocks.lets(first, zero), gather(writer))
@@ -183,23 +175,19 @@ class _Rounded:
         )
         return c.For(m_begin, zero, c.Size(blocks.num_rows), loops, step=self.pass_rows)
 
-    def _products(
-        self, left: c.Buffer, at: c.Expression, panel: c.Expression, ahead: tuple[c.Expression, int]
-    ) -> c.Block:
+    def _products(self, left: c.Address, panel: c.Expression, ahead: c.Expression, num_lines: int) -> c.Block:
         """Return the statements that sum up a block by a panel, and what follows; whole blocks go where they belong.
 
-        The block begins with a word of ``left``. Meanwhile so many lines of the cache are fetched in each step from an
-        offset of the panels on: ``ahead`` has both.
+        Meanwhile so many lines of the cache are fetched in each step from an offset of the panels on.
         """
         kernel, blocks, block = self.kernel, self.blocks, _block_function(self.kernel, self.blocks.width)
         sums = c.Buffer("sums", PAIRS.sum_dtype, c.MemoryAccess.WRITE, blocks.rows * blocks.width)
         tile = blocks.tile(sums, self.leading)
-        rows, columns = c.Address(left, at), c.Address(self.panels, panel * self.panel_size)
-        fetched = (c.Address(self.panels, ahead[0]), c.Size(ahead[1]))
+        factors = (left, c.Address(self.panels, panel * self.panel_size), c.Size(self.num_steps), blocks.m_count)
 
         def multiply(target: c.Buffer, offset: c.Expression, pitch: Dim) -> c.Evaluate:
-            place = (c.Address(target, offset), c.Size(pitch), TILES)
-            return c.Evaluate(c.Call(block, (rows, columns, c.Size(self.num_steps), blocks.m_count, *fetched, *place)))
+            fetched, place = (c.Address(self.panels, ahead), c.Size(num_lines)), c.Address(target, offset)
+            return c.Evaluate(c.Call(block, (*factors, *fetched, place, c.Size(pitch), TILES)))
 
         buffered = (c.LocalArray(sums), multiply(sums, c.Size(0), blocks.width), *epilogue(kernel, tile))
         place = result_place(kernel, tile)
@@ -229,20 +217,18 @@ def _block_function(kernel: Kernel, width: int) -> c.Callee:
     rows, panel, ahead = (c.Buffer(name, PAIRS.dtype) for name in ("rows", "panel", "ahead"))
     sums = c.Buffer("sums", PAIRS.sum_dtype, c.MemoryAccess.SHARED)
     num_steps, num_rows, num_lines, pitch = map(c.Variable, ("num_steps", "num_rows", "num_lines", "pitch"))
-    unit, zero, row, column = kernel.unit, c.Size(0), c.Variable("row"), c.Variable("column")
-    lanes = unit.lanes(PAIRS.sum_dtype)
-    vectors, loops = min(2, width // lanes), list[c.Statement]()
-    done: c.Expression = zero
+    unit, zero, column = kernel.unit, c.Size(0), c.Variable("column")
+    vectors = min(2, width // unit.lanes(PAIRS.sum_dtype))
     parameters = (rows, panel, num_steps, num_rows, ahead, num_lines, sums, pitch, TILES)
     arguments = tuple(c.Address(item, zero) if isinstance(item, c.Buffer) else item for item in parameters[:-1])
-    tiled = c.Evaluate(c.Call(tile_product(width), arguments))
-    for count in (8, 1) if unit.registers >= 32 else (4, 1):
+
+    def multiply(count: int, row: c.Expression) -> c.Block:
         tile = kernel.shared_function(word_tile(unit, PAIRS, count, vectors, width))
         left, place = c.Address(rows, row * STEP_WORDS), c.Address(sums, row * pitch + column)
         call = c.Evaluate(c.Call(tile, (left, c.Address(panel, column), num_steps, place, pitch)))
-        columns = c.For(column, zero, c.Size(width), (call,), step=vectors * lanes)
-        stop = num_rows // count * count
-        loops.append(c.For(row, done, stop, (columns,), step=count))
-        done = stop
-    body = (c.If(TILES.compare("!=", c.Literal(0, TILES.type)), (tiled,), tuple(loops)),)
+        return (c.For(column, zero, c.Size(width), (call,), step=vectors * unit.lanes(PAIRS.sum_dtype)),)
+
+    loops = in_parts("row", num_rows, 8 if unit.registers >= 32 else 4, multiply)
+    tiled = c.Evaluate(c.Call(tile_product(width), arguments))
+    body = (c.If(TILES.compare("!=", c.Literal(0, TILES.type)), (tiled,), loops),)
     return kernel.shared_function(c.simplify(c.Function(f"vec_bfloat16_block_{width}", parameters, body)))

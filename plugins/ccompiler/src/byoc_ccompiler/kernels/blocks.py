@@ -1,25 +1,40 @@
-"""Blocks of rows times a panel of columns: C functions that all products of a source share.
+"""Products by panels: the right operand rearranged for register tiles, once, and read from the cache by all rows.
 
 A panel holds the columns that a register tile computes at a time: those of one step of the sums lie side by side, and
-the steps follow one another. So a tile reads it front to back, whatever the matrix it was made of.
+the steps follow one another. Constant weights are rearranged when the code is generated, others by each call, in its
+scratch memory; small or few rows read theirs where they are. Long sums are cut: a part of a panel stays in the cache
+while many rows pass, and their sums so far wait in a small array. While rows pass, the next part is fetched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
-from byoc_core.dims import Dim
+from byoc_core.dims import Dim, ceildiv, dim_min, product
+from byoc_core.dtypes import dtype_info
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.copies import loops_around
+from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue, result_place
+from byoc_ccompiler.kernels.product_geometry import Product
 from byoc_ccompiler.kernels.tiles import multiply
 from byoc_ccompiler.kernels.transposes import turn_function
-from byoc_ccompiler.vector_unit import VectorUnit
+from byoc_ccompiler.vector_unit import VectorUnit, product_ps
 
-__all__ = ["block_function", "pack_function", "packed_panels", "panel_vectors"]
+__all__ = ["PanelKernel", "block_function", "pack_function", "packed_panels", "panel_vectors"]
+
+_DEPTH_BLOCK, _PACKED_PS = 768, 100
+"""Steps of a panel that pass in one go (longer sums are cut into equal parts); picoseconds to pack a number."""
+
+_FEW_ROWS, _ROWS_AT_ONCE, _ROWS_WAITING = 12, 48, 192
+"""Rows for which nothing is rearranged; whose sums are complete at once; whose sums wait for a panel's next part."""
+
+_NEAR_NBYTES, _CACHE_NBYTES = 1 << 16, 1 << 20
+"""What surely stays in the nearest cache, or one behind it, while a kernel runs."""
 
 _ZERO = c.Size(0)
 
@@ -34,17 +49,16 @@ def panel_vectors(unit: VectorUnit, dtype: str, columns: Dim) -> tuple[int, int]
 
 
 def block_function(kernel: Kernel, dtype: str, vectors: int, num_rows: Collection[int], *, strided: bool) -> c.Callee:
-    """Return a function that multiplies rows by a panel of ``vectors * lanes`` columns.
+    """Return a function that multiplies one of some numbers of rows (else any) by a panel of so many vectors.
 
     C signature: ``(a, a_row_step, panel, [panel_step,] depth, num_rows, sums, pitch, adds, ahead, ahead_rows)``. It
     sets ``sums[j * pitch + n]``, or adds to it where ``adds`` is true. Meanwhile it fetches the memory ``ahead``
-    elements behind the panel's beginning into the cache, as much as the panel takes over ``ahead_rows`` rows; 0: none.
-    It is called with one of so many rows, with any number where there is none. The steps of a strided panel lie
-    ``panel_step`` elements apart.
+    elements behind the panel's beginning, as much as the panel takes over ``ahead_rows`` rows; 0: none.
     """
     width, rows = vectors * kernel.unit.lanes(dtype), kernel.unit.panel_rows(vectors)
     counts = {count for number in num_rows for count in (number % rows, rows if number >= rows else 0)} - {0}
     counts = counts or set(range(1, rows + 1))
+    fewer = sorted(counts - {rows}, reverse=True)
     a, panel = c.Buffer("a", dtype), c.Buffer("panel", dtype)
     sums, adds = c.Buffer("sums", dtype, c.MemoryAccess.WRITE), c.Variable("adds", c.BOOL)
     names = ("a_row_step", "panel_step", "depth", "num_rows", "pitch", "ahead", "ahead_rows", "whole", "row")
@@ -54,19 +68,16 @@ def block_function(kernel: Kernel, dtype: str, vectors: int, num_rows: Collectio
         return c.Select(ahead_rows.compare(">", 0), size // ahead_rows, _ZERO)
 
     def of_rows(count: int, first: c.Expression) -> c.Statement:
-        left, panel_at = (c.Address(a, first * a_row_step), a_row_step), c.Address(panel, _ZERO)
-        fetched = (panel_at, ahead + first * shared(depth * width), shared(c.Size(count * width) + ahead_rows))
-        operands = ((count, vectors), left, panel_at, depth, c.Address(sums, first * pitch))
-        step = panel_step if strided else None
-        return multiply(kernel, *operands, pitch=pitch, adds=adds, ahead=fetched, panel_step=step)
+        left, step = (c.Address(a, first * a_row_step), a_row_step), panel_step if strided else None
+        at, place = c.Address(panel, _ZERO), c.Address(sums, first * pitch)
+        fetched = (at, ahead + first * shared(depth * width), shared(c.Size(count * width) + ahead_rows))
+        shape = (count, vectors)
+        return multiply(kernel, shape, left, at, depth, place, pitch=pitch, adds=adds, ahead=fetched, panel_step=step)
 
     body = (
         c.Let(whole, given // rows * rows),
         *((c.For(row, _ZERO, whole, (of_rows(rows, row),), step=rows),) if rows in counts else ()),
-        *(
-            c.If((given - whole).compare("==", count), (of_rows(count, whole),))
-            for count in sorted(counts - {rows}, reverse=True)
-        ),
+        *(c.If((given - whole).compare("==", count), (of_rows(count, whole),)) for count in fewer),
     )
     source = (panel_step, depth) if strided else (depth,)
     parameters = (a, a_row_step, panel, *source, given, sums, pitch, adds, ahead, ahead_rows)
@@ -95,10 +106,8 @@ def pack_function(kernel: Kernel, dtype: str, width: int) -> c.Callee:
         c.For(k, _ZERO, turned, (c.Evaluate(c.Call(turn, square)),), step=lanes),
         c.For(rest, turned, depth, (c.For(j, n, n + lanes, (c.Store(panel, rest * width + j, padded),)),)),
     )
-    body = (
-        c.If(is_whole, (c.For(row, _ZERO, depth, (copy,)), c.Return())),
-        c.For(n, _ZERO, c.Size(width), columns, step=lanes),
-    )
+    copies = c.If(is_whole, (c.For(row, _ZERO, depth, (copy,)), c.Return()))
+    body = (copies, c.For(n, _ZERO, c.Size(width), columns, step=lanes))
     parameters = (from_, row_step, column_step, depth, num_columns, panel)
     return kernel.shared_function(c.Function(f"pack_{c_suffix(dtype)}_{width}", parameters, body))
 
@@ -108,3 +117,156 @@ def packed_panels(matrix: NDArray, width: int, lanes: int) -> NDArray:
     steps = np.pad(matrix, ((0, 0), (0, -matrix.shape[1] % lanes)))
     panels = [steps[:, n : n + width].reshape(-1) for n in range(0, steps.shape[1], width)]
     return np.concatenate(panels) if panels else np.zeros(0, matrix.dtype)
+
+
+class PanelKernel:
+    """A kernel of a product of floats and of what follows elementwise: an item is a panel and the rows that meet it."""
+
+    def __init__(self, kernel: Kernel, p: Product) -> None:
+        self.kernel, self.p, self.lanes = kernel, p, kernel.unit.lanes(p.dtype)
+        # Columns of a panel, and of the last one where that is known to have fewer vectors; else 0.
+        self.width, self.tail = (n * self.lanes for n in panel_vectors(kernel.unit, p.dtype, p.num_columns))
+        self.num_panels = ceildiv(p.num_columns, self.width)
+        self.item, self.b, self.n0, self.n_count = map(c.Variable, ("item", "b", "n0", "n_count"))
+        self.m_begin, self.m_end, self.panel_step = map(c.Variable, ("m_begin", "m_end", "panel_step"))
+        self.rows, self.matrix, self.panel = (c.Buffer(name, p.dtype) for name in ("left", "right", "panel"))
+        # The last columns may be fewer than a vector's; a tail that is known has tiles of its own.
+        self.has_ragged_tail = p.known_columns is None or p.known_columns % self.lanes != 0
+        rest = self.n_count % self.lanes
+        self.is_ragged = self.n_count.compare("<", self.width) if p.known_columns is None else rest.compare("!=", 0)
+        row_nbytes = p.depth * dtype_info(p.dtype).itemsize
+        nbytes = row_nbytes * p.num_columns
+        is_near, is_cached = (isinstance(nbytes, int) and nbytes <= most for most in (_NEAR_NBYTES, _CACHE_NBYTES))
+        has_few_rows = p.known_rows is not None and p.known_rows <= _FEW_ROWS
+        # How the right operand reaches the tiles: as a constant, as it lies, or else packed.
+        stays = has_few_rows or (is_near and not self.has_ragged_tail)
+        self.is_in_place = p.weights is None and p.right.column_step == 1 and stays
+        self.is_packed = p.weights is None and not self.is_in_place
+        # Steps that pass in one go: equal parts of long sums; or all of them.
+        self.depth_block = None if has_few_rows else _DEPTH_BLOCK
+        if self.depth_block is not None and isinstance(p.depth, int):
+            parts = -(-p.depth // _DEPTH_BLOCK)
+            self.depth_block = -(-p.depth // parts // 4) * 4 if parts > 1 else None
+        chunk = _ROWS_AT_ONCE if self.depth_block is None else _ROWS_WAITING
+        # Rows whose sums are held at a time, and rows that all panels meet before the next come: those that stay in
+        # the cache, where the panels do not.
+        self.chunk = chunk if p.known_rows is None else min(chunk, p.known_rows)
+        stay = _CACHE_NBYTES // row_nbytes if isinstance(row_nbytes, int) and row_nbytes else 2 * _ROWS_WAITING
+        self.outer = self.chunk if is_cached else max(1, stay // self.chunk) * self.chunk
+        # What the panel goes on with is fetched meanwhile where it is far away and enough rows pass.
+        self.fetches = not (self.is_in_place or has_few_rows or (self.depth_block is None and is_cached))
+        self.left, right, weights = kernel.source(p.left.value, "x"), p.right.value, p.weight_matrix(kernel)
+        if weights is not None:
+            right = kernel.scope.constants.derive(packed_panels(weights, self.width, self.lanes))
+        self.right = kernel.source(right, "weights")
+
+    def block(self) -> c.Block:
+        """Return the loops."""
+        p, batch = self.p, product(self.p.batch)
+        packs_apart = self.is_packed and not p.batch and ceildiv(p.num_rows, self.outer) != 1
+        packs_inside = (self.is_packed and not packs_apart) or (self.is_in_place and self.has_ragged_tail)
+        # A panel that an item packs serves all rows of that item.
+        outer: Dim = p.num_rows if packs_inside else self.outer
+        num_outer = ceildiv(p.num_rows, outer)
+        scratch = None
+        if packs_apart or packs_inside:
+            num_panels = self.num_panels if self.is_packed else 1
+            scratch = self.kernel.scratch_memory(batch * num_panels * self.width * p.depth, p.dtype)
+        position, indices = p.position(self.b)
+        b, part, _ = c.unravelled(self.item, (batch, num_outer, self.num_panels))
+        body = (
+            c.Let(self.b, b),
+            *position,
+            c.Let(self.m_begin, part * outer),
+            c.Let(self.m_end, c.index_min(self.m_begin + outer, p.num_rows)),
+            c.Alias(self.rows, self.left, p.left.place(p.batch, indices)),
+            c.Alias(self.matrix, self.right, p.right.place(p.batch, indices)),
+            *self._panel(scratch, packs_inside=packs_inside),
+            self._chunks(indices),
+        )
+        ps = product_ps(self.kernel.unit, p.dtype, dim_min(p.num_rows, outer))
+        loop = self._loop(batch * num_outer * self.num_panels, ps, body)
+        if scratch is None or not packs_apart:
+            return loop
+        packing = (c.Alias(self.matrix, self.right, _ZERO), self._pack(scratch, self.n0 * p.depth))
+        return self._loop(self.num_panels, _PACKED_PS, packing) + loop
+
+    def _loop(self, count: Dim, ps: Dim, body: c.Block) -> c.Block:
+        """Return the loop over items, which knows the columns of its panel; ``ps`` are picoseconds for each of them."""
+        n_count = c.index_min(c.Size(self.width), c.Size(self.p.num_columns) - self.n0)
+        columns = (c.Let(self.n0, self.item % self.num_panels * self.width), c.Let(self.n_count, n_count))
+        round_ps = self.p.depth * self.width * ps
+        return loops_around((*columns, *body), (self.item,), (count,), part=0, round_ps=round_ps)
+
+    def _by_width(self, call: Callable[[int], c.Call]) -> c.Statement:
+        """Return the call for a whole panel, or for the last one where that is narrower."""
+        whole, is_whole = c.Evaluate(call(self.width)), self.n_count.compare(">", self.tail)
+        return c.If(is_whole, (whole,), (c.Evaluate(call(self.tail)),)) if self.tail else whole
+
+    def _pack(self, to: c.Buffer, place: c.Expression) -> c.Statement:
+        right = self.p.right
+        steps = (c.Size(right.row_step), c.Size(right.column_step), c.Size(self.p.depth))
+        operands = (c.Address(self.matrix, self.n0 * right.column_step), *steps, self.n_count, c.Address(to, place))
+        return self._by_width(lambda width: c.Call(pack_function(self.kernel, to.dtype, width), operands))
+
+    def _panel(self, scratch: c.Buffer | None, *, packs_inside: bool) -> c.Block:
+        """Return the statements that say where the panel of an item lies, and pack it there if need be."""
+        p, row_step = self.p, c.Size(self.p.right.row_step)
+        if p.weights is not None:
+            return (c.Alias(self.panel, self.right, self.n0 * p.depth),)
+        if scratch is None:
+            return (c.Alias(self.panel, self.matrix, self.n0), c.Let(self.panel_step, row_step))
+        if self.is_packed:
+            place = (self.b * (self.num_panels * self.width) + self.n0) * p.depth
+            pack = (self._pack(scratch, place),) if packs_inside else ()
+            return (*pack, c.Alias(self.panel, scratch, place))
+        in_place, packed = c.Buffer("columns", p.dtype), c.Buffer("packed", p.dtype, c.MemoryAccess.WRITE)
+        is_whole, width = self.n_count.compare(">", self.tail), c.Size(self.width)
+        step = c.Select(is_whole, width, c.Size(self.tail)) if self.tail else width
+        return (
+            c.Alias(in_place, self.matrix, self.n0),
+            c.Alias(packed, scratch, self.b * (p.depth * self.width)),
+            c.If(self.is_ragged, (self._pack(packed, _ZERO),)),
+            c.Alias(self.panel, packed, _ZERO, self.is_ragged, in_place),
+            c.Let(self.panel_step, c.Select(self.is_ragged, step, row_step)),
+        )
+
+    def _chunks(self, indices: tuple[c.Variable, ...]) -> c.For:
+        """Return the loop over the rows of an item: their sums, part by part, and what follows."""
+        m0, m_count = c.Variable("m0"), c.Variable("m_count")
+        sums = c.Buffer("sums", self.p.dtype, c.MemoryAccess.WRITE, self.chunk * self.width)
+        is_even = self.p.known_columns is not None and self.p.known_columns % self.width == 0
+        columns = (self.n0, c.Size(self.width) if is_even else self.n_count, self.width)
+        tile = SumsTile(sums, self.width, m0, m_count, *columns, indices, self.p.has_columns)
+        waiting = self._sums(m0, m_count, sums, _ZERO, self.width)
+        body: c.Block = (c.LocalArray(sums), *waiting, *epilogue(self.kernel, tile))
+        # Where nothing follows, whole vectors of sums go where they belong, and stay there until they are complete.
+        place = result_place(self.kernel, tile)
+        if place is not None:
+            direct = self._sums(m0, m_count, *place)
+            body = (c.If(self.is_ragged, body, direct),) if self.has_ragged_tail else direct
+        body = (c.Let(m_count, c.index_min(c.Size(self.chunk), self.m_end - m0)), *body)
+        return c.For(m0, self.m_begin, self.m_end, body, step=self.chunk)
+
+    def _sums(self, m0: c.Expression, m_count: c.Expression, to: c.Buffer, place: c.Expression, pitch: Dim) -> c.Block:
+        """Return the statements that sum up a chunk of rows, to a place from which rows lie ``pitch`` apart."""
+        p, depth, block = self.p, c.Size(self.p.depth), self.depth_block
+        rows: set[int] = set() if p.known_rows is None else {self.chunk, p.known_rows % self.chunk}
+        strided = (self.panel_step,) if self.is_in_place else ()
+
+        def multiply(k0: c.Expression, k_count: c.Expression) -> c.Statement:
+            def call(width: int) -> c.Call:
+                function = block_function(self.kernel, p.dtype, width // self.lanes, rows, strided=self.is_in_place)
+                left = (c.Address(self.rows, m0 * p.left.row_step + k0), c.Size(p.left.row_step))
+                panel = c.Address(self.panel, k0 * (self.panel_step if self.is_in_place else c.Size(width)))
+                target = (c.Address(to, place), c.Size(pitch), k0.compare(">", 0))
+                ahead = (k_count * width, m_count) if self.fetches else (_ZERO, _ZERO)
+                return c.Call(function, (*left, panel, *strided, k_count, m_count, *target, *ahead))
+
+            return self._by_width(call)
+
+        if block is None:
+            return (multiply(_ZERO, depth),)
+        k0, k_count = c.Variable("k0"), c.Variable("k_count")
+        count = c.Let(k_count, c.index_min(c.Size(block), depth - k0))
+        return (c.For(k0, _ZERO, c.index_max(depth, 1), (count, multiply(k0, k_count)), step=block),)

@@ -1,8 +1,8 @@
 """Products and convolutions of 8-bit integers with constant weights, and what follows them elementwise.
 
-Some rows of the left operand are gathered first: those of a matrix, or the windows of an image, channels last, as bytes
-without a sign, where they stay in the nearest cache while all panels of the weights pass. The zero point costs nothing:
-its share of each sum is the same for all rows, and the sums start with it.
+Some rows of the left operand are gathered first: those of a matrix, or the windows of an image, as bytes without a
+sign, which stay in the nearest cache while all panels of the weights pass. The zero point costs nothing: its share of
+each sum is the same for all rows, and the sums start with it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.attributes import int_of
 from byoc_ccompiler.byte_ops import BYTE_CONVOLUTION, BYTE_PRODUCT
-from byoc_ccompiler.family import Access, KernelFamily
+from byoc_ccompiler.family import Access, KernelFamily, rows_access
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.conv2d import require_room
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
@@ -32,8 +32,7 @@ MAX_DEPTH = 1 << 16
 """Bytes of a row: so many at least fit into the stack, and into one sum of 32 bits where both operands are largest."""
 
 _GATHERED_NBYTES, _GATHERED_ROWS, _NEAR_NBYTES = 1 << 15, 48, 3 << 13
-"""Bytes of rows, and rows, that are gathered at a time, if one tile's do not have more; and bytes of a panel that stay
-in the nearest cache while the rows of a block pass."""
+"""Bytes, and rows, that are gathered at a time, at least a tile's; bytes of a panel that stay in the nearest cache."""
 
 _BYTE, _WIDE = c.CType("uint8"), c.CType("int32")
 
@@ -87,7 +86,11 @@ def _write(kernel: Kernel) -> None:
     columns, depth = matrix.shape
     num_rows, words, lanes = product(shape_of(step.result)[:-1]), -(-depth // 4), kernel.unit.lanes("int32")
     vectors = -(-columns // (-(-columns // (kernel.unit.panel_vectors * lanes)) * lanes))
-    tile_rows, block_rows = _rows_at_a_time(kernel, num_rows, vectors, 4 * words)
+    # Rows of a tile, and those that are gathered at a time: whole tiles.
+    known_rows = num_rows if isinstance(num_rows, int) else _GATHERED_ROWS
+    tile_rows = max(1, min(kernel.unit.panel_rows(vectors), MAX_DEPTH // (4 * words), known_rows))
+    most_tiles = max(1, min(_GATHERED_ROWS, _GATHERED_NBYTES // (4 * words)) // tile_rows)
+    block_rows = min(most_tiles, max(1, -(-known_rows // tile_rows))) * tile_rows
     blocks = Blocks(num_rows, columns, block_rows, vectors * lanes)
     panel, width = blocks.panel, blocks.width
     # Bytes with a sign are moved up by half of what there are, and so is their zero point.
@@ -110,7 +113,7 @@ def _write(kernel: Kernel) -> None:
     starts = kernel.source(constants.derive(shares.astype(np.int32)), "starts")
     sums = c.Buffer("sums", "int32", c.MemoryAccess.WRITE, block_rows * width)
     tile = kernel.shared_function(word_tile(kernel.unit, _BYTES, tile_rows, vectors, width))
-    k, count, row = c.Variable("k"), c.Variable("count"), c.Variable("row")
+    k, count, row = map(c.Variable, ("k", "count", "row"))
     # Long sums go part by part, whose panels stay in the nearest cache.
     part = -(-words // -(-words // max(1, _NEAR_NBYTES // (4 * width))))
 
@@ -144,14 +147,6 @@ def _byte_rows(target: c.Buffer, pitch: int, beyond: c.Expression) -> RowWriter:
     return RowWriter(move)
 
 
-def _rows_at_a_time(kernel: Kernel, num_rows: Dim, vectors: int, pitch: int) -> tuple[int, int]:
-    """Return the rows of a tile, and those that are gathered at a time, whole tiles."""
-    known = num_rows if isinstance(num_rows, int) else _GATHERED_ROWS
-    tile = max(1, min(kernel.unit.panel_rows(vectors), MAX_DEPTH // pitch, known))
-    block = max(1, min(_GATHERED_ROWS, _GATHERED_NBYTES // pitch) // tile)
-    return tile, min(block, max(1, -(-known // tile))) * tile
-
-
 def _require(scope: FunctionScope, step: Step) -> None:
     if step.op == BYTE_CONVOLUTION.name:
         require_room(scope, step, "nn.conv2d")
@@ -164,6 +159,6 @@ def _reads(step: Step, index: int) -> Access:
 _OPS = frozenset({BYTE_PRODUCT.name, BYTE_CONVOLUTION.name})
 
 FAMILY = KernelFamily(
-    _OPS, reject_nothing, _write, takes_epilogue=True, require=_require, reads=_reads, writes=lambda *_: Access.ROWS
+    _OPS, reject_nothing, _write, takes_epilogue=True, require=_require, reads=_reads, writes=rows_access
 )
 """Products of 8-bit integers, which regions are rewritten to."""

@@ -25,10 +25,7 @@ _TERM_PS = 500
 
 
 def _parse(text: str, shapes: Sequence[Sequence[Dim]]) -> tuple[list[list[str]], list[str], dict[str, Dim]]:
-    """Return the labels of each operand's axes, those of the result, and their sizes; those under ``...`` are numbers.
-
-    The numbers begin at the last axis. The type rule has checked the equation.
-    """
+    """Return the labels of the operands' axes, those of the result, and sizes; ``...`` are numbers from the end."""
     left, arrow, right = text.replace(" ", "").partition("->")
     terms = [_labels(term, len(shape)) for term, shape in zip(left.split(","), shapes, strict=True)]
     if not arrow:
@@ -67,10 +64,9 @@ def _write(kernel: Kernel) -> None:
     indices = {label: c.Variable(f"at_{label}") for label in sizes}
 
     def offset(of: Mapping[str, Dim]) -> c.Expression:
-        return offset_along([indices[label] for label in of], list(of.values()))
+        return offset_along([indices[label] for label in of], [*of.values()])
 
     def loops(labels: Sequence[str], body: c.Block, part: int | None = None) -> c.Block:
-        """Return loops over labels; threads share the rounds of the one with a number."""
         rounds = [sizes[label] for label in labels]
         return loops_around(body, [indices[label] for label in labels], rounds, part=part, round_ps=round_ps)
 

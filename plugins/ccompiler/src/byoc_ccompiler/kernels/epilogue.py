@@ -50,7 +50,59 @@ def epilogue(kernel: Kernel, tile: SumsTile) -> c.Block:
 
     Operands and results may lie in rows (:attr:`~byoc_ccompiler.family.Access.ROWS`).
     """
-    return _Epilogue(kernel, tile).block()
+    anchor, *steps = kernel.group.steps
+    space, line = shape_of(anchor.result), c.Buffer("line", tile.sums.dtype)
+    rows = slice(len(tile.leading), len(space) - tile.has_columns)
+    axes = [c.Variable(f"r{axis}") for axis in range(len(space))[rows]]
+    i, row, column = map(c.Variable, ("i", "m", "j"))
+    known: dict[Value, c.Variable] = {anchor.result: c.Variable("sum", c.CType(dtype_of(anchor.result)))}
+    loaded: dict[tuple[Value, Layout], c.Variable] = {}
+    per_row: list[c.Statement] = []
+    body: list[c.Statement] = [c.Let(known[anchor.result], line[column])]
+
+    def place(layout: Layout, buffer: c.Buffer) -> c.Load:
+        """Return a value's element; the pointer to a line of it is set up in each row."""
+        dims, strides = layout
+        terms = [*map(index_term, (*tile.leading, *axes), dims, space, strides)]
+        step = collapsed_step(space[rows], dims[rows], strides[rows])
+        if step is not None:
+            terms[rows] = [row * step]
+        offset = sum(terms, _FIRST)
+        if not tile.has_columns or dims[-1] == 1:
+            return buffer[offset]
+        first, at = (index_term(index, dims[-1], space[-1], 1) for index in (tile.first_column, column))
+        part = c.Buffer(f"{buffer.name}_line", buffer.dtype, buffer.access)
+        per_row.append(c.Alias(part, buffer, offset + first))
+        return part[at]
+
+    def load(layout: Layout, buffer: c.Buffer) -> c.Variable:
+        """Add the load of an operand, in each row or in each column, and return its variable."""
+        element = place(layout, buffer)
+        value = c.Variable(f"{element.buffer.name}_value", element.type)
+        (per_row if element.buffer is buffer else body).append(c.Let(value, element))
+        return value
+
+    for step in steps:
+        values: list[c.Expression] = []
+        roles = step.binding.op.operand_names(len(step.operands))
+        for index, (operand, role) in enumerate(zip(step.operands, roles, strict=True)):
+            value = known.get(operand) or kernel.constant(operand)
+            if value is None:
+                key = (operand, operand_layout(kernel, step, index))
+                value = loaded[key] = loaded.get(key) or load(key[1], kernel.source(operand, role))
+            values.append(value)
+        known[step.result] = c.Variable(step.result.name, c.CType(dtype_of(step.result)))
+        body.append(c.Let(known[step.result], element_of(step, values)))
+    for stored in kernel.stored:
+        element = place(Layout(shape_of(stored), kernel.strides(stored)), kernel.target(stored))
+        body.append(c.Store(element.buffer, element.index, known[stored]))
+    columns: c.Block = (c.For(column, _FIRST, tile.num_columns, tuple(body)),)
+    if tile.full_columns is not None and tile.num_columns != c.Size(tile.full_columns):
+        full = c.For(column, _FIRST, c.Size(tile.full_columns), tuple(body))
+        columns = (c.If(tile.num_columns.compare("==", tile.full_columns), (full,), columns),)
+    lets = (c.Let(row, tile.first_row + i), *map(c.Let, axes, c.unravelled(row, space[rows])), *per_row)
+    each = (*lets, c.Alias(line, tile.sums, tile.offset + i * tile.row_step), *columns)
+    return c.drop_unused((c.For(i, _FIRST, tile.num_rows, each),))
 
 
 def result_place(kernel: Kernel, tile: SumsTile) -> tuple[c.Buffer, c.Expression, Dim] | None:
@@ -63,80 +115,8 @@ def result_place(kernel: Kernel, tile: SumsTile) -> tuple[c.Buffer, c.Expression
     step = collapsed_step(space[first:-1], space[first:-1], strides[first:-1])
     if rest or not tile.has_columns or step is None:
         return None
-    leading = zip(tile.leading, space, space, strides, strict=False)
-    offset = sum((index_term(*term) for term in leading), _FIRST) + tile.first_row * step + tile.first_column
-    return kernel.target(anchor.result), offset, step
-
-
-class _Epilogue:
-    """The statements of one epilogue: those of each row, and those of each column."""
-
-    def __init__(self, kernel: Kernel, tile: SumsTile) -> None:
-        anchor, *steps = kernel.group.steps
-        self.tile, self.space = tile, shape_of(anchor.result)
-        self.rows = slice(len(tile.leading), len(self.space) - tile.has_columns)
-        self.axes = [c.Variable(f"r{axis}") for axis in range(len(self.space))[self.rows]]
-        self.row, self.column = c.Variable("m"), c.Variable("j")
-        self.sum = c.Variable("sum", c.CType(dtype_of(anchor.result)))
-        self.per_row: list[c.Statement] = []
-        self.body: list[c.Statement] = []
-        known: dict[Value, c.Variable] = {anchor.result: self.sum}
-        loaded: dict[tuple[Value, Layout], c.Variable] = {}
-        for step in steps:
-            values: list[c.Expression] = []
-            roles = step.binding.op.operand_names(len(step.operands))
-            for index, (operand, role) in enumerate(zip(step.operands, roles, strict=True)):
-                value = known.get(operand) or kernel.constant(operand)
-                if value is None:
-                    key = (operand, operand_layout(kernel, step, index))
-                    value = loaded[key] = loaded.get(key) or self._load(key[1], kernel.source(operand, role))
-                values.append(value)
-            known[step.result] = c.Variable(step.result.name, c.CType(dtype_of(step.result)))
-            self.body.append(c.Let(known[step.result], element_of(step, values)))
-        for stored in kernel.stored:
-            place = self._place(Layout(shape_of(stored), kernel.strides(stored)), kernel.target(stored))
-            self.body.append(c.Store(place.buffer, place.index, known[stored]))
-
-    def _load(self, layout: Layout, buffer: c.Buffer) -> c.Variable:
-        """Add the load of an operand, in each row or in each column, and return its variable."""
-        place = self._place(layout, buffer)
-        value = c.Variable(f"{place.buffer.name}_value", place.type)
-        (self.per_row if place.buffer is buffer else self.body).append(c.Let(value, place))
-        return value
-
-    def _place(self, layout: Layout, buffer: c.Buffer) -> c.Load:
-        """Return a value's element; the pointer to a line of it is set up in each row."""
-        dims, strides = layout
-        axes = zip((*self.tile.leading, *self.axes), dims, self.space, strides, strict=False)
-        terms = [index_term(*axis) for axis in axes]
-        step = collapsed_step(self.space[self.rows], dims[self.rows], strides[self.rows])
-        if step is not None:
-            terms[self.rows] = [self.row * step]
-        offset = sum(terms, _FIRST)
-        if not self.tile.has_columns or dims[-1] == 1:
-            return buffer[offset]
-        first, column = (index_term(at, dims[-1], self.space[-1], 1) for at in (self.tile.first_column, self.column))
-        line = c.Buffer(f"{buffer.name}_line", buffer.dtype, buffer.access)
-        self.per_row.append(c.Alias(line, buffer, offset + first))
-        return line[column]
-
-    def block(self) -> c.Block:
-        """Return the loop over the rows; in each a loop over the columns, one over a full number of them apart."""
-        tile, i = self.tile, c.Variable("i")
-        line = c.Buffer("line", tile.sums.dtype)
-        body = (c.Let(self.sum, line[self.column]), *self.body)
-        columns: c.Block = (c.For(self.column, _FIRST, tile.num_columns, body),)
-        if tile.full_columns is not None and tile.num_columns != c.Size(tile.full_columns):
-            full = c.For(self.column, _FIRST, c.Size(tile.full_columns), body)
-            columns = (c.If(tile.num_columns.compare("==", tile.full_columns), (full,), columns),)
-        row = (
-            c.Let(self.row, tile.first_row + i),
-            *map(c.Let, self.axes, c.unravelled(self.row, self.space[self.rows])),
-            *self.per_row,
-            c.Alias(line, tile.sums, tile.offset + i * tile.row_step),
-            *columns,
-        )
-        return c.drop_unused((c.For(i, _FIRST, tile.num_rows, row),))
+    leading = sum(map(index_term, tile.leading, space, space, strides), _FIRST)
+    return kernel.target(anchor.result), leading + tile.first_row * step + tile.first_column, step
 
 
 def collapsed_step(space: Sequence[Dim], dims: Sequence[Dim], strides: Sequence[Dim]) -> Dim | None:
@@ -147,8 +127,7 @@ def collapsed_step(space: Sequence[Dim], dims: Sequence[Dim], strides: Sequence[
         if size == 1:
             continue
         own = 0 if dim == 1 else stride
-        if dim not in (1, size) or (expected is not None and own != expected):
+        if dim not in (1, size) or expected not in (None, own):
             return None
-        step = own if step is None else step
-        expected = own * size
+        step, expected = own if step is None else step, own * size
     return 0 if step is None else step

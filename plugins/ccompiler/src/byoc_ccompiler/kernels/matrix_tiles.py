@@ -1,7 +1,6 @@
-"""Products of bfloat16 numbers in the matrix tiles of x86 processors (AMX), where the system grants their registers.
+"""Products of bfloat16 numbers in the matrix tiles of x86 processors (AMX).
 
-Tiles are used where the C is compiled for a processor that has them and, when the kernel runs, Linux grants the process
-the use of their registers.
+They are used where the C is compiled for a processor that has them and, when it runs, Linux grants their registers.
 """
 
 from __future__ import annotations

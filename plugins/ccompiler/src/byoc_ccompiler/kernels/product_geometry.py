@@ -41,8 +41,7 @@ class Matrix:
     def place(self, batch: Sequence[Dim], indices: Sequence[c.Expression]) -> c.Expression:
         """Return the offset of the matrix at a position of the batch."""
         first = len(batch) - len(self.batch_dims)
-        axes = zip(indices[first:], self.batch_dims, batch[first:], self.batch_strides, strict=True)
-        return sum((index_term(*axis) for axis in axes), c.Size(0))
+        return sum(map(index_term, indices[first:], self.batch_dims, batch[first:], self.batch_strides), c.Size(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +104,12 @@ class Product:
     @property
     def weights(self) -> Constant | None:
         """The right operand, where it is one constant matrix with elements."""
-        right = self.right
-        if not isinstance(right.value, Constant) or 0 in shape_of(right.value):
-            return None
-        return right.value if all(dim == 1 for dim in right.batch_dims) else None
+        value, is_one = self.right.value, all(dim == 1 for dim in self.right.batch_dims)
+        return value if isinstance(value, Constant) and is_one and 0 not in shape_of(value) else None
 
-    def weight_matrix(self, kernel: Kernel) -> NDArray:
-        """Return the elements of :attr:`weights`: ``depth x num_columns``."""
-        assert self.weights is not None
+    def weight_matrix(self, kernel: Kernel) -> NDArray | None:
+        """Return the elements of :attr:`weights`, ``depth x num_columns``, where there are."""
+        if self.weights is None:
+            return None
         array, depth = kernel.scope.constants.array(self.weights, kernel.scope.where), int(str(self.depth))
         return array.reshape(-1, depth).T if self.right.row_step == 1 else array.reshape(depth, -1)

@@ -1,12 +1,12 @@
-"""Matrix products, ``nn.dense`` and ``matmul``: which way each is computed, and tiles of dot products.
+"""Matrix products, ``nn.dense`` and ``matmul``: which way each is computed, dot products, and products of integers.
 
 Dot products rearrange nothing. They are for operands that both run along the sums, with few rows, or one or two
-columns: each element of the larger operand is read once, in the order in which it lies.
+columns: each element of the larger operand is read once, in the order in which it lies. Products of integers go row by
+row, whatever the strides, and wrap around as numpy's do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from byoc_core.authoring import c
@@ -15,27 +15,26 @@ from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import ceildiv, product
 from byoc_core.ir import Binding
 
-from byoc_ccompiler.family import Access, KernelFamily
+from byoc_ccompiler.family import Access, KernelFamily, rows_access
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.bfloat16_products import suits_product, write_product
+from byoc_ccompiler.kernels.blocks import PanelKernel
+from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
-from byoc_ccompiler.kernels.integer_products import write_integer_product
-from byoc_ccompiler.kernels.panel_products import PanelKernel
+from byoc_ccompiler.kernels.pointwise import element_product, element_sum
 from byoc_ccompiler.kernels.product_geometry import Product
-from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK
+from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, in_parts
 from byoc_ccompiler.rejections import FLOATS, operand_shape, reject_sizes
+from byoc_ccompiler.size_checks import require_broadcast
 from byoc_ccompiler.steps import Step, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit, product_ps
 
 __all__ = ["FAMILY"]
 
-_OPS = frozenset({"nn.dense", "matmul"})
+_OPS, _ZERO = frozenset({"nn.dense", "matmul"}), c.Size(0)
 
-_FEW_ROWS, _FEW_COLUMNS = 8, 2
-_AT_HAND = 64
-"""Rows and columns of the result that are summed up before what follows is computed."""
-
-_ZERO = c.Size(0)
+_FEW_ROWS, _FEW_COLUMNS, _AT_HAND, _INTEGER_PS = 8, 2, 64, 200
+"""For dot products; rows, and columns, whose sums are held at a time; estimated picoseconds of an integer product."""
 
 
 def _write(kernel: Kernel) -> None:
@@ -43,7 +42,7 @@ def _write(kernel: Kernel) -> None:
     if 0 in shape_of(kernel.group.steps[0].result):
         kernel.finish_block(())
     elif geometry.dtype not in FLOATS:
-        write_integer_product(kernel, geometry)
+        _write_integers(kernel, geometry)
     elif _prefers_dots(geometry):
         _write_dots(kernel, geometry)
     elif suits_product(kernel, geometry):
@@ -58,10 +57,6 @@ def _reads(step: Step, index: int) -> Access:
     return Access.ANY if is_matrix else Access.ROWS
 
 
-def _writes(step: Step, index: int) -> Access:
-    return Access.ROWS
-
-
 def _reject(binding: Binding) -> Rejection | None:
     left, right = (operand_shape(binding, k) for k in (0, 1))
     along = 1 if binding.op.name == "nn.dense" else max(0, len(right) - 2)
@@ -70,20 +65,14 @@ def _reject(binding: Binding) -> Rejection | None:
 
 def _require(scope: FunctionScope, step: Step) -> None:
     """Have the axes in front of the matrices checked, which broadcast."""
-    shapes = [shape_of(operand) for operand in step.operands]
-    space = shape_of(step.result)
-    batch = space[: len(space) - sum(len(shape) > 1 for shape in shapes)]
-    for name, shape in zip(step.binding.op.operand_names(2), shapes, strict=True):
-        scope.require_broadcast(step.op, name, shape[:-2], batch)
+    require_broadcast(scope, step, skip=2, of_result=sum(len(shape_of(operand)) > 1 for operand in step.operands))
 
 
 def _prefers_dots(p: Product) -> bool:
     """Return whether a product is best computed as dot products: both operands lie along the sums, and one is small."""
-    if p.right.row_step != 1 or p.left.column_step != 1:
-        return False
-    if p.known_columns is not None and p.known_columns <= _FEW_COLUMNS:
-        return True
-    return p.weights is None and p.known_rows is not None and p.known_rows <= _FEW_ROWS
+    has_few_columns = p.known_columns is not None and p.known_columns <= _FEW_COLUMNS
+    has_few_rows = p.weights is None and p.known_rows is not None and p.known_rows <= _FEW_ROWS
+    return p.right.row_step == 1 and p.left.column_step == 1 and (has_few_columns or has_few_rows)
 
 
 def _write_dots(kernel: Kernel, p: Product) -> None:
@@ -107,7 +96,7 @@ def _write_dots(kernel: Kernel, p: Product) -> None:
         factors = (c.Address(x, m * x_step), x_step, c.Address(w, n * w_step), w_step, c.Size(p.depth))
         return (c.Evaluate(c.Call(function, (*factors, c.Address(sums, m * columns + n), c.Size(columns)))),)
 
-    parts = partial(_in_parts, "n", n_count, tile_columns)
+    parts = partial(in_parts, "n", n_count, tile_columns)
     body = (
         c.Let(n0, item % across * columns),
         c.Let(n_count, c.index_min(c.Size(columns), c.Size(p.num_columns) - n0)),
@@ -117,28 +106,18 @@ def _write_dots(kernel: Kernel, p: Product) -> None:
         c.Alias(x, left, p.left.place(p.batch, indices) + m0 * x_step),
         c.Alias(w, right, p.right.place(p.batch, indices) + n0 * w_step),
         c.LocalArray(sums),
-        *_in_parts("m", m_count, tile_rows, lambda count, m: parts(partial(dots, count, m))),
+        *in_parts("m", m_count, tile_rows, lambda count, m: parts(partial(dots, count, m))),
         *epilogue(kernel, tile),
     )
     item_ps = p.depth * columns * product_ps(kernel.unit, p.dtype, rows)
-    count = c.Size(product(p.batch) * across * down)
-    kernel.finish_block((c.For(item, _ZERO, count, body, kind=c.LoopKind.PARALLEL, round_ps=item_ps),))
-
-
-def _in_parts(name: str, size: c.Expression, part: int, body: Callable[[int, c.Expression], c.Block]) -> c.Block:
-    """Return a loop over whole parts of a size, and a loop over what is left of it."""
-    index, rest = c.Variable(name), c.Variable(name)
-    # Where the rest begins is computed from the size, so that a compiler sees where there is none.
-    whole = size // part * part
-    loops = (c.For(index, _ZERO, whole, body(part, index), step=part),)
-    return loops if part == 1 else (*loops, c.For(rest, whole, size, body(1, rest)))
+    count = product(p.batch) * across * down
+    kernel.finish_block(loops_around(body, (item,), (count,), part=0, round_ps=item_ps))
 
 
 def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Function:
     """Return a function that computes ``rows`` times ``columns`` dot products of ``depth`` neighbouring elements.
 
-    C signature: ``(x, x_step, w, w_step, depth, sums, pitch)``; the sums of one row lie side by side, ``pitch``
-    elements behind those of the row before.
+    C signature: ``(x, x_step, w, w_step, depth, sums, pitch)``; rows of sums lie ``pitch`` elements apart.
     """
     lanes, type_ = unit.lanes(dtype), c.CType(dtype)
     vector = type_.with_lanes(lanes)
@@ -156,10 +135,10 @@ def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Functi
         *(c.Assign(value, value + term) for value, term in zip(values, terms, strict=True)),
     )
     total = c.Variable("total", type_)
-    old = sums[i * pitch + j]
+    old, term = sums[i * pitch + j], x[i * x_step + rest] * w[j * w_step + rest]
     finish = (
         c.Declare(total, totals[i * columns + j]),
-        c.For(rest, whole, end, (c.Assign(total, total + x[i * x_step + rest] * w[j * w_step + rest]),)),
+        c.For(rest, whole, end, (c.Assign(total, total + term),)),
         c.Store(sums, old.index, c.Select(begin.compare(">", 0), old + total, total)),
     )
     chunk = DEPTH_CHUNK * lanes
@@ -169,7 +148,7 @@ def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Functi
         *(c.Declare(value, c.Broadcast(c.Literal(0, type_), lanes)) for value in values),
         c.For(k, begin, whole, step, step=lanes),
         *(item for place, value in enumerate(values) for item in _lane_sum(value, totals, c.Size(place))),
-        c.For(i, _ZERO, c.Size(rows), (c.For(j, _ZERO, c.Size(columns), finish),)),
+        *loops_around(finish, (i, j), (rows, columns)),
     )
     body = (c.LocalArray(totals), c.For(begin, _ZERO, c.index_max(depth, 1), part, step=chunk))
     parameters = (x, x_step, w, w_step, depth, sums, pitch)
@@ -178,8 +157,7 @@ def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Functi
 
 def _lane_sum(vector: c.Expression, to: c.Buffer, place: c.Expression) -> c.Block:
     """Return the statements that store the sum of a vector's lanes: the upper half is added to the lower, and so on."""
-    size = vector.type.lanes // 2
-    block: list[c.Statement] = []
+    size, block = vector.type.lanes // 2, list[c.Statement]()
     while size:
         part = c.Variable("part", vector.type)
         block.append(c.Let(part, vector))
@@ -188,5 +166,31 @@ def _lane_sum(vector: c.Expression, to: c.Buffer, place: c.Expression) -> c.Bloc
     return (*block, c.Store(to, place, c.Lane(vector, _ZERO)))
 
 
-FAMILY = KernelFamily(_OPS, _reject, _write, takes_epilogue=True, require=_require, reads=_reads, writes=_writes)
+def _write_integers(kernel: Kernel, p: Product) -> None:
+    """Write the kernel of a product of integers and of what follows it elementwise."""
+    item, m0, n0, n_count, k, j = map(c.Variable, ("item", "m0", "n0", "n_count", "k", "j"))
+    position, indices = p.position(item // p.num_rows)
+    left, right = c.Buffer("left", p.dtype), c.Buffer("right", p.dtype)
+    sums, factor = c.Buffer("sums", p.dtype, c.MemoryAccess.WRITE, _AT_HAND), c.Variable("factor", c.CType(p.dtype))
+    term = element_product(factor, right[k * p.right.row_step + (n0 + j) * p.right.column_step])
+    add = c.For(j, _ZERO, n_count, (c.Store(sums, j, element_sum(sums[j], term)),))
+    tile = SumsTile(sums, 0, m0, c.Size(1), n0, n_count, _AT_HAND, indices, p.has_columns)
+    columns = (
+        c.Let(n_count, c.index_min(c.Size(_AT_HAND), c.Size(p.num_columns) - n0)),
+        c.LocalArray(sums, is_zeroed=True),
+        *loops_around((c.Let(factor, left[k * p.left.column_step]), add), (k,), (p.depth,)),
+        *epilogue(kernel, tile),
+    )
+    x, y = kernel.source(p.left.value, "x"), kernel.source(p.right.value, "y")
+    body = (
+        *(c.Let(m0, item % p.num_rows), *position),
+        c.Alias(left, x, p.left.place(p.batch, indices) + m0 * p.left.row_step),
+        c.Alias(right, y, p.right.place(p.batch, indices)),
+        c.For(n0, _ZERO, c.Size(p.num_columns), columns, step=_AT_HAND),
+    )
+    count, round_ps = product(p.batch) * p.num_rows, p.num_columns * p.depth * _INTEGER_PS
+    kernel.finish_block(loops_around(body, (item,), (count,), part=0, round_ps=round_ps))
+
+
+FAMILY = KernelFamily(_OPS, _reject, _write, takes_epilogue=True, require=_require, reads=_reads, writes=rows_access)
 """Matrix products."""

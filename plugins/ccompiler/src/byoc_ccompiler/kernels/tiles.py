@@ -16,7 +16,7 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import fetch_line
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["DEPTH_CHUNK", "multiply", "tile_function"]
+__all__ = ["DEPTH_CHUNK", "in_parts", "multiply", "tile_function"]
 
 DEPTH_CHUNK = 512
 """Products that are added up one after another in a register; longer sums are sums of such sums."""
@@ -45,20 +45,24 @@ def multiply(
     of a run. Rows of sums lie ``pitch`` elements apart, and steps of the panel ``panel_step``, where they do not lie
     side by side. ``ahead`` is memory to fetch meanwhile: an address, elements behind it, and elements in each step.
     """
-    dtype, is_plain = sums.buffer.dtype, pitch is None and adds == _FALSE and left[2:] in ((), (_ZERO,))
-    function = tile_function(
-        *(kernel.unit, dtype, *shape),
-        indirect=isinstance(left[0], c.Address) and isinstance(left[0].buffer, c.PointerArray),
-        strided=panel_step is not None,
-        fetches=bool(ahead),
-        is_plain=is_plain,
-        panels=panels,
-    )
-    steps = () if panel_step is None else (panel_step,)
+    dtype, steps = sums.buffer.dtype, () if panel_step is None else (panel_step,)
+    is_plain = pitch is None and adds == _FALSE and left[2:] in ((), (_ZERO,))
+    indirect = isinstance(left[0], c.Address) and isinstance(left[0].buffer, c.PointerArray)
+    options = {"indirect": indirect, "strided": bool(steps), "fetches": bool(ahead), "is_plain": is_plain}
+    function = tile_function(kernel.unit, dtype, *shape, **options, panels=panels)
     row_size = c.Size(panels * shape[1] * kernel.unit.lanes(dtype)) if pitch is None else pitch
-    arguments = (*left[: 2 if is_plain else 3], panel, *steps, depth, *ahead, sums)
-    arguments += () if is_plain else (row_size, adds)
+    target = (sums,) if is_plain else (sums, row_size, adds)
+    arguments = (*left[: 2 if is_plain else 3], panel, *steps, depth, *ahead, *target)
     return c.Evaluate(c.Call(kernel.shared_function(function), arguments))
+
+
+def in_parts(name: str, size: c.Expression, part: int, body: Callable[[int, c.Expression], c.Block]) -> c.Block:
+    """Return a loop over whole parts of a size, and a loop over what is left of it, one by one."""
+    index, rest = c.Variable(name), c.Variable(name)
+    # Where the rest begins is computed from the size, so that a compiler sees where there is none.
+    whole = size // part * part
+    loops = (c.For(index, _ZERO, whole, body(part, index), step=part),)
+    return loops if part == 1 else (*loops, c.For(rest, whole, size, body(1, rest)))
 
 
 @cache
@@ -76,17 +80,15 @@ def tile_function(
 ) -> c.Function:
     """Return a function that multiplies rows by a panel: ``sums[j][n] = sum over k of a[j][k] * panel[k][n]``.
 
-    A panel has ``vectors * lanes`` columns; those of one ``k`` lie side by side, and so do the sums of one row. The
-    factors of a row lie side by side too. All may lie at any address.
+    A panel has ``vectors * lanes`` columns; those of one ``k`` lie side by side. All may lie at any address.
 
     Parameters in C: ``a, a_row_step, panel, [panel_step,] depth, [ahead, ahead_at, ahead_step,] sums, pitch, adds``.
     Row ``j`` starts at ``a + j * a_row_step``. Steps of a strided panel lie ``panel_step`` elements apart. In each step
-    ``ahead_step`` more elements behind ``ahead + ahead_at`` are fetched into the second-level cache. Rows of sums lie
-    ``pitch`` elements apart. They are added to where ``adds`` is true, else overwritten. Indirect: ``rows, num_taps,
-    first`` in place of ``a, a_row_step``; row ``j`` is ``num_taps`` runs of ``depth`` factors, run ``t`` at ``rows[t *
-    ROWS + j] + first``, and the panel has ``num_taps * depth`` steps. A plain tile has no ``first``, ``pitch`` and
-    ``adds``: they are numbers, and a short sum need not wait for them. Rows of sums go over all ``panels``, which have
-    ``depth`` steps and lie one behind the other.
+    ``ahead_step`` more elements behind ``ahead + ahead_at`` are fetched into the second-level cache. Rows of sums are
+    added to where ``adds`` is true, else overwritten. Indirect: ``rows, num_taps, first`` in place of ``a,
+    a_row_step``; row ``j`` is ``num_taps`` runs of ``depth`` factors, run ``t`` at ``rows[t * ROWS + j] + first``. A
+    plain tile has no ``first``, ``pitch`` and ``adds``: they are numbers, and a short sum need not wait for them. Rows
+    of sums go over all ``panels``, which have ``depth`` steps and lie one behind the other.
     """
     lanes, type_, width = unit.lanes(dtype), c.CType(dtype), vectors * unit.lanes(dtype)
     names = ("a_row_step", "num_taps", "first", "panel_step", "depth", "ahead_at", "ahead_step", "pitch")

@@ -1,9 +1,8 @@
 """Products of short numbers, of which a word of 32 bits holds several: four bytes, or two bfloat16.
 
-Rows of factors are those of a matrix, or the windows of an image, channels last; they are gathered in words. A row
-comes in runs, each of which lies side by side. A panel holds some columns: the words of one step of the sums lie side
-by side, and the steps follow one another. The products of a word and of a word of a column are added up at a time, as
-processors have instructions for it; where there is none, C says the same.
+Rows of factors are those of a matrix, or the windows of an image; they are gathered in words, from runs that each lie
+side by side. In a panel of columns, the words of one step of the sums lie side by side, and the steps follow one
+another. The products of two words are added up at a time, by an instruction, or else by C that says the same.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _REGISTERS = {
 
 @dataclass(frozen=True, slots=True)
 class WordFormat:
-    """Words of short numbers of some name, sums of their products, and what adds products to sums: in C, and in numpy.
+    """Words of short numbers, sums of their products, and what adds products to sums: in C, and in numpy.
 
     Rows may be cut into steps: then ``step`` has the words of one, and those from it to the next step of the row.
     """
@@ -58,10 +57,7 @@ class WordFormat:
 
 
 def pack_panels(matrix: NDArray, width: int, num_words: int, dtype: str) -> NDArray:
-    """Return a matrix (depth x columns) of short numbers as panels: panels x words of a column x columns of a panel.
-
-    Zeros fill the words and the panels up.
-    """
+    """Return a matrix (depth x columns) as panels, filled up by 0: panels x words of a column x columns of a panel."""
     depth, columns = matrix.shape
     count, panels = 4 // matrix.itemsize, -(-columns // width)
     padded = np.zeros((num_words * count, panels * width), matrix.dtype)
@@ -75,56 +71,51 @@ def word_tile(unit: VectorUnit, words: WordFormat, rows: int, vectors: int, widt
     """Return a C function that multiplies rows of words by some vectors of columns of a panel, which has a width.
 
     ``sums[j * pitch + n] = start[j * start_step + n] + sum over k of left[j][k] * panel[k][n]``. The sums may start
-    with themselves. Rows that are cut into steps start with 0, and have no arguments that say where.
-
-    C signature: ``(left, panel, num_words, row_step, start, start_step, sums, pitch)``, or ``(left, panel, num_steps,
-    sums, pitch)`` where rows are cut into steps.
+    with themselves. Parameters in C: ``left, panel, num_words, row_step, start, start_step, sums, pitch``; where rows
+    are cut into steps, they start with 0: ``left, panel, num_steps, sums, pitch``.
     """
-    lanes = unit.lanes(words.sum_dtype)
-    type_, word, own, zero = c.CType(words.sum_dtype, lanes), c.CType(words.dtype, lanes), vectors * lanes, c.Size(0)
+    lanes, zero = unit.lanes(words.sum_dtype), c.Size(0)
+    type_, word, own = c.CType(words.sum_dtype, lanes), c.CType(words.dtype, lanes), vectors * lanes
     left, panel, line, part = (c.Buffer(name, words.dtype) for name in ("left", "panel", "line", "part"))
     start, sums = c.Buffer("start", type_.dtype), c.Buffer("sums", type_.dtype, c.MemoryAccess.SHARED)
     acc = c.Buffer("acc", type_.dtype, c.MemoryAccess.WRITE, rows * own)
-    count, row_step, start_step, pitch = map(c.Variable, ("count", "row_step", "start_step", "pitch"))
-    j, k, w, factor = c.Variable("j"), c.Variable("k"), c.Variable("w"), c.Variable("factor", word)
-    columns = {n: c.Variable("column", word) for n in range(0, own, lanes)}
+    names = ("count", "row_step", "start_step", "pitch", "j", "k", "w")
+    count, row_step, start_step, pitch, j, k, w = map(c.Variable, names)
+    factor, columns = c.Variable("factor", word), {n: c.Variable("column", word) for n in range(0, own, lanes)}
     held, add = {n: c.Load(acc, j * own + n, lanes) for n in columns}, words.add(lanes)
 
-    def each(statement: Callable[[int], c.Statement], *before: c.Statement) -> c.For:
-        """Return the loop over rows with a statement for each vector of sums."""
-        return c.For(j, zero, c.Size(rows), (*before, *map(statement, columns)), kind=c.LoopKind.UNROLLED)
+    def each(to: c.Buffer, apart: Dim | c.Expression, value: Callable[[int], c.Expression], *before: c.Let) -> c.For:
+        """Return the loop over rows that sets each vector of sums."""
+        body = (*before, *(c.Store(to, j * apart + n, value(n)) for n in columns))
+        return c.For(j, zero, c.Size(rows), body, kind=c.LoopKind.UNROLLED)
 
     def products(row: c.Buffer, steps: c.Buffer, number: c.Expression, step: c.Expression) -> c.For:
         """Return the loop over words."""
         lets = (c.Let(column, c.Load(steps, w * width + n, lanes)) for n, column in columns.items())
         scale = c.Let(factor, c.Broadcast(row[j * step + w], lanes))
-        body = each(lambda n: hold(n, c.Call(add, (held[n], factor, columns[n]), type_)), scale)
-        return c.For(w, zero, number, (*lets, body))
+        add_up = each(acc, own, lambda n: c.Call(add, (held[n], factor, columns[n]), type_), scale)
+        return c.For(w, zero, number, (*lets, add_up))
 
-    def hold(n: int, value: c.Expression) -> c.Store:
-        return c.Store(acc, j * own + n, value)
-
-    begin = each(lambda n: hold(n, c.Load(start, j * start_step + n, lanes)))
-    loop = products(left, panel, count, row_step)
-    parameters: tuple[c.Buffer | c.Variable, ...] = (left, panel, count, row_step, start, start_step, sums, pitch)
-    if words.step is not None:
+    begins: tuple[c.Buffer | c.Variable, ...] = ()
+    if words.step is None:
+        begin = each(acc, own, lambda n: c.Load(start, j * start_step + n, lanes))
+        loop, begins = products(left, panel, count, row_step), (row_step, start, start_step)
+    else:
         size, apart = words.step
-        begin = each(lambda n: hold(n, c.Broadcast(c.Literal(0, c.CType(type_.dtype)), lanes)))
+        begin = each(acc, own, lambda _: c.Broadcast(c.Literal(0, c.CType(type_.dtype)), lanes))
         places = (c.Alias(line, left, k * apart), c.Alias(part, panel, k * (size * width)))
         loop = c.For(k, zero, count, (*places, products(line, part, c.Size(size), c.Size(size))))
-        parameters = (left, panel, count, sums, pitch)
-    end = each(lambda n: c.Store(sums, j * pitch + n, held[n]))
+    body = (c.LocalArray(acc, lanes=lanes), begin, loop, each(sums, pitch, lambda n: held[n]))
     name = f"vec_tile_{words.name}_{rows}x{own}_of_{width}"
-    body = (c.LocalArray(acc, lanes=lanes), begin, loop, end)
-    return c.Function(name, parameters, body, is_contracted=type_.is_float)
+    return c.Function(name, (left, panel, count, *begins, sums, pitch), body, is_contracted=type_.is_float)
 
 
 @dataclass(frozen=True, slots=True)
 class RowWriter:
     """Writes rows run by run, each by the statements that ``move`` returns: so many numbers from a place in a row on.
 
-    A run comes from a source, or lies beyond the borders of an image where there is none. ``end`` returns what follows
-    the last run of a row, ``arrays`` are declared before the rows.
+    A run without a source lies beyond the borders of an image. ``end`` returns what follows the last run of a row,
+    ``arrays`` are declared before the rows.
     """
 
     move: Callable[[c.Expression, c.Expression, c.Load | None, Dim], c.Block]
@@ -133,11 +124,7 @@ class RowWriter:
 
 
 class Blocks:
-    """Blocks of rows times panels of columns.
-
-    A block has so many ``rows`` of the product, the last one fewer: ``m_count``, from ``m0`` on. Panel number ``panel``
-    has ``width`` columns, the last one fewer: ``n_count``, from ``n0`` on.
-    """
+    """Blocks of ``rows``, from ``m0`` on, times panels of ``width`` columns, from ``n0`` on; the last has fewer."""
 
     def __init__(self, num_rows: Dim, num_columns: Dim, rows: int, width: int) -> None:
         self.num_rows, self.num_columns, self.rows, self.width = num_rows, num_columns, rows, width
@@ -160,9 +147,7 @@ class Blocks:
         place = (self.m0, self.m_count, self.n0, num_columns, self.width)
         return SumsTile(sums, self.width, *place, leading)
 
-    def loop(
-        self, gather: c.Statement, product: c.Block, round_ps: Dim, before: c.Block, *after: c.Statement
-    ) -> c.Dispatch:
+    def loop(self, gather: c.For, product: c.Block, round_ps: Dim, before: c.Block, *after: c.Statement) -> c.Dispatch:
         """Return the loop over blocks times panels, the panels of a block one after the other.
 
         ``gather`` makes a block ready, which then stays. ``before`` and ``after`` stand around the loop of each thread.
@@ -189,8 +174,7 @@ class Blocks:
     ) -> c.For:
         """Return the loop over the windows of the pixels of a block; a line of a window is one run where it can be.
 
-        Windows are written line by line, pixel by pixel; of images whose channels do not lie side by side, each line
-        channel by channel.
+        Windows are written line by line, pixel by pixel; without channels side by side, each line channel by channel.
         """
         batch, channel, down, right = shape.image_steps(strides)
         sizes, channels, across = (shape.batch, shape.height, shape.width), shape.channels, shape.filter_width
@@ -217,15 +201,14 @@ class Blocks:
         lines = c.If(inside(top, 1, shape.height), taps, move(row, at, None, across * pixel))
         of_planes = (c.Let(top, y + tap_down * shape.dilation[0]), lines)
         height, width = shape.out_height, shape.out_width
-        body = (
+        lets = (
             c.Let(m, self.m0 + row),
             c.Let(y, m // width % height * shape.strides[0] - shape.padding[0]),
             c.Let(x, m % width * shape.strides[1] - shape.padding[1]),
             c.Alias(picture, image, m // (height * width) * batch),
-            *loops_around(of_planes, (tap_down, plane), (shape.filter_height, planes)),
-            *writer.end(row),
         )
-        return c.For(row, c.Size(0), self.m_count, body)
+        windows = loops_around(of_planes, (tap_down, plane), (shape.filter_height, planes))
+        return c.For(row, c.Size(0), self.m_count, (*lets, *windows, *writer.end(row)))
 
     @staticmethod
     def shared_loop(
