@@ -23,7 +23,7 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Binding, Value
 
 from byoc_ccompiler.attributes import dim_of, flag_of, float_of
-from byoc_ccompiler.family import Access, KernelFamily
+from byoc_ccompiler.family import KernelFamily, any_access
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axes import MAX_WORKERS, share_ps
 from byoc_ccompiler.kernels.blocks import block_function, pack_function
@@ -349,9 +349,7 @@ def _require(scope: FunctionScope, step: Step) -> None:
         scope.require_broadcast(step.op, name, mask, (*query[:3], key[2]))
 
 
-def _any(step: Step, index: int) -> Access:
-    return Access.ANY
-
-
-FAMILY = KernelFamily(frozenset({"nn.attention"}), _reject, _write, require=_require, reads=_any, writes=_any)
+FAMILY = KernelFamily(
+    frozenset({"nn.attention"}), _reject, _write, require=_require, reads=any_access, writes=any_access
+)
 """Attention."""

@@ -14,7 +14,7 @@ from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.attributes import axis_of, dim_of, int_of
-from byoc_ccompiler.family import KernelFamily
+from byoc_ccompiler.family import KernelFamily, writer_by_table
 from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.axes import require_along, view_of
 from byoc_ccompiler.kernels.copies import MOVE_PS, bytes_ps, copy_block, copy_run, loops_around, offset_along
@@ -267,12 +267,7 @@ def _require(scope: FunctionScope, step: Step) -> None:
 _GATHERS = {"take": _take, "gather_elements": _gather_elements, "gather_nd": _gather_nd}
 _MOVERS = {**_GATHERS, "one_hot": _one_hot, "scatter_slice": _scatter_slice}
 _COMBINERS = {"scatter_elements": _scatter_elements, "scatter_nd": _scatter_nd}
-_WRITERS = {**_MOVERS, **_COMBINERS}
-
-
-def _write(kernel: Kernel) -> None:
-    (step,) = kernel.group.steps
-    kernel.finish_block(_WRITERS[step.op](kernel, step))
+_write = writer_by_table({**_MOVERS, **_COMBINERS})
 
 
 FAMILIES = (

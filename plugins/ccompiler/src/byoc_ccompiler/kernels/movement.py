@@ -18,7 +18,7 @@ from byoc_core.ir import Binding, TensorType, Value, Var
 from byoc_core.ops import is_open_bound
 
 from byoc_ccompiler.attributes import axis_of, dim_of, dims_of, flag_of, float_of, int_of, ints_of
-from byoc_ccompiler.family import Access, KernelFamily
+from byoc_ccompiler.family import KernelFamily, any_access, writer_by_table
 from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.copies import GRAIN, MOVE_PS, bytes_ps, copy_block, copy_run, loops_around, offset_along
 from byoc_ccompiler.kernels.indexing import range_check
@@ -306,23 +306,15 @@ _SLICES = {"strided_slice": _strided_slice, "flip": _strided_slice, "full": _ful
 _STRIDED = {**dict.fromkeys(("concat", "stack", "split"), _parts), **_SLICES, **_PIXELS}
 _RULED = {"roll": _roll, "nn.border_pad": _border_pad, "reverse_sequence": _reverse_sequence, "trilu": _trilu}
 _OF_SIZES = {"arange": _arange, **dict.fromkeys(("shape_of", "size", "shape_to_tensor"), _sizes)}
-_WRITERS = {**_RESHAPES, **_STRIDED, **_RULED, **_OF_SIZES, "nn.pad": _pad}
-
-
-def _write(kernel: Kernel) -> None:
-    """Write the kernel of an op that moves elements."""
-    (step,) = kernel.group.steps
-    kernel.finish_block(_WRITERS[step.op](kernel, step))
-
-
-def _any(step: Step, index: int) -> Access:
-    return Access.ANY
+_write = writer_by_table({**_RESHAPES, **_STRIDED, **_RULED, **_OF_SIZES, "nn.pad": _pad})
 
 
 FAMILIES = (
     KernelFamily(frozenset((*_RESHAPES, *_RULED)), _reject, _write, takes_halves=True, require=_require),
     KernelFamily(frozenset(_OF_SIZES), _reject, _write),
-    KernelFamily(frozenset({"nn.pad"}), _reject, _write, takes_halves=True, reads=_any),
-    KernelFamily(frozenset(_STRIDED), _reject, _write, takes_halves=True, require=_require, reads=_any, writes=_any),
+    KernelFamily(frozenset({"nn.pad"}), _reject, _write, takes_halves=True, reads=any_access),
+    KernelFamily(
+        frozenset(_STRIDED), _reject, _write, takes_halves=True, require=_require, reads=any_access, writes=any_access
+    ),
 )
 """Reshapes and moves by a rule; sizes; padding, which fills its result first; what copies between any strides."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from byoc_core.authoring import c
@@ -157,6 +158,7 @@ class WindowRows:
         return find, (c.Address(self.rows, _START), c.Size(self._plan.runs), _START)
 
 
+@cache
 def rows_function(dtype: str, count: int) -> c.Function:
     """Return a function that finds where the windows of some neighbouring pixels of an image of a dtype begin.
 

@@ -16,7 +16,7 @@ from byoc_core.dims import Dim
 from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Binding, Value, Var
 
-from byoc_ccompiler.family import Access, KernelFamily
+from byoc_ccompiler.family import KernelFamily, rows_access
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.composites import COMPOSITES, reject_composite
 from byoc_ccompiler.kernels.copies import StridedNest, fetch, loops_around
@@ -214,12 +214,8 @@ def _reject_reduction(binding: Binding) -> Rejection | None:
     return None
 
 
-def _rows(step: Step, index: int) -> Access:
-    return Access.ROWS
-
-
 FAMILIES = (
-    KernelFamily(REDUCTIONS, _reject_reduction, write_rows, reads=_rows, writes=_rows),
-    KernelFamily(frozenset(COMPOSITES), reject_composite, write_rows, reads=_rows, writes=_rows),
+    KernelFamily(REDUCTIONS, _reject_reduction, write_rows, reads=rows_access, writes=rows_access),
+    KernelFamily(frozenset(COMPOSITES), reject_composite, write_rows, reads=rows_access, writes=rows_access),
 )
 """Reductions, and the ops that are taken apart into them."""

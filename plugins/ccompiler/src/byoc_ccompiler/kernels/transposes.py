@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
+from functools import cache
 
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
 from byoc_core.dtypes import dtype_info
 
-from byoc_ccompiler.family import Access, KernelFamily
+from byoc_ccompiler.family import KernelFamily, any_access
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import Layout, StridedNest, fetch, loops_around
 from byoc_ccompiler.rejections import reject_nothing
@@ -107,6 +108,7 @@ def _tiles(
     return planes.loops((*pointers, *tiles), height * line_ps)
 
 
+@cache
 def turn_function(unit: VectorUnit, dtype: str) -> c.Function:
     """Return the function that turns a square of as many rows as a register has lanes, rows so many elements apart."""
     lanes = unit.lanes(dtype)
@@ -127,9 +129,7 @@ def turn_function(unit: VectorUnit, dtype: str) -> c.Function:
     return c.Function(f"turn_{c_suffix(dtype)}", (from_, from_step, to, to_step), tuple(body))
 
 
-def _any(step: Step, index: int) -> Access:
-    return Access.ANY
-
-
-FAMILY = KernelFamily(frozenset({"permute_dims"}), reject_nothing, _write, takes_halves=True, reads=_any, writes=_any)
+FAMILY = KernelFamily(
+    frozenset({"permute_dims"}), reject_nothing, _write, takes_halves=True, reads=any_access, writes=any_access
+)
 """``permute_dims``."""
