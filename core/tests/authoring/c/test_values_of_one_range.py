@@ -7,6 +7,7 @@ import pytest
 from byoc_core.authoring.c import (
     Block,
     Buffer,
+    Dispatch,
     Expression,
     For,
     Function,
@@ -84,3 +85,19 @@ def test_an_index_stands_for_a_position_along_each_axis() -> None:
     interpret(Function("f", (OUT,), (loop,)), {OUT: found})
     np.testing.assert_array_equal(found.reshape(24, 4), np.stack(np.unravel_index(np.arange(24), sizes), axis=1))
     assert "item / 12;" in print_function(Function("f", (OUT,), (loop,)))
+
+
+def test_sibling_loops_may_declare_the_same_variables() -> None:
+    """The loop of one round goes, and what is known of its variables does not hold in the loop behind it."""
+    n = symbol("n")
+    place, here = Variable("place"), Variable("here")
+    body = (Let(here, Size(n) - place), Store(OUT, place, here))
+    loops = (For(place, Size(0), Size(1), body), For(place, Size(1), Size(n), body))
+    body_of_known = (Let(here, place * 2), Store(OUT, place, here))
+    known = (For(place, Size(0), Size(1), body_of_known), For(place, Size(1), Size(n), body))
+    dispatches = (Dispatch(place, here, (Store(OUT, Size(0), place + here),), 1, 1, 1), *loops)
+    for block in (loops, known, dispatches):
+        results = [np.zeros(5, "int64"), np.zeros(5, "int64")]
+        for result, statements in zip(results, (block, _simplified(block)), strict=True):
+            interpret(Function("f", (OUT,), statements), {OUT: result}, {"n": 5})
+        np.testing.assert_array_equal(results[0], results[1])

@@ -9,7 +9,7 @@ from dataclasses import replace
 from byoc_core.authoring.c.expressions import Binary, Buffer, Call, Expression, Literal, Select, Size, Variable
 from byoc_core.authoring.c.indices import MAX, MIN
 from byoc_core.authoring.c.renewal import without_clashes
-from byoc_core.authoring.c.statements import Alias, Block, Dispatch, For, Function, If, Let, Statement, While
+from byoc_core.authoring.c.statements import Alias, Block, Declare, Dispatch, For, Function, If, Let, Statement, While
 from byoc_core.authoring.c.traversal import map_expression, map_own, substitute, with_blocks
 from byoc_core.authoring.c.types import BOOL, INDEX
 from byoc_core.authoring.c.unused import drop_unused
@@ -48,8 +48,12 @@ def simplify_block(block: Block, ranges: Ranges | None = None) -> Block:
         parts.append(part)
         is_inlined |= len(part) != 1 or type(part[0]) is not type(statement)
         for item in part:
-            if isinstance(item, Let) and (found := range_of(item.value, known)) is not None:
-                known[item.variable] = found
+            if isinstance(item, (Let, Declare)):
+                found = range_of(item.value, known) if isinstance(item, Let) else None
+                # Sibling blocks may declare the same variable: what was known of it there does not hold here.
+                known.pop(item.variable, None)
+                if found is not None:
+                    known[item.variable] = found
     if is_inlined:
         return without_clashes(parts)
     statements = tuple(item for part in parts for item in part)
@@ -73,6 +77,8 @@ def _simplified(statement: Statement, ranges: Ranges) -> Iterator[Statement]:
             if count == 0:
                 return
             ranges = {**ranges, first: (0, count - 1), end: (1, count)}
+        case Dispatch(first, end):
+            ranges = _without(ranges, first, end)
         case Alias(buffer, source, offset, Expression() as condition, Buffer() as otherwise):
             value = constant_of(condition)
             if value is not None:
@@ -93,7 +99,14 @@ def _simplified_loop(loop: For, ranges: Ranges) -> Iterator[Statement]:
         if first[0] == first[1]:
             last -= (last - first[0]) % loop.step
         ranges = {**ranges, loop.index: (first[0], last)}
+    else:
+        ranges = _without(ranges, loop.index)
     yield with_blocks(loop, lambda block: simplify_block(block, ranges))
+
+
+def _without(ranges: Ranges, *variables: Variable) -> Ranges:
+    """Return the ranges of all variables but some that are declared anew."""
+    return {item: found for item, found in ranges.items() if item not in variables}
 
 
 def constant_of(expression: Expression) -> int | bool | None:
