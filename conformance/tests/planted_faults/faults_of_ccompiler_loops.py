@@ -14,8 +14,8 @@ def _fault(name: str, file: str, before: str, after: str, description: str, *tes
 FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-argmax-takes-the-last-nan",
-        "kernels/axis_scans.py",
-        'is_nan if takes_last else c.Binary("&&", is_nan, old.compare("==", old))',
+        "kernels/axes.py",
+        'is_nan if takes_last else c.Binary("&&", is_nan, is_number)',
         "is_nan",
         "Of several NaN the last one counts as the largest element.",
         "L2-op[argm*]",
@@ -25,15 +25,15 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-topk-breaks-ties-at-will",
         "kernels/ordering.py",
-        'c.Return(c.Binary("||", self._is_before(one, other), is_first))',
-        "c.Return(self._is_before(one, other))",
+        'c.Return(c.Binary("||", self.is_before(one, other), is_first))',
+        "c.Return(self.is_before(one, other))",
         "Equal elements come in the order in which a heap holds them.",
         "L2-op[topk]",
         "L2-onnx[topk]",
     ),
     _fault(
         "cc-workers-share-scratch",
-        "kernels/axis_view.py",
+        "kernels/axes.py",
         "Alias(mine, memory, worker * scratch)",
         "Alias(mine, memory, worker * 0)",
         "Threads that work on lines write to the same scratch memory.",
