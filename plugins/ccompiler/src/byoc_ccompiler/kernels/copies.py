@@ -11,8 +11,22 @@ from byoc_core.authoring.layouts import compact_layout
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 
-__all__ = ["GRAIN", "MOVE_PS", "Layout", "StridedNest", "bytes_ps", "copy_block", "copy_run", "fetch", "fetch_line"]
-__all__ += ["index_term", "loops_around", "offset_along", "rows_apart", "spread"]
+__all__ = [
+    "GRAIN",
+    "MOVE_PS",
+    "Layout",
+    "StridedNest",
+    "bytes_ps",
+    "copy_block",
+    "copy_run",
+    "fetch",
+    "fetch_line",
+    "index_term",
+    "loops_around",
+    "offset_along",
+    "rows_apart",
+    "spread",
+]
 
 MOVE_PS = 500
 """Estimated picoseconds to move one element by itself."""

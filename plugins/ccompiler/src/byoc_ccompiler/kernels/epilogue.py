@@ -15,8 +15,8 @@ from byoc_core.ir import Value
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import Layout, index_term
-from byoc_ccompiler.kernels.pointwise import element_of, operand_layout
-from byoc_ccompiler.steps import dtype_of, shape_of
+from byoc_ccompiler.kernels.pointwise import operand_layout, step_statement
+from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["SumsTile", "collapsed_step", "epilogue", "result_place"]
 
@@ -55,10 +55,11 @@ def epilogue(kernel: Kernel, tile: SumsTile) -> c.Block:
     rows = slice(len(tile.leading), len(space) - tile.has_columns)
     axes = [c.Variable(f"r{axis}") for axis in range(len(space))[rows]]
     i, row, column = map(c.Variable, ("i", "m", "j"))
-    known: dict[Value, c.Variable] = {anchor.result: c.Variable("sum", c.CType(dtype_of(anchor.result)))}
+    total = c.Variable("sum", c.CType(dtype_of(anchor.result)))
+    known: dict[Value, c.Expression] = {anchor.result: total}
     loaded: dict[tuple[Value, Layout], c.Variable] = {}
     per_row: list[c.Statement] = []
-    body: list[c.Statement] = [c.Let(known[anchor.result], line[column])]
+    body: list[c.Statement] = [c.Let(total, line[column])]
 
     def place(layout: Layout, buffer: c.Buffer) -> c.Load:
         """Return a value's element; the pointer to a line of it is set up in each row."""
@@ -75,24 +76,19 @@ def epilogue(kernel: Kernel, tile: SumsTile) -> c.Block:
         per_row.append(c.Alias(part, buffer, offset + first))
         return part[at]
 
-    def load(layout: Layout, buffer: c.Buffer) -> c.Variable:
+    def load(step: Step, index: int, buffer: c.Buffer) -> c.Variable:
         """Add the load of an operand, in each row or in each column, and return its variable."""
-        element = place(layout, buffer)
-        value = c.Variable(f"{element.buffer.name}_value", element.type)
-        (per_row if element.buffer is buffer else body).append(c.Let(value, element))
-        return value
+        key = (step.operands[index], operand_layout(kernel, step, index))
+        if key not in loaded:
+            element = place(key[1], buffer)
+            loaded[key] = c.Variable(f"{element.buffer.name}_value", element.type)
+            (per_row if element.buffer is buffer else body).append(c.Let(loaded[key], element))
+        return loaded[key]
 
     for step in steps:
-        values: list[c.Expression] = []
-        roles = step.binding.op.operand_names(len(step.operands))
-        for index, (operand, role) in enumerate(zip(step.operands, roles, strict=True)):
-            value = known.get(operand) or kernel.constant(operand)
-            if value is None:
-                key = (operand, operand_layout(kernel, step, index))
-                value = loaded[key] = loaded.get(key) or load(key[1], kernel.source(operand, role))
-            values.append(value)
-        known[step.result] = c.Variable(step.result.name, c.CType(dtype_of(step.result)))
-        body.append(c.Let(known[step.result], element_of(step, values)))
+        # The loads of a step stand before it.
+        statement = step_statement(kernel, step, known, load)
+        body.append(statement)
     for stored in kernel.stored:
         element = place(Layout(shape_of(stored), kernel.strides(stored)), kernel.target(stored))
         body.append(c.Store(element.buffer, element.index, known[stored]))

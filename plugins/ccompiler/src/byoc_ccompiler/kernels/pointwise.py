@@ -17,8 +17,19 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import Layout, spread
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["PER_CHANNEL", "POINTWISE", "element_of", "element_product", "element_statements", "element_sum"]
-__all__ += ["is_pointwise", "operand_axes", "operand_dims", "operand_layout"]
+__all__ = [
+    "PER_CHANNEL",
+    "POINTWISE",
+    "element_of",
+    "element_product",
+    "element_statements",
+    "element_sum",
+    "is_pointwise",
+    "operand_axes",
+    "operand_dims",
+    "operand_layout",
+    "step_statement",
+]
 
 PER_CHANNEL = frozenset({"nn.bias_add", "nn.batch_norm"})
 
@@ -124,19 +135,28 @@ def element_statements(
     ``place`` returns the offset of a step's operand, by its number; ``known`` are values at hand, and gets the results.
     """
     loads: dict[tuple[Value, c.Expression], c.Let] = {}
-    lets: list[c.Statement] = []
-    for step in steps:
-        values: list[c.Expression] = []
-        roles = step.binding.op.operand_names(len(step.operands))
-        for index, (operand, role) in enumerate(zip(step.operands, roles, strict=True)):
-            value = known.get(operand) or kernel.constant(operand)
-            if value is None:
-                key = (operand, place(step, index))
-                if key not in loads:
-                    buffer = kernel.source(operand, role)
-                    loads[key] = c.Let(c.Variable(f"{buffer.name}_value", c.CType(buffer.dtype)), buffer[key[1]])
-                value = loads[key].variable
-            values.append(value)
-        known[step.result] = variable = c.Variable(step.result.name, c.CType(dtype_of(step.result)))
-        lets.append(c.Let(variable, element_of(step, values)))
+
+    def load(step: Step, index: int, buffer: c.Buffer) -> c.Variable:
+        key = (step.operands[index], place(step, index))
+        if key not in loads:
+            loads[key] = c.Let(c.Variable(f"{buffer.name}_value", c.CType(buffer.dtype)), buffer[key[1]])
+        return loads[key].variable
+
+    lets = [step_statement(kernel, step, known, load) for step in steps]
     return (*loads.values(), *lets)
+
+
+def step_statement(
+    kernel: Kernel, step: Step, known: dict[Value, c.Expression], load: Callable[[Step, int, c.Buffer], c.Variable]
+) -> c.Let:
+    """Return the statement that computes a step's element, and add its variable to the values at hand.
+
+    ``load`` returns the variable of an operand that is not at hand, by its number; the operand's buffer is declared.
+    """
+    values: list[c.Expression] = []
+    roles = step.binding.op.operand_names(len(step.operands))
+    for index, (operand, role) in enumerate(zip(step.operands, roles, strict=True)):
+        at_hand = known.get(operand) or kernel.constant(operand)
+        values.append(load(step, index, kernel.source(operand, role)) if at_hand is None else at_hand)
+    known[step.result] = variable = c.Variable(step.result.name, c.CType(dtype_of(step.result)))
+    return c.Let(variable, element_of(step, values))
