@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import byoc_ccompiler.kernel as kernel_module
 import pytest
 from byoc_ccompiler.backend import byoc_codegen
@@ -40,11 +42,20 @@ def _is_compiled(op: str, types: tuple[TensorType, ...], attrs: dict[str, object
     return not result.rejections
 
 
+def _emptied(types: Sequence[TensorType]) -> Iterator[tuple[TensorType, ...]]:
+    """Yield operand types in which all axes of one size have no elements, for each size."""
+    for size in sorted({dim for type_ in types for dim in type_.shape or () if isinstance(dim, int)}):
+        yield tuple(
+            TensorType(tuple(0 if dim == size else dim for dim in type_.shape or ()), type_.dtype) for type_ in types
+        )
+
+
 @pytest.mark.parametrize("op", sorted(FAMILIES))
 def test_kernels_of_canonical_cases_keep_the_laws(kernels: list[Function], op: str) -> None:
     compiled = 0
     for case in default_ops()[op].canonical_cases if op in default_ops() else ():
-        for types in (case.types(), *(case.symbolic_types(everywhere=everywhere) for everywhere in (False, True))):
+        symbolic = (case.symbolic_types(everywhere=everywhere) for everywhere in (False, True))
+        for types in (case.types(), *symbolic, *_emptied(case.types())):
             compiled += _is_compiled(op, tuple(types), dict(case.attrs))
     assert [(kernel.comments, problems) for kernel in kernels if (problems := problems_of(kernel))] == []
     # An op without operands is computed when the code is generated.

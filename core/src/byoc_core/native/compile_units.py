@@ -55,11 +55,11 @@ def unit_count_line(count: int) -> str:
 
 def translation_units(source: str) -> dict[str, str]:
     """Return the files that a C text is compiled as, by name: itself, or units that include it, by ``BYOC_UNIT``."""
-    first = source.partition("\n")[0]
-    count = first.removeprefix(_UNIT_COUNT)
-    if count == first or not count.isdecimal() or not 0 < int(count) <= MAX_UNITS:
+    counts = {unit_count_line(count): count for count in range(1, MAX_UNITS + 1)}
+    count = counts.get(source.partition("\n")[0])
+    if count is None:
         return {"module.c": source}
-    units = {f"module_{k}.c": f'#define BYOC_UNIT {k}\n#include "module.h"\n' for k in range(int(count))}
+    units = {f"module_{k}.c": f'#define BYOC_UNIT {k}\n#include "module.h"\n' for k in range(count)}
     return {**units, "module.h": source}
 
 

@@ -11,8 +11,10 @@ from byoc_core.authoring.c import (
     Expression,
     For,
     Function,
+    If,
     Let,
     MemoryAccess,
+    RawStatement,
     Select,
     Size,
     Store,
@@ -96,6 +98,11 @@ def test_sibling_loops_may_declare_the_same_variables() -> None:
     body_of_known = (Let(here, place * 2), Store(OUT, place, here))
     known = (For(place, Size(0), Size(1), body_of_known), For(place, Size(1), Size(n), body))
     dispatches = (Dispatch(place, here, (Store(OUT, Size(0), place + here),), 1, 1, 1), *loops)
+    raw = RawStatement(("const int64_t {d0} = 7;",), declares=(here,), evaluate=lambda: 7)
+    branch = If(Size(0).compare("==", 0), (Let(here, Size(3)), Store(OUT, Size(0), here)))
+    assert "out[1] = here" in print_function(
+        Function("f", (OUT,), _simplified((branch, raw, Store(OUT, Size(1), here))))
+    )
     for block in (loops, known, dispatches):
         results = [np.zeros(5, "int64"), np.zeros(5, "int64")]
         for result, statements in zip(results, (block, _simplified(block)), strict=True):

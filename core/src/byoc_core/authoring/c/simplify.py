@@ -9,8 +9,8 @@ from dataclasses import replace
 from byoc_core.authoring.c.expressions import Binary, Buffer, Call, Expression, Literal, Select, Size, Variable
 from byoc_core.authoring.c.indices import MAX, MIN
 from byoc_core.authoring.c.renewal import without_clashes
-from byoc_core.authoring.c.statements import Alias, Block, Declare, Dispatch, For, Function, If, Let, Statement, While
-from byoc_core.authoring.c.traversal import map_expression, map_own, substitute, with_blocks
+from byoc_core.authoring.c.statements import Alias, Block, Dispatch, For, Function, If, Let, Statement, While
+from byoc_core.authoring.c.traversal import declared_by, map_expression, map_own, substitute, with_blocks
 from byoc_core.authoring.c.types import BOOL, INDEX
 from byoc_core.authoring.c.unused import drop_unused
 from byoc_core.dims import Dim, is_nonnegative
@@ -48,12 +48,13 @@ def simplify_block(block: Block, ranges: Ranges | None = None) -> Block:
         parts.append(part)
         is_inlined |= len(part) != 1 or type(part[0]) is not type(statement)
         for item in part:
-            if isinstance(item, (Let, Declare)):
-                found = range_of(item.value, known) if isinstance(item, Let) else None
-                # Sibling blocks may declare the same variable: what was known of it there does not hold here.
-                known.pop(item.variable, None)
-                if found is not None:
-                    known[item.variable] = found
+            found = range_of(item.value, known) if isinstance(item, Let) else None
+            # Sibling blocks may declare the same variable: what was known of it there does not hold here.
+            for declared in declared_by(item):
+                if isinstance(declared, Variable):
+                    known.pop(declared, None)
+            if isinstance(item, Let) and found is not None:
+                known[item.variable] = found
     if is_inlined:
         return without_clashes(parts)
     statements = tuple(item for part in parts for item in part)

@@ -75,7 +75,10 @@ def write_lines(
     """
     (step,) = kernel.group.steps
     view, is_empty = view_of(step), product(shape_of(step.binding.results[0])) == 0
-    count = 0 if is_empty else view.outer * view.inner
+    if is_empty:
+        kernel.finish_block(())
+        return
+    count = view.outer * view.inner
     workers = dim_min(count, MAX_WORKERS)
     memory = kernel.scratch_memory(workers * scratch, dtype)
     worker, line, mine = c.Variable("worker"), c.Variable("line"), c.Buffer("mine", dtype, c.MemoryAccess.WRITE)

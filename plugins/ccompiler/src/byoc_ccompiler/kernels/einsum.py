@@ -92,7 +92,7 @@ def _write(kernel: Kernel) -> None:
     )
     if outer:
         kernel.finish_block(loops(outer, body, 0))
-    elif sizes[last] != 0:
+    else:
         kernel.finish_block((c.Dispatch(first, end, body, sizes[last], 1, sizes[last] * round_ps),))
 
 

@@ -253,7 +253,7 @@ def _takes_passes(pooling: _Pooling) -> bool:
 
 
 def _passes(pooling: _Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image) -> c.Block:
-    """Return the statements that visit the windows of a row once for each tap."""
+    """Return the statements that visit the windows of a row once for each tap: a sum takes its taps one by one."""
     (*outer, last_index), along = indices, pooling.axes[-1]
     rows, window = pooling.window([*outer, c.Size(0)]), pooling.window(indices)
     tap, place, begin, col = map(c.Variable, ("k_w", "place", "begin", "col"))
