@@ -8,11 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from byoc_ccompiler.kernels.blocks import even_part
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, tile_function
 from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.authoring import c
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
 from byoc_core.runtime.module import NDArray
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plugins.ccompiler.tests.bench import assert_sum
 
@@ -92,3 +95,14 @@ def test_a_row_times_panels(depth: int, panels: int) -> None:
     values = (row, 0, matrices.reshape(-1), depth, sums, 0, True)
     c.interpret(function, dict(zip(function.parameters, values, strict=True)))
     np.testing.assert_allclose(sums, expected, rtol=1e-12)
+
+
+@given(st.integers(1, 5000), st.integers(8, 300), st.integers(1, 8))
+def test_parts_of_rows_are_about_even(whole: int, most: int, step: int) -> None:
+    part = even_part(whole, most, step)
+    count = -(-whole // part)
+    assert count == -(-whole // most)
+    assert part <= max(most, min(whole, most))
+    last = whole - part * (count - 1)
+    assert 0 < last <= part
+    assert part - last < step * count

@@ -25,7 +25,7 @@ from byoc_ccompiler.kernels.tiles import multiply
 from byoc_ccompiler.kernels.transposes import turn_function
 from byoc_ccompiler.vector_unit import VectorUnit, product_ps
 
-__all__ = ["PanelKernel", "block_function", "pack_function", "packed_panels", "panel_vectors"]
+__all__ = ["PanelKernel", "block_function", "even_part", "pack_function", "packed_panels", "panel_vectors"]
 
 _DEPTH_BLOCK, _PACKED_PS = 768, 100
 """Steps of a panel that pass in one go (longer sums are cut into equal parts); picoseconds to pack a number."""
@@ -119,13 +119,25 @@ def packed_panels(matrix: NDArray, width: int, lanes: int) -> NDArray:
     return np.concatenate(panels) if panels else np.zeros(0, matrix.dtype)
 
 
+def even_part(whole: int, most: int, step: int) -> int:
+    """Return the size of parts of about one size, a multiple of the step, where one part is too much.
+
+    Threads get equal numbers of parts, so a small last part would leave one of them idle.
+    """
+    if whole <= most:
+        return whole
+    parts = -(-whole // most)
+    return min(most, -(-whole // (parts * step)) * step)
+
+
 class PanelKernel:
     """A kernel of a product of floats and of what follows elementwise: an item is a panel and the rows that meet it."""
 
     def __init__(self, kernel: Kernel, p: Product) -> None:
         self.kernel, self.p, self.lanes = kernel, p, kernel.unit.lanes(p.dtype)
         # Columns of a panel, and of the last one where that is known to have fewer vectors; else 0.
-        self.width, self.tail = (n * self.lanes for n in panel_vectors(kernel.unit, p.dtype, p.num_columns))
+        vectors, tail = panel_vectors(kernel.unit, p.dtype, p.num_columns)
+        self.width, self.tail = vectors * self.lanes, tail * self.lanes
         self.num_panels = ceildiv(p.num_columns, self.width)
         self.item, self.b, self.n0, self.n_count = map(c.Variable, ("item", "b", "n0", "n_count"))
         self.m_begin, self.m_end, self.panel_step = map(c.Variable, ("m_begin", "m_end", "panel_step"))
@@ -150,7 +162,7 @@ class PanelKernel:
         chunk = _ROWS_AT_ONCE if self.depth_block is None else _ROWS_WAITING
         # Rows whose sums are held at a time, and rows that all panels meet before the next come: those that stay in
         # the cache, where the panels do not.
-        self.chunk = chunk if p.known_rows is None else min(chunk, p.known_rows)
+        self.chunk = chunk if p.known_rows is None else even_part(p.known_rows, chunk, kernel.unit.panel_rows(vectors))
         stay = _CACHE_NBYTES // row_nbytes if isinstance(row_nbytes, int) and row_nbytes else 2 * _ROWS_WAITING
         self.outer = self.chunk if is_cached else max(1, stay // self.chunk) * self.chunk
         # What the panel goes on with is fetched meanwhile where it is far away and enough rows pass.
