@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from byoc_core.authoring import c
-from byoc_core.authoring.c.collecting import vector_types_of, words_of
+from byoc_core.authoring.c.collecting import vector_types_of
 
 FLOAT = c.CType("float32")
 X, OUT = c.Buffer("x", "float32"), c.Buffer("out", "float32", c.MemoryAccess.WRITE)
@@ -20,7 +20,7 @@ def test_words_of_raw_text_are_no_placeholders() -> None:
     raw = c.Raw("clamp({0}, LOW)", FLOAT, (X[0],))
     statement = c.RawStatement(("mark({w0}, {0}, {d0});",), (X[0],), (OUT,), (c.Variable("hidden"),))
     function = c.Function("f", (X, OUT), (statement, c.Store(OUT, c.Size(0), raw)))
-    assert words_of(function) == {"clamp", "LOW", "mark"}
+    assert c.uses_of(function).words == {"clamp", "LOW", "mark"}
 
 
 def test_vector_types_are_those_of_values_and_arrays() -> None:

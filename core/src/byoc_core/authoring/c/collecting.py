@@ -26,7 +26,7 @@ from byoc_core.authoring.c.types import CType
 from byoc_core.authoring.c.vectors import Lane
 from byoc_core.dims import Dim, symbols_of
 
-__all__ = ["Uses", "uses_of", "vector_types_of", "words_of"]
+__all__ = ["Uses", "uses_of", "vector_types_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +113,6 @@ def uses_of(function: Function) -> Uses:
     vectors = frozenset(item for item in found.types if item.lanes > 1 and item.dtype != "bool")
     symbols = frozenset(name for dim in found.dims for name in symbols_of(dim))
     return Uses(tuple(found.callees), tuple(found.raw_texts), vectors, symbols, frozenset(found.items))
-
-
-def words_of(function: Function) -> set[str]:
-    """Return the identifiers in the raw texts of a function, whose meaning no variable may take."""
-    return uses_of(function).words
 
 
 def vector_types_of(functions: Iterable[Function]) -> set[CType]:
