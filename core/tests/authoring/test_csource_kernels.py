@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from byoc_core.authoring import c
@@ -12,6 +13,15 @@ from byoc_core.ir import Function, FunctionBuilder, IRModule, tensor
 from byoc_core.ops import default_ops
 
 SIZE = 4096
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """The choices of a kernel's writer."""
+
+    rows: int
+    is_packed: bool
+    depth: int | None = None
 
 
 class StatementCodegen(CSourceCodegen):
@@ -25,7 +35,9 @@ class StatementCodegen(CSourceCodegen):
         store = c.Store(out, index, x[index] + x[index])
         loop = c.For(index, c.Size(0), c.Size(SIZE), (store,), kind=c.LoopKind.PARALLEL, grain=16, round_ps=10_000)
         function = c.outline(c.Function(scope.kernel_name("twice"), (x, out), (loop,)))
-        name = scope.declare_kernel(c.print_function(function), "twice", KernelFacts((binding,), function))
+        name = scope.declare_kernel(
+            c.print_function(function), "twice", KernelFacts((binding,), function, schedule=Tiling(8, True))
+        )
         scope.call(name, scope.value(param), scope.buffer(binding.result))
 
 
@@ -66,4 +78,5 @@ def test_a_kernel_of_statements_has_loops_and_an_estimate() -> None:
     )
     assert kernel.shared_loops == (SharedLoop(SIZE, 16, SIZE * 10_000),)
     assert (kernel.flops, kernel.nbytes, kernel.ps) == (SIZE, SIZE * 12, SIZE * 10_000)
+    assert kernel.schedule == {"rows": "8", "is_packed": "yes", "depth": "none"}
     assert kernel.to_data()["shared_loops"] == [{"rounds": SIZE, "grain": 16, "ps": SIZE * 10_000}]

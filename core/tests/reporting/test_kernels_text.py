@@ -18,6 +18,7 @@ WHOLE = KernelReport(
     N * 1000,
     N * 64,
     N * 2_500_000,
+    {"rows": "8", "is_packed": "yes"},
 )
 TEXT = """\
 npu: 2 kernels in 2 regions, counting n = 3
@@ -26,6 +27,7 @@ k_0: add, nn.relu -> s, y
   function: region
   estimate: 3k FLOPs, 192B, 7.5 us on one thread
   for threads: 3 rounds by 4, 7.5 us on one thread
+  schedule: rows = 8, is_packed = yes
   loops:
     for i in 0..dim_n: writes out
       for j in 0..8

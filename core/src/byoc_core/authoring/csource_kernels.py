@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from byoc_core.authoring.c.estimate import estimate
 from byoc_core.authoring.c.loop_tree import describe_loops
@@ -14,6 +14,9 @@ from byoc_core.authoring.c.traversal import statements_in
 from byoc_core.authoring.csource_parallel import ParallelLoop
 from byoc_core.backend.hooks import KernelReport, SharedLoop
 from byoc_core.ir import COMPOSITE, Binding
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = ["KernelFacts", "KernelRecord", "report_kernels"]
 
@@ -25,11 +28,13 @@ class KernelFacts(NamedTuple):
         bindings: the ops that it computes.
         function: the statements that its text was printed from; ``None`` where there is only text.
         loops: the loops of a text that threads may share.
+        schedule: a dataclass whose fields are the choices of how the kernel computes; ``None`` where there were none.
     """
 
     bindings: tuple[Binding, ...] = ()
     function: CFunction | None = None
     loops: tuple[ParallelLoop, ...] = ()
+    schedule: DataclassInstance | None = None
 
 
 @dataclass(slots=True)
@@ -73,6 +78,7 @@ def _report(symbol: str, record: KernelRecord) -> KernelReport:
         tuple(map(_op_of, bindings)),
         tuple(result.name for binding in bindings for result in binding.results),
         shared_loops=tuple(SharedLoop(loop.count, loop.grain, loop.work_ps) for loop in facts.loops),
+        schedule={} if facts.schedule is None else _choices_of(facts.schedule),
     )
     if facts.function is None:
         return report
@@ -86,6 +92,15 @@ def _report(symbol: str, record: KernelRecord) -> KernelReport:
         nbytes=work.nbytes,
         ps=work.ps,
     )
+
+
+def _choices_of(schedule: DataclassInstance) -> dict[str, str]:
+    """Return the fields of a schedule as text: a flag is yes or no, ``None`` none."""
+    values = {item.name: getattr(schedule, item.name) for item in fields(schedule)}
+    words = {None: "none", True: "yes", False: "no"}
+    return {
+        name: words[value] if value is None or isinstance(value, bool) else str(value) for name, value in values.items()
+    }
 
 
 def _op_of(binding: Binding) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from byoc_core.dims import Dim
@@ -45,6 +47,7 @@ class KernelReport:
         flops: estimated floating-point operations of a call; ``None`` where the backend makes no estimate.
         nbytes: estimated bytes that loads and stores touch, each time again.
         ps: estimated picoseconds on one thread.
+        schedule: the choices of how the kernel computes, by name: tile sizes, packing and the like.
     """
 
     name: str
@@ -57,6 +60,7 @@ class KernelReport:
     flops: Dim | None = None
     nbytes: Dim | None = None
     ps: Dim | None = None
+    schedule: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def to_data(self) -> dict[str, Any]:
         """Return the kernel as JSON; numbers that depend on symbolic sizes are expressions in text."""
@@ -68,6 +72,7 @@ class KernelReport:
             "loops": None if self.loops is None else list(self.loops),
             "shared_loops": [loop.to_data() for loop in self.shared_loops],
             **{name: _number(getattr(self, name)) for name in ("flops", "nbytes", "ps")},
+            "schedule": dict(self.schedule),
             "source": self.source,
         }
 

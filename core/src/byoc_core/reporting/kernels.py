@@ -50,6 +50,9 @@ def _kernel_lines(kernel: Mapping[str, Any], data: Mapping[str, Any]) -> Iterato
     for loop in items_of(kernel.get("shared_loops")):
         rounds, grain = (flops_count(loop.get(key), data) for key in ("rounds", "grain"))
         yield f"  for threads: {_count(rounds, 'round')} by {grain}, {_time(loop.get('ps'), data)} on one thread"
+    schedule = kernel.get("schedule")
+    if isinstance(schedule, Mapping) and schedule:
+        yield f"  schedule: {', '.join(f'{name} = {value}' for name, value in schedule.items())}"
     loops = kernel.get("loops")
     if loops is None:
         yield "  loops: unknown, the kernel was written as text"

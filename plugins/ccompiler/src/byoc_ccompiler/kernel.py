@@ -5,6 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from byoc_core.authoring.c import (
     C11_KERNELS,
@@ -43,6 +44,9 @@ from byoc_core.ir import Binding, Constant, Value, Var
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = ["Group", "Kernel", "KernelContext", "compact_strides"]
 
@@ -140,6 +144,7 @@ class Kernel:
         can_fail: whether it gives a status, as its body's lines that return one say, in place of nothing.
         parallel_loops: the work of its loops that several threads may do.
         checks: statements that fail where an index of a load lies outside its axis; they stand before all others.
+        schedule: a dataclass of the choices of how it computes, which reports tell; ``None`` where there are none.
         shared: inputs in whose memory an output may lie, and the outputs that may.
     """
 
@@ -156,6 +161,7 @@ class Kernel:
         self.can_fail = False
         self.checks: dict[Step, Block] = {}
         self.shared: frozenset[Value] = frozenset()
+        self.schedule: DataclassInstance | None = None
         self.name = ""
         self._inputs: dict[Value, Buffer] = {}
         self._outputs: dict[Value, Buffer] = {}
@@ -303,7 +309,7 @@ class Kernel:
             self.name = known
             return
         self._share(uses)
-        facts = KernelFacts(tuple(origins), function)
+        facts = KernelFacts(tuple(origins), function, schedule=self.schedule)
         text = print_function(function, C11_KERNELS, uses)
         prototype = print_prototype(function, C11_KERNELS, uses)
         self.name = self.scope.declare_kernel(text, hint, facts, key=key, prototype=prototype)
