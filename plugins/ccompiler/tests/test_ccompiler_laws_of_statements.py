@@ -8,7 +8,7 @@ import byoc_ccompiler.kernel as kernel_module
 import pytest
 from byoc_ccompiler.backend import byoc_codegen
 from byoc_ccompiler.registry import FAMILIES
-from byoc_core.authoring.c import Function, outline, problems_of
+from byoc_core.authoring.c import Function, KnownCalls, outline, problems_of
 from byoc_core.backend.info import CompileContext
 from byoc_core.errors import ByocError
 from byoc_core.ir import TensorType
@@ -23,8 +23,8 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> list[Function]:
     """Every kernel of statements that is declared, outlined."""
     found: list[Function] = []
 
-    def recorded(function: Function, *, has_team: bool) -> Function:
-        found.append(outline(function, has_team=has_team))
+    def recorded(function: Function, *, has_team: bool, calls: KnownCalls) -> Function:
+        found.append(outline(function, has_team=has_team, calls=calls))
         return found[-1]
 
     monkeypatch.setattr(kernel_module, "outline", recorded)

@@ -16,6 +16,7 @@ from byoc_core.authoring.c import (
     CType,
     Fail,
     Function,
+    KnownCalls,
     Literal,
     MemoryAccess,
     ParallelWork,
@@ -99,6 +100,7 @@ class KernelContext:
         strides: the strides of values that do not lie row-major without gaps, in elements.
         callees: the C functions that kernels share, by the identity of their statements: printing takes a while.
         uses: what these functions use, beside them, so that they live as long.
+        calls: the estimated work of these functions, beside them likewise.
     """
 
     scope: FunctionScope
@@ -107,6 +109,7 @@ class KernelContext:
     strides: Mapping[Value, tuple[Dim, ...]]
     callees: dict[int, Callee] = field(default_factory=dict)
     uses: dict[int, tuple[Function, Uses]] = field(default_factory=dict)
+    calls: KnownCalls = field(default_factory=dict)
 
     def uses_of(self, function: Function) -> Uses:
         """Return what a C function uses that kernels share, found once."""
@@ -283,7 +286,7 @@ class Kernel:
         result = _STATUS if self.can_fail else None
         ends: Block = (Return(Literal(0, _STATUS)),) if self.can_fail else ()
         self._function = simplify(Function("", tuple(buffers), (*block, *ends), result))
-        works = parallel_works(self._function)
+        works = parallel_works(self._function, self.context.calls)
         self.parallel_loops = [work for work in works if work.is_worth_waking or work.is_worth_sharing]
 
     def declare(self, *, has_team: bool) -> None:
@@ -299,7 +302,7 @@ class Kernel:
         hint = "_".join(op.rpartition(".")[2] for op in ops[:_NAMED_OPS])
         assert self._function is not None
         function = replace(self._function, name=self.scope.kernel_name(hint), comments=tuple(comments))
-        function = outline(function, has_team=has_team)
+        function = outline(function, has_team=has_team, calls=self.context.calls)
         uses = uses_of(function)
         self.sizes = [f"dim_{c_identifier(symbol)}" for symbol in sorted(uses.symbols)]
         # The layers of a network repeat: C compilers take longest of all, and get a kernel once.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from byoc_core.authoring.c.callee import Callee
 from byoc_core.authoring.c.collecting import Uses, uses_of
-from byoc_core.authoring.c.estimate import Estimate, estimate
+from byoc_core.authoring.c.estimate import Estimate, KnownCalls, estimate
 from byoc_core.authoring.c.expression_printer import has_c_form
 from byoc_core.authoring.c.expressions import (
     Address,
@@ -123,6 +123,7 @@ __all__ = [
     "Function",
     "Grid",
     "If",
+    "KnownCalls",
     "Lane",
     "Launch",
     "Let",

@@ -1,39 +1,57 @@
-"""Estimate the work of C before anything is compiled: operations, bytes, picoseconds on one thread."""
+"""Estimate the work of C before anything is compiled: operations, bytes, picoseconds on one thread.
+
+The estimate walks through a function once. A loop counts as often as its middle round does (its first one, where the
+number of rounds is symbolic), so what depends on the round counts as in that round: a tile is a whole one, and of two
+branches that one counts that the round takes.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
+from byoc_core.authoring.c.callee import Callee
 from byoc_core.authoring.c.expressions import (
     Binary,
+    Buffer,
     Call,
     Element,
     Expression,
+    Literal,
     Load,
     Select,
     Size,
     Unary,
     Variable,
 )
+from byoc_core.authoring.c.indices import MAX, MIN
 from byoc_core.authoring.c.operands import operands_of
-from byoc_core.authoring.c.simplify import range_of
 from byoc_core.authoring.c.statements import (
+    Assign,
     Block,
     Clear,
     Copy,
+    Declare,
     Dispatch,
+    Evaluate,
     For,
     Function,
     If,
+    Let,
+    LocalArray,
     Statement,
     Store,
     While,
 )
-from byoc_core.authoring.c.traversal import expressions_of, substitute
-from byoc_core.dims import Dim, ceildiv
+from byoc_core.authoring.c.strides import stride_of
+from byoc_core.authoring.c.traversal import statements_in
+from byoc_core.authoring.c.types import CType
+from byoc_core.authoring.c.vectors import Shuffle
+from byoc_core.dims import Dim, ceildiv, dim_max, dim_min
 from byoc_core.dtypes import dtype_info
 
-__all__ = ["Estimate", "estimate", "estimate_statement", "rounds_of"]
+__all__ = ["Estimate", "KnownCalls", "estimate", "loop_times", "rounds_of"]
 
 _OPERATION_PS = 50
 """One operation on an element, in a loop that a C compiler makes vectors of; a store likewise."""
@@ -43,6 +61,12 @@ _VECTOR_PS = 80
 
 _BYTE_PS = 30
 """One byte that is copied."""
+
+_MEMORY_PS = 5
+"""A byte of a vector that comes from memory, or goes there: from caches near and far."""
+
+_APART_PS = 400
+"""Loading or storing one of many elements that do not lie side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,80 +91,240 @@ class Estimate:
         return Estimate(self.flops * count, self.nbytes * count, self.ps * count)
 
 
+KnownCalls = dict[tuple[int, tuple[Dim | None, ...]], tuple[Function, Estimate]]
+"""The work of functions, by their identity and the values of their parameters, from one estimate to the next."""
+
+
 def estimate(function: Function) -> Estimate:
-    """Return the work of a call of a function. Of two branches the first counts, of a :class:`While` one round."""
-    return _block(function.body)
+    """Return the work of a call of a function.
+
+    Where nothing tells which of two branches is taken, the first counts. Loops whose ends only data tell, and
+    :class:`While`, count as one round; but a loop that goes on where a part of it ended counts all parts.
+    """
+    return _Walk().block(function.body)
+
+
+def loop_times(function: Function, calls: KnownCalls | None = None) -> dict[int, Dim]:
+    """Return the picoseconds of each loop, all rounds, by the identity of the statement; ``calls`` grows.
+
+    A loop in a branch that is not taken counts by itself, without what is known around the branch.
+    """
+    walk = _Walk({} if calls is None else calls)
+    walk.block(function.body)
+    for statement in statements_in(function.body):
+        if isinstance(statement, For | Dispatch) and id(statement) not in walk.times:
+            walk.statement(statement)
+    return walk.times
 
 
 def rounds_of(loop: For) -> Dim:
-    """Return how many rounds a loop has: exactly where its bounds are sizes, else the most that can be told.
+    """Return how many rounds a loop has: as far as its bounds are sizes, else 1."""
+    return _Walk().rounds(loop)
 
-    Where a bound is a choice between a number and the rest of an axis, as tiling makes it, the number counts.
+
+_NOTHING = Estimate()
+
+
+@dataclass(slots=True)
+class _Walk:
+    """A walk over statements.
+
+    Attributes:
+        calls: the work of functions that it met, or others before it.
+        values: what variables are in the round that is looked at, as far as it is known.
+        ends: where a loop goes on at the end of its last part: by that end, the end of all parts.
+        index: the index of the innermost loop around.
+        registers: arrays of vectors, which a C compiler keeps in registers.
+        times: the picoseconds of loops, by the identity of the statement.
     """
-    match loop.start, loop.stop:
-        case Size(first), Size(end):
-            rounds = ceildiv(end - first, loop.step)
-            return max(rounds, 0) if isinstance(rounds, int) else rounds
-        case Size(0), Select(_, one, other):
-            for bound in (one, other):
-                if isinstance(bound, Size):
-                    return ceildiv(bound.dim, loop.step)
-    found = range_of(loop.stop - loop.start, {})
-    return 1 if found is None else ceildiv(found[1], loop.step)
+
+    calls: KnownCalls = field(default_factory=dict)
+    values: dict[Variable, Dim] = field(default_factory=dict)
+    ends: dict[Variable, Expression] = field(default_factory=dict)
+    index: Variable | None = None
+    registers: set[Buffer] = field(default_factory=set)
+    times: dict[int, Dim] = field(default_factory=dict)
+
+    def block(self, block: Block) -> Estimate:
+        total = _NOTHING
+        for statement in block:
+            work = self.statement(statement)
+            total = total + work if total.ps or total.nbytes else work
+        return total
+
+    def statement(self, statement: Statement) -> Estimate:
+        match statement:
+            case Let(variable, value) | Declare(variable, value):
+                self._set(variable, self.value(self.ends.get(variable, value)))
+                return self.expression(value)
+            case Store(buffer, index, value):
+                ps = self._access(buffer, index, value.type)
+                ps = ps or (0 if buffer in self.registers else _OPERATION_PS)
+                return self.expression(value) + Estimate(0, value.type.nbytes, ps)
+            case Assign(variable, value):
+                self._set(variable, None)
+                return self.expression(value)
+            case Evaluate(value):
+                return self.expression(value)
+            case LocalArray(buffer):
+                if statement.lanes > 1:
+                    self.registers.add(buffer)
+            case For() | Dispatch():
+                work = self._loop(statement) if isinstance(statement, For) else self._dispatch(statement)
+                self.times[id(statement)] = work.ps
+                return work
+            case While():
+                self._go_on(statement)
+                return self.block(statement.body)
+            case If(condition, then, otherwise):
+                return self.expression(condition) + self.block(otherwise if self.value(condition) == 0 else then)
+            case Copy():
+                nbytes = self._count(statement.count) * dtype_info(statement.target.dtype).itemsize
+                return Estimate(0, nbytes * 2, nbytes * _BYTE_PS)
+            case Clear():
+                nbytes = self._count(statement.count) * dtype_info(statement.target.dtype).itemsize
+                return Estimate(0, nbytes, nbytes * _BYTE_PS)
+        return _NOTHING
+
+    def expression(self, expression: Expression) -> Estimate:
+        """Return the work of computing a value."""
+        total = _NOTHING
+        match expression:
+            case Load(buffer, index):
+                # Indices of indices are few beside what they lead to.
+                return Estimate(0, expression.type.nbytes, self._access(buffer, index, expression.type))
+            case Call():
+                total = self._call(expression)
+            case Element() | Binary() | Unary() | Select() if expression.type.is_float:
+                lanes = expression.type.lanes
+                total = Estimate(lanes, 0, _VECTOR_PS if lanes > 1 else _OPERATION_PS)
+            case Shuffle():
+                total = Estimate(0, 0, _VECTOR_PS)
+        for operand in operands_of(expression):
+            if not isinstance(operand, Size | Variable | Literal):
+                work = self.expression(operand)
+                total = total if work is _NOTHING else total + work
+        return total
+
+    def value(self, expression: Expression) -> Dim | None:
+        """Return an index, or a condition as 0 or 1, in the round that is looked at; ``None`` if it is not known."""
+        match expression:
+            case Size(dim):
+                return dim
+            case Variable():
+                return self.values.get(expression)
+            case Literal(bool() | int() as number):
+                return int(number)
+            case Select(condition, then, otherwise):
+                is_first = self.value(condition)
+                return (
+                    self._smaller(then, otherwise) if is_first is None else self.value(then if is_first else otherwise)
+                )
+            case Call(callee, (left, right)) if callee == MIN:
+                return self._smaller(left, right)
+            case Binary(symbol, left, right) | Call(Callee(symbol), (left, right)):
+                one, other = self.value(left), self.value(right)
+                if symbol in ("&&", "||"):
+                    decides = 0 if symbol == "&&" else 1
+                    return decides if decides in (one, other) else None if None in (one, other) else 1 - decides
+                return None if one is None or other is None else _combined(symbol, one, other)
+        return None
+
+    def _smaller(self, one: Expression, other: Expression) -> Dim | None:
+        """Return the smaller of two indices, as far as they are known: a tile, or the rest of an axis."""
+        known = [value for value in (self.value(one), self.value(other)) if value is not None]
+        return dim_min(*known) if len(known) == 2 else next(iter(known), None)
+
+    def rounds(self, loop: For) -> Dim:
+        """Return how many rounds a loop has; 1 where it is not known."""
+        first, end = self.value(loop.start), self.value(loop.stop)
+        if first is None or end is None:
+            return 1
+        rounds = ceildiv(end - first, loop.step)
+        return max(rounds, 0) if isinstance(rounds, int) else rounds
+
+    def _loop(self, loop: For) -> Estimate:
+        rounds, first, outer = self.rounds(loop), self.value(loop.start), self.index
+        if rounds == 0:
+            return _NOTHING
+        middle = (rounds - 1) // 2 * loop.step if isinstance(rounds, int) else 0
+        self._set(loop.index, None if first is None else first + middle)
+        self.index = loop.index
+        work = self.block(loop.body).times(rounds)
+        self.index = outer
+        return work if loop.round_ps is None else Estimate(work.flops, work.nbytes, loop.round_ps * rounds)
+
+    def _dispatch(self, loop: Dispatch) -> Estimate:
+        self.values[loop.first], self.values[loop.end] = 0, loop.count
+        work = self.block(loop.body)
+        return Estimate(work.flops, work.nbytes, loop.work_ps) if loop.work_ps else work
+
+    def _set(self, variable: Variable, value: Dim | None) -> None:
+        if value is None:
+            self.values.pop(variable, None)
+        else:
+            self.values[variable] = value
+
+    def _count(self, count: Expression) -> Dim:
+        value = self.value(count)
+        return 0 if value is None else value
+
+    def _access(self, buffer: Buffer, index: Expression, type_: CType) -> Dim:
+        """Return the picoseconds of a load or store; none for an element beside that of the last round."""
+        if buffer in self.registers:
+            return 0
+        if type_.lanes > 1:
+            return type_.nbytes * _MEMORY_PS
+        return 0 if self.index is None or stride_of(index, self.index) in (0, 1, -1) else _APART_PS
+
+    def _go_on(self, loop: While) -> None:
+        """Note of a loop that goes on at the end of its last part that all parts end where it ends."""
+        if isinstance(loop.condition, Binary) and loop.condition.operator == "<":
+            ends = (
+                item.value for item in loop.body if isinstance(item, Assign) and item.variable is loop.condition.left
+            )
+            self.ends.update((end, loop.condition.right) for end in ends if isinstance(end, Variable))
+
+    def _call(self, call: Call) -> Estimate:
+        """Return the work of a called function: of its statements where it is data, else what it says of itself."""
+        callee, function = call.callee, call.callee.function
+        if function is None:
+            return Estimate(callee.flops, 0, callee.flops * _OPERATION_PS)
+        values = tuple(map(self.value, call.arguments))
+        key = (id(function), values)
+        if key not in self.calls:
+            inner = _Walk(self.calls)
+            for parameter, value in zip(function.parameters, values, strict=True):
+                if isinstance(parameter, Variable):
+                    inner._set(parameter, value)
+            self.calls[key] = function, inner.block(function.body)
+        return self.calls[key][1]
 
 
-def estimate_statement(statement: Statement) -> Estimate:
-    """Return the work of one statement, with the blocks inside it."""
-    total = Estimate()
-    for expression in expressions_of(statement):
-        total = total + _expression(expression)
-    match statement:
-        case Store(_, _, value):
-            total = total + Estimate(0, value.type.nbytes, _VECTOR_PS if value.type.lanes > 1 else _OPERATION_PS)
-        case Copy():
-            if isinstance(statement.count, Size):
-                nbytes = statement.count.dim * dtype_info(statement.target.dtype).itemsize
-                total = total + Estimate(0, nbytes * 2, nbytes * _BYTE_PS)
-        case Clear():
-            if isinstance(statement.count, Size):
-                nbytes = statement.count.dim * dtype_info(statement.target.dtype).itemsize
-                total = total + Estimate(0, nbytes, nbytes * _BYTE_PS)
-        case For():
-            return total + _block(statement.body).times(rounds_of(statement))
-        case Dispatch():
-            rounds = substitute(statement.body, {statement.first: Size(0), statement.end: Size(statement.count)})
-            return replace(_block(rounds), ps=statement.work_ps)
-        case While():
-            return total + _block(statement.body)
-        case If():
-            return total + _block(statement.then)
-    return total
+_OPERATIONS: Mapping[str, Callable[[Dim, Dim], Dim]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    MAX.name: dim_max,
+}
+_OF_NUMBERS: Mapping[str, Callable[[int, int], int]] = {
+    "/": operator.floordiv,
+    "%": operator.mod,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
 
 
-def _block(block: Block) -> Estimate:
-    return sum((estimate_statement(statement) for statement in block), Estimate())
-
-
-def _expression(expression: Expression) -> Estimate:
-    total = Estimate()
-    match expression:
-        case Load():
-            return Estimate(0, expression.type.nbytes, 0)
-        case Call():
-            total = _called(expression)
-        case Element() | Binary() | Unary() | Select() if expression.type.is_float:
-            lanes = expression.type.lanes
-            total = Estimate(lanes, 0, _VECTOR_PS if lanes > 1 else _OPERATION_PS)
-    for operand in operands_of(expression):
-        total = total + _expression(operand)
-    return total
-
-
-def _called(call: Call) -> Estimate:
-    """Return the work of a called function: that of its statements where it is data, else what it says of itself."""
-    callee = call.callee
-    if callee.function is None:
-        return Estimate(callee.flops, 0, callee.flops * _OPERATION_PS)
-    pairs = zip(callee.function.parameters, call.arguments, strict=True)
-    values = {parameter: argument for parameter, argument in pairs if isinstance(parameter, Variable)}
-    return _block(substitute(callee.function.body, values))
+def _combined(symbol: str, one: Dim, other: Dim) -> Dim | None:
+    """Return the result of an operator or function of C; ``None`` where it is not known."""
+    if symbol in _OPERATIONS:
+        return _OPERATIONS[symbol](one, other)
+    if isinstance(one, int) and isinstance(other, int) and symbol in _OF_NUMBERS:
+        return None if symbol in "/%" and (other <= 0 or one < 0) else int(_OF_NUMBERS[symbol](one, other))
+    if one == 0 and symbol in "/%":
+        return 0
+    return one // other if symbol == "/" else None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeGuard
 
-from byoc_core.authoring.c.estimate import estimate_statement, rounds_of
+from byoc_core.authoring.c.estimate import KnownCalls, loop_times, rounds_of
 from byoc_core.authoring.c.expressions import MemoryAccess, Size, Variable
 from byoc_core.authoring.c.loops import as_copy
 from byoc_core.authoring.c.renewal import without_clashes
@@ -19,12 +19,17 @@ from byoc_core.authoring.csource_parallel import END_ITEM, FIRST_ITEM, ParallelW
 __all__ = ["ParallelWork", "is_parallel", "outline", "parallel_works", "serialise"]
 
 
-def parallel_works(function: Function) -> list[ParallelWork]:
-    """Return the work of each parallel loop of a function, in order; loops that are outlined already count."""
-    return [_work_of(item) for item in statements_in(function.body) if is_parallel(item)]
+def parallel_works(function: Function, calls: KnownCalls | None = None) -> list[ParallelWork]:
+    """Return the work of each parallel loop of a function, in order; loops that are outlined already count.
+
+    Args:
+        function: the function.
+        calls: the work of functions that it calls, as far as it was estimated before; grows.
+    """
+    return list(_works_of(function, calls).values())
 
 
-def outline(function: Function, *, has_team: bool = False) -> Function:
+def outline(function: Function, *, has_team: bool = False, calls: KnownCalls | None = None) -> Function:
     """Return a function whose parallel loops are outlined where their work may be worth it, and serial elsewhere.
 
     A loop that is outlined already, because its block does a part of the rounds as it likes, is treated alike.
@@ -32,13 +37,15 @@ def outline(function: Function, *, has_team: bool = False) -> Function:
     Args:
         function: the function.
         has_team: whether threads stay awake around the function, so that less work is worth sharing.
+        calls: the work of functions that it calls, as far as it was estimated before; grows.
     """
+    works = _works_of(function, calls)
 
     def outlined(loop: For | Dispatch) -> Block:
-        work = _work_of(loop)
+        work = works[id(loop)]
         is_worth = work.is_worth_waking or (has_team and work.is_worth_sharing)
         if isinstance(loop, Dispatch):
-            return (loop,) if is_worth else _serial(loop)
+            return (replace(loop, work_ps=work.work_ps),) if is_worth else _serial(loop)
         # The count of a dispatch is exact; of other ends than sizes only an estimate is known.
         if not is_worth or loop.start != Size(0) or loop.step != 1 or not isinstance(loop.stop, Size):
             return _serial(loop)
@@ -71,13 +78,12 @@ def is_parallel(statement: Statement) -> TypeGuard[For | Dispatch]:
     return isinstance(statement, Dispatch) or (isinstance(statement, For) and statement.kind is LoopKind.PARALLEL)
 
 
-def _work_of(statement: For | Dispatch) -> ParallelWork:
-    if isinstance(statement, Dispatch):
-        return ParallelWork(statement.count, statement.work_ps)
-    count = rounds_of(statement)
-    if statement.round_ps is not None:
-        return ParallelWork(count, count * statement.round_ps)
-    return ParallelWork(count, estimate_statement(statement).ps)
+def _works_of(function: Function, calls: KnownCalls | None) -> dict[int, ParallelWork]:
+    """Return the work of each parallel loop, by the identity of the statement, in order."""
+    loops = [item for item in statements_in(function.body) if is_parallel(item)]
+    times = loop_times(function, calls) if loops else {}
+    counts = (item.count if isinstance(item, Dispatch) else rounds_of(item) for item in loops)
+    return {id(loop): ParallelWork(count, times[id(loop)]) for loop, count in zip(loops, counts, strict=True)}
 
 
 def _map_parallel(block: Block, change: Callable[[For | Dispatch], Block]) -> Block:

@@ -287,15 +287,15 @@ class Dispatch(Statement):
         body: the block; it runs the rounds from ``first`` to ``end``.
         count: the number of all rounds.
         grain: parts begin at multiples of so many rounds.
-        work_ps: estimated picoseconds of all rounds on one thread.
+        work_ps: estimated picoseconds of all rounds on one thread; 0 until :func:`outline` finds it in the body.
     """
 
     first: Variable
     end: Variable
     body: Block
     count: Dim
-    grain: Dim
-    work_ps: Dim
+    grain: Dim = 1
+    work_ps: Dim = 0
 
 
 @dataclass(frozen=True, slots=True)
