@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from byoc_core.authoring.c.estimate import estimate
 from byoc_core.authoring.c.loop_tree import describe_loops
@@ -14,9 +14,6 @@ from byoc_core.authoring.c.traversal import statements_in
 from byoc_core.authoring.csource_parallel import ParallelLoop
 from byoc_core.backend.hooks import KernelReport, SharedLoop
 from byoc_core.ir import COMPOSITE, Binding
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 __all__ = ["KernelFacts", "KernelRecord", "report_kernels"]
 
@@ -34,7 +31,7 @@ class KernelFacts(NamedTuple):
     bindings: tuple[Binding, ...] = ()
     function: CFunction | None = None
     loops: tuple[ParallelLoop, ...] = ()
-    schedule: DataclassInstance | None = None
+    schedule: object = None
 
 
 @dataclass(slots=True)
@@ -94,7 +91,7 @@ def _report(symbol: str, record: KernelRecord) -> KernelReport:
     )
 
 
-def _choices_of(schedule: DataclassInstance) -> dict[str, str]:
+def _choices_of(schedule: Any) -> dict[str, str]:
     """Return the fields of a schedule as text: a flag is yes or no, ``None`` none."""
     values = {item.name: getattr(schedule, item.name) for item in fields(schedule)}
     words = {None: "none", True: "yes", False: "no"}

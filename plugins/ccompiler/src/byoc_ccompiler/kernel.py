@@ -5,7 +5,6 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from byoc_core.authoring.c import (
     C11_KERNELS,
@@ -45,9 +44,6 @@ from byoc_core.ir import Binding, Constant, Value, Var
 from byoc_ccompiler.options import CCompilerOptions
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 __all__ = ["Group", "Kernel", "KernelContext", "compact_strides"]
 
@@ -164,7 +160,7 @@ class Kernel:
         self.can_fail = False
         self.checks: dict[Step, Block] = {}
         self.shared: frozenset[Value] = frozenset()
-        self.schedule: DataclassInstance | None = None
+        self.schedule: object = None
         self.name = ""
         self._inputs: dict[Value, Buffer] = {}
         self._outputs: dict[Value, Buffer] = {}

@@ -122,9 +122,6 @@ def rounds_of(loop: For) -> Dim:
     return _Walk().rounds(loop)
 
 
-_NOTHING = Estimate()
-
-
 @dataclass(slots=True)
 class _Walk:
     """A walk over statements.
@@ -146,7 +143,7 @@ class _Walk:
     times: dict[int, Dim] = field(default_factory=dict)
 
     def block(self, block: Block) -> Estimate:
-        total = _NOTHING
+        total = Estimate()
         for statement in block:
             work = self.statement(statement)
             total = total + work if total.ps or total.nbytes else work
@@ -184,11 +181,11 @@ class _Walk:
             case Clear():
                 nbytes = self._count(statement.count) * dtype_info(statement.target.dtype).itemsize
                 return Estimate(0, nbytes, nbytes * _BYTE_PS)
-        return _NOTHING
+        return Estimate()
 
     def expression(self, expression: Expression) -> Estimate:
         """Return the work of computing a value."""
-        total = _NOTHING
+        total = Estimate()
         match expression:
             case Load(buffer, index):
                 # Indices of indices are few beside what they lead to.
@@ -203,7 +200,7 @@ class _Walk:
         for operand in operands_of(expression):
             if not isinstance(operand, Size | Variable | Literal):
                 work = self.expression(operand)
-                total = total if work is _NOTHING else total + work
+                total = total + work if work.ps or work.nbytes else total
         return total
 
     def value(self, expression: Expression) -> Dim | None:
@@ -246,7 +243,7 @@ class _Walk:
     def _loop(self, loop: For) -> Estimate:
         rounds, first, outer = self.rounds(loop), self.value(loop.start), self.index
         if rounds == 0:
-            return _NOTHING
+            return Estimate()
         middle = (rounds - 1) // 2 * loop.step if isinstance(rounds, int) else 0
         self._set(loop.index, None if first is None else first + middle)
         self.index = loop.index
