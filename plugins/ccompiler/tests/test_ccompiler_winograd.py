@@ -13,7 +13,7 @@ import pytest
 from byoc_ccompiler.kernels import winograd
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.winograd import input_function, output_function
-from byoc_ccompiler.kernels.winograd_plan import WinogradPlan, choose_plan, make_plan, minimal_filter
+from byoc_ccompiler.kernels.winograd_plan import WinogradPlan, WinogradSchedule, choose_plan, make_plan, minimal_filter
 from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.authoring.c import interpret, verify
 from byoc_core.ir import Function, tensor
@@ -112,7 +112,7 @@ def test_what_is_multiplied_by_at_run_time_is_exact_in_float32(num_outputs: int)
 
 @pytest.mark.parametrize("num_outputs", [2, 4])
 def test_the_functions_apply_the_matrices(num_outputs: int) -> None:
-    plan = WinogradPlan(_geometry(9, 11, 20), VectorUnit(16, 16), num_outputs, tile=(1, 2))
+    plan = WinogradPlan(_geometry(9, 11, 20), VectorUnit(16, 16), WinogradSchedule(num_outputs, rows=1, vectors=2))
     algorithm, num, rng = plan.algorithm, plan.algorithm.num_inputs, np.random.default_rng(0)
     pixels, points = rng.standard_normal((num, num, 11), np.float32), np.zeros(num**2 * plan.row_step, np.float32)
     at = np.empty(num**2, object)
