@@ -90,6 +90,8 @@ class PixelPlan:
     def __init__(
         self, kernel: Kernel, shape: ConvolutionGeometry, schedule: PixelSchedule, steps: Steps | None = None
     ) -> None:
+        if min(schedule.rows, schedule.vectors, schedule.piece or 1) < 1:
+            raise InternalError("schedule", "has tiles of nothing", got=str(schedule))
         self.kernel, self.shape, self.schedule, self.runs = kernel, shape, schedule, shape.num_runs
         self.steps = steps or shape.image_steps(kernel.strides(kernel.group.steps[0].operands[0]))
         self.rows, self.vectors = schedule.rows, schedule.vectors
@@ -99,19 +101,14 @@ class PixelPlan:
         self.panel_size = self.runs * self.depth * self.columns
         self.panels = -(-shape.group_out_channels // self.columns)
         self.blocks = (self.num_pixels + (self.rows - 1)) // self.rows
-        self._check()
-
-    def _check(self) -> None:
-        pieces, shape = self.schedule.piece is not None, self.shape
-        pointers = self.runs * self.rows * (self.blocks if pieces else 1)
-        if not self.schedule.copies and _has_gaps(shape, self.steps):
-            raise InternalError("schedule", "does not copy an image whose lines are no runs")
-        if pieces and (self.schedule.copies or shape.groups > 1):
+        has_pieces = schedule.piece is not None
+        if has_pieces and (schedule.copies or shape.groups > 1):
             raise InternalError("schedule", "cuts the panels of groups, or of copied images, into pieces")
-        if not isinstance(pointers, int) or not 0 < pointers <= MAX_POINTERS:
-            raise InternalError(
-                "schedule", "has too many pointers", got=str(pointers), expected=f"up to {MAX_POINTERS}"
-            )
+        if not schedule.copies and _has_gaps(shape, self.steps):
+            raise InternalError("schedule", "does not copy an image whose lines are no runs")
+        num_pointers = self.runs * self.rows * (self.blocks if has_pieces else 1)
+        if not isinstance(num_pointers, int) or num_pointers > MAX_POINTERS:
+            raise InternalError("schedule", "has too many pointers", got=str(num_pointers), expected=str(MAX_POINTERS))
 
 
 def choose_tiles(

@@ -19,8 +19,6 @@ inputs, so NaN and infinities become NaN in the whole tile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM
@@ -250,7 +248,7 @@ def _mapped(matrix: Matrix, j: c.Variable, loads: list[c.Load], to: c.Load, step
     (num_results, num), lanes, i = matrix.shape, loads[0].lanes, c.Variable("i")
     part = c.Buffer("part", to.buffer.dtype, c.MemoryAccess.WRITE, num_results * num * lanes)
     values = [c.Variable("d", load.type) for load in loads]
-    down = _map_values(matrix, values, lambda row, value: c.Store(part, (j + row * num) * lanes, value))
+    down = c.linear_map(matrix.tolist(), values, lambda row, value: c.Store(part, (j + row * num) * lanes, value))
     parts = [c.Load(part, (i * num + column) * lanes, lanes) for column in range(num)]
 
     def stored(column: int, value: c.Expression) -> c.Store:
@@ -260,60 +258,5 @@ def _mapped(matrix: Matrix, j: c.Variable, loads: list[c.Load], to: c.Load, step
     return (
         c.LocalArray(part, lanes=lanes),
         c.For(j, _FIRST, c.Size(num), columns, kind=c.LoopKind.UNROLLED),
-        c.For(i, _FIRST, c.Size(num_results), _map_values(matrix, parts, stored), kind=c.LoopKind.UNROLLED),
+        c.For(i, _FIRST, c.Size(num_results), c.linear_map(matrix.tolist(), parts, stored), kind=c.LoopKind.UNROLLED),
     )
-
-
-def _map_values(
-    matrix: Matrix, values: Sequence[c.Expression], store: Callable[[int, c.Expression], c.Statement]
-) -> c.Block:
-    """Return the statements that store ``matrix @ values``, on vectors, each result by its number.
-
-    Columns of opposite points have the same coefficients but for the signs of the odd ones: their sum and their
-    difference serve all rows. Rows of opposite points, likewise, share two sums.
-    """
-    block: list[c.Statement] = []
-
-    def let(name: str, value: c.Expression) -> c.Variable:
-        variable = c.Variable(name, value.type)
-        block.append(c.Let(variable, value))
-        return variable
-
-    even, odd = dict(enumerate(values)), dict(enumerate(values))
-    for column, has_opposite in _points(matrix.T):
-        if has_opposite:
-            left, right = values[column], values[column + 1]
-            even[column], odd[column] = let("plus", left + right), let("minus", left - right)
-            del even[column + 1], odd[column + 1]
-    for row, has_opposite in _points(matrix):
-        terms = [(matrix[row, column], value) for column, value in (odd if row % 2 else even).items()]
-        if has_opposite:
-            one, other = let("even", _combined(terms[0::2])), let("odd", _combined(terms[1::2]))
-            block += [store(row, one + other), store(row + 1, one - other)]
-        else:
-            block.append(store(row, _combined(terms)))
-    return tuple(block)
-
-
-def _points(rows: Matrix) -> Iterator[tuple[int, bool]]:
-    """Yield the number of each row, of one of two where they are of opposite points, and whether they are."""
-    signs, number = (-1.0) ** np.arange(rows.shape[1]), 0
-    while number < len(rows):
-        has_opposite = number + 1 < len(rows) and np.array_equal(rows[number + 1], rows[number] * signs)
-        yield number, has_opposite
-        number += 2 if has_opposite else 1
-
-
-def _combined(terms: Sequence[tuple[float, c.Expression]]) -> c.Expression:
-    """Return a sum of multiples, those of factor 1 first so that the others can be contracted."""
-    ordered = sorted((term for term in terms if term[0] != 0.0), key=lambda term: (abs(term[0]) != 1.0, term[0] != 1.0))
-    total: c.Expression | None = None
-    for factor, value in ordered:
-        size = c.Broadcast(c.Literal(abs(factor), value.type.with_lanes(1)), value.type.lanes)
-        scaled = value if abs(factor) == 1.0 else size * value
-        if total is not None:
-            total = c.Binary("+" if factor > 0 else "-", total, scaled)
-        else:
-            total = scaled if factor > 0 else c.Unary("-", scaled)
-    assert total is not None
-    return total
