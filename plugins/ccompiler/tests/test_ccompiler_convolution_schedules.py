@@ -31,7 +31,7 @@ from hypothesis import strategies as st
 from plugins.ccompiler.tests.bench import Bench, sizes_of
 from plugins.ccompiler.tests.winograd_errors import error_bound
 
-NUM_EXAMPLES = 48
+NUM_EXAMPLES = 40
 KINDS = (PixelSchedule, LoopSchedule, WinogradSchedule, DepthwiseSchedule)
 
 
@@ -71,7 +71,7 @@ def _draw_convolution(rng: Random, bench: Bench, kind: type, lanes: int) -> tupl
     window = [(tap - 1) * apart + 1 for tap, apart in zip(taps, dilation, strict=True)]
     least = [max(1, size - padding[axis] - padding[axis + 2]) for axis, size in enumerate(window)]
     # Blocks of a depthwise convolution lie inside the image or at its border.
-    spare = 7 if kind is DepthwiseSchedule else 3
+    spare = 6 if kind is DepthwiseSchedule else 3
     image = [number(1, 2), *(number(size, size + spare) for size in least), groups * channels]
     layout = "NCHW" if kind is LoopSchedule and rng.random() < 0.5 else "NHWC"
     kernel_layout = rng.choice(["OIHW", "HWIO", "IOHW"])
@@ -100,7 +100,7 @@ def _draw_schedule(rng: Random, kind: type, geometry: ConvolutionGeometry, lanes
         num_outputs, rows, blocks = rng.choice([2, 4]), number(1, 4), number(1, 3)
         down, right = (-(-int(str(size)) // num_outputs) for size in (geometry.out_height, geometry.out_width))
         is_one_round = int(str(geometry.batch)) * down * right <= rows * blocks
-        parts = rng.choice(["blocks", "pairs", "panels"] if is_one_round else ["blocks", "pairs"])
+        parts: Any = rng.choice(["blocks", "pairs", "panels"] if is_one_round else ["blocks", "pairs"])
         return WinogradSchedule(num_outputs, rows, number(1, 2), blocks, parts)
     copies = (geometry.joins_lines and geometry.is_padded) or rng.random() < 0.5
     has_pieces = not copies and geometry.groups == 1 and rng.random() < 0.5
@@ -190,7 +190,7 @@ def test_other_schedules_are_refused(
     bench.op("nn.conv2d", [tensor(image), tensor(weight)], data_layout="NHWC", **attrs)
     monkeypatch.setattr(conv2d, "choose_schedule", lambda kernel: schedule)
     with pytest.raises(InternalError, match=f"schedule: .*{problem}"):
-        assert bench.module
+        bench.module.get_source()
 
 
 @pytest.mark.parametrize(

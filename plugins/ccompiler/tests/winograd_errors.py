@@ -12,7 +12,7 @@ from byoc_core.runtime.module import NDArray
 __all__ = ["error_bound"]
 
 
-def error_bound(image: NDArray, weight: NDArray, padding: tuple[int, int, int, int], num_outputs: int) -> Any:
+def error_bound(image: NDArray, weight: NDArray, padding: tuple[int, ...], num_outputs: int) -> Any:
     """Gives ``gamma_n |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|``, ``n`` counting all roundings of an output."""
     algorithm = minimal_filter(num_outputs)
     size, num = num_outputs, algorithm.num_inputs

@@ -109,16 +109,14 @@ class _Block:
         ``summed`` sums up a chunk; ``before`` stands before what follows the sums of row ``y``.
         """
         geometry, chunk, c0, count, x_count = self.geometry, self.chunk, self.c0, self.count, c.Variable("x_count")
-        offset = (self.y - y0) * (self.columns * chunk)
+        offset, end = (self.y - y0) * (self.columns * chunk), c.index_min(y0 + self.rows, geometry.out_height)
         tile = SumsTile(self.sums, chunk, x0, x_count, c0, count, leading=(image, self.y), offset=offset)
         body = (
             c.Let(count, c.index_min(c.Size(chunk), c.Size(geometry.channels) - c0)),
             c.Let(x_count, c.index_min(c.Size(self.columns), c.Size(geometry.out_width) - x0)),
             c.LocalArray(self.sums, alignment=self.kernel.unit.nbytes),
             summed,
-            c.For(
-                self.y, y0, c.index_min(y0 + self.rows, geometry.out_height), (*before, *epilogue(self.kernel, tile))
-            ),
+            c.For(self.y, y0, end, (*before, *epilogue(self.kernel, tile))),
         )
         return c.For(c0, _FIRST, c.Size(geometry.channels), body, step=chunk)
 
@@ -299,7 +297,7 @@ class _Chain:
         self.batch, self.ready = c.variables("batch ready")
         strides = (0, 0, shape.channels, 1)
         self.depthwise = kernel.part(chain[at], *((self.line_row, strides) if schedule.project else ()))
-        self.expand, self.project = None, None
+        self.expand = self.project = None
         if schedule.expand is not None:
             self.expand = PixelPlan(kernel.part(chain[0], self.ring_row, strides), shapes[0], schedule.expand)
         if schedule.project is not None:
@@ -356,6 +354,7 @@ class _Chain:
         pixel = x0 * (shape.strides[1] * shape.channels) + tile.c0
         summed = tile.sum_up("rows", taps, c.Address(rows, _FIRST), pixel)
         line = c.Alias(self.line_row, self.lines, (tile.y - y0) * self.line_size)
+        chunks = tile.chunks(self.batch, y0, x0, summed, (line,))
         return (
             c.Let(self.batch, item // self.blocks_down),
             c.Let(y0, item % self.blocks_down * tile.rows),
@@ -365,11 +364,7 @@ class _Chain:
             c.While(self.ready.compare("<", stop), (*row, c.Assign(self.ready, self.ready + 1))),
             c.LocalArray(rows),
             *loops_around((c.Let(y, top + k), c.Store(rows, k, pointer)), [k], [in_rows]),
-            c.For(
-                *(x0, _FIRST, c.Size(shape.out_width)),
-                (tile.chunks(self.batch, y0, x0, summed, (line,)),),
-                tile.columns,
-            ),
+            c.For(x0, _FIRST, c.Size(shape.out_width), (chunks,), tile.columns),
             *self._products(y0),
         )
 
