@@ -15,7 +15,7 @@ from byoc_ccompiler.kernels import conv2d
 from byoc_ccompiler.kernels.conv2d import LoopSchedule
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.depthwise import DepthwiseSchedule
-from byoc_ccompiler.kernels.pixel_tiles import PixelSchedule
+from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule
 from byoc_ccompiler.kernels.winograd_plan import WinogradSchedule
 from byoc_ccompiler.steps import Step
 from byoc_ccompiler.vector_unit import VectorUnit

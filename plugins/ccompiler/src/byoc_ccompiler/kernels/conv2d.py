@@ -20,13 +20,13 @@ from byoc_core.ops import RANKS, axes_of
 from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels import depthwise, implicit_gemm, winograd
+from byoc_ccompiler.kernels import depthwise, implicit_gemm, pixel_schedule, winograd
 from byoc_ccompiler.kernels.bfloat16_products import suits_convolution, write_convolution
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, known
 from byoc_ccompiler.kernels.copies import loops_around, offset_along
 from byoc_ccompiler.kernels.depthwise import DepthwiseSchedule
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
-from byoc_ccompiler.kernels.pixel_tiles import PixelSchedule
+from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule
 from byoc_ccompiler.kernels.winograd_plan import WinogradSchedule
 from byoc_ccompiler.rejections import FLOATS, operand_shape, operand_type
 from byoc_ccompiler.size_checks import require_spatial
@@ -204,7 +204,7 @@ def choose_schedule(kernel: Kernel) -> _Schedule:
     """Return how to compute the convolution that a kernel begins with: the first of the ways that suits it."""
     step = kernel.group.steps[0]
     if _is_product(step):
-        for choose in (depthwise.choose_schedule, winograd.choose_schedule, implicit_gemm.choose_schedule):
+        for choose in (depthwise.choose_schedule, winograd.choose_schedule, pixel_schedule.choose_schedule):
             schedule = choose(kernel, ConvolutionGeometry.of_step(step))
             if schedule is not None:
                 return schedule

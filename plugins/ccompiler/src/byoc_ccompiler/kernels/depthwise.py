@@ -26,8 +26,8 @@ from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, Ima
 from byoc_ccompiler.kernels.copies import copy_block, loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.implicit_gemm import copy_image
-from byoc_ccompiler.kernels.pixel_tiles import PixelLoop, PixelPlan, PixelSchedule, WindowRows, choose_tiles
-from byoc_ccompiler.steps import shape_of
+from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule, choose_tiles, has_gaps
+from byoc_ccompiler.kernels.pixel_tiles import PixelLoop, PixelPlan, WindowRows
 from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
 
 __all__ = ["ChainSchedule", "DepthwiseSchedule", "choose_schedule", "has_suited_filter", "write", "write_chain"]
@@ -263,12 +263,12 @@ def choose_chain(kernel: Kernel) -> ChainSchedule:
     at = next(index for index, shape in enumerate(shapes) if shape.is_depthwise)
     tile, shape = _choose_blocks(shapes[at], unit), shapes[at]
     height, width = known(shape.out_height), known(shape.out_width)
-    expand, project = None, None
+    expand = project = None
     if at:
-        expand = choose_tiles(unit, shapes[0], shapes[0].image_steps(kernel.strides(steps[0].operands[0])), shape.width)
+        image = shapes[0].image_steps(kernel.strides(steps[0].operands[0]))
+        expand = choose_tiles(unit, shapes[0], shape.width, has_gaps(shapes[0], image))
     if at + 1 < len(shapes):
-        image = shapes[-1].image_steps(compact_strides(shape_of(steps[-1].operands[0])))
-        project = choose_tiles(unit, shapes[-1], image, width * min(tile.rows, height))
+        project = choose_tiles(unit, shapes[-1], width * min(tile.rows, height))
     grain = -(-known(shape.batch) * -(-height // tile.rows) // _MOST_PARTS)
     return ChainSchedule(tile, expand, project, grain)
 

@@ -7,10 +7,6 @@ image, or zeros where the window reaches beyond it. So neither columns of window
 Where the image has few channels, one run is a whole line of the filter, whose pixels lie side by side. This wants an
 image padded with zeros; the copy is small, as the image is. Of many small images each is copied and computed by one
 thread.
-
-Few pixels, of the second half of a network, meet filters that no cache keeps from call to call. All of them are
-multiplied by one piece of a panel after another, small enough for the first-level cache, while the next one is fetched.
-The sums of all pixels and one panel wait in that cache too.
 """
 
 from __future__ import annotations
@@ -19,54 +15,22 @@ from dataclasses import replace
 
 from byoc_core.authoring import c
 from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, known
 from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import collapsed_step
-from byoc_ccompiler.kernels.pixel_tiles import (
-    MAX_POINTERS,
-    PixelPlan,
-    PixelSchedule,
-    PixelTile,
-    WindowRows,
-    choose_tiles,
-    is_large,
-    pack_filter,
-)
-from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, multiply
+from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule
+from byoc_ccompiler.kernels.pixel_tiles import PixelPlan, PixelTile, WindowRows, pack_filter
+from byoc_ccompiler.kernels.tiles import multiply
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
-__all__ = ["choose_schedule", "copy_image", "write"]
+__all__ = ["copy_image", "write"]
 
 _COPY_PS = 200  # estimated picoseconds to copy one element
 _FEW_BLOCKS = 40  # up to so many tiles pass one panel before the next is wanted from memory
 _STACK_NBYTES = 1 << 14  # a padded copy of an image up to this size lies on the stack, one for each thread
-_MOST_PIXELS = 64  # with more pixels, a panel's way from memory is short beside the time that it is used
-_LEAST_PANELS = 4  # with fewer panels, threads would have too few parts
-_PIECE_NBYTES = 1 << 15  # a piece of a panel, in the first-level cache beside the sums and some rows
-_MOST_ROWS = 10  # rows of a tile of few pixels, at most: their pointers stay in registers
-_VECTORS = 2  # of a tile of few pixels
 _START = c.Size(0)
-
-
-def choose_schedule(kernel: Kernel, shape: ConvolutionGeometry) -> PixelSchedule | None:
-    """Return the schedule of a convolution, channels last; ``None`` where a window has too many runs."""
-    if shape.num_runs > MAX_POINTERS:
-        return None
-    image, weight = kernel.group.steps[0].operands
-    schedule = choose_tiles(kernel.unit, shape, shape.image_steps(kernel.strides(image)))
-    pixels, columns = shape.num_pixels, _VECTORS * kernel.unit.lanes(shape.dtype)
-    if not isinstance(pixels, int) or not 1 < pixels <= _MOST_PIXELS or not isinstance(weight, Constant):
-        return schedule
-    blocks = -(-pixels // min(_MOST_ROWS, kernel.unit.rows_for(_VECTORS)))
-    rows, depth, panels = -(-pixels // blocks), shape.run_size, -(-shape.out_channels // columns)
-    has_room = blocks * rows * shape.num_runs <= MAX_POINTERS
-    if schedule.copies or shape.groups > 1 or not has_room or not is_large(shape, columns) or panels < _LEAST_PANELS:
-        return schedule
-    room = min(DEPTH_CHUNK, _PIECE_NBYTES // (columns * dtype_info(shape.dtype).itemsize))
-    return PixelSchedule(rows, _VECTORS, panels_outside=True, piece=-(-depth // -(-depth // room)))
 
 
 def write(kernel: Kernel, shape: ConvolutionGeometry, schedule: PixelSchedule) -> None:

@@ -14,36 +14,17 @@ from functools import cache
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
-from byoc_core.dims import Dim
-from byoc_core.dtypes import dtype_info
 from byoc_core.errors import InternalError
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.copies import MOVE_PS, loops_around, offset_along
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
+from byoc_ccompiler.kernels.pixel_schedule import MAX_POINTERS, PixelSchedule, Steps, has_gaps
 from byoc_ccompiler.kernels.tiles import multiply
-from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = [
-    "MAX_POINTERS",
-    "PixelLoop",
-    "PixelPlan",
-    "PixelSchedule",
-    "PixelTile",
-    "WindowRows",
-    "choose_tiles",
-    "is_large",
-    "pack_filter",
-    "rows_function",
-]
+__all__ = ["PixelLoop", "PixelPlan", "PixelTile", "WindowRows", "pack_filter", "rows_function"]
 
-_RESIDENT_NBYTES = 1 << 19  # a filter up to this size stays in the second-level cache while all pixels pass
-_PANEL_NBYTES = 3 << 18  # a panel up to this size stays in the second-level cache beside the next one
-_TOO_LARGE = 1.3  # how much longer a step takes with a panel above that size, about
-_REGISTER_POINTERS = 10  # pointers of a tile's rows that stay in registers
-_CACHE_NBYTES = 24  # bytes that the second-level cache gives in a cycle, about
-MAX_POINTERS = 1 << 13  # pointers to runs of factors, which lie on the stack, at most
 
 _SIZES = (
     "last out_height out_width height width top left stride_down stride_right "
@@ -54,26 +35,6 @@ _SIZES = (
 _UNSIGNED = c.CType("uint64")
 _START = c.Size(0)
 _Terms = tuple[c.Expression, ...]
-Steps = tuple[Dim, Dim, Dim, Dim]
-
-
-@dataclass(frozen=True, slots=True)
-class PixelSchedule:
-    """How a convolution is computed by register tiles of pixels times output channels.
-
-    Attributes:
-        rows: pixels of a tile.
-        vectors: vectors of output channels of a tile, which are those of a panel of the filter.
-        copies: whether each image is copied first, padded with zeros, its channels side by side.
-        panels_outside: whether all pixels pass one panel after another, so that each is read once.
-        piece: factors of a run that are a piece of a panel, where all pixels pass one piece after another.
-    """
-
-    rows: int
-    vectors: int
-    copies: bool = False
-    panels_outside: bool = False
-    piece: int | None = None
 
 
 class PixelPlan:
@@ -104,62 +65,11 @@ class PixelPlan:
         has_pieces = schedule.piece is not None
         if has_pieces and (schedule.copies or shape.groups > 1):
             raise InternalError("schedule", "cuts the panels of groups, or of copied images, into pieces")
-        if not schedule.copies and _has_gaps(shape, self.steps):
+        if not schedule.copies and has_gaps(shape, self.steps):
             raise InternalError("schedule", "does not copy an image whose lines are no runs")
         num_pointers = self.runs * self.rows * (self.blocks if has_pieces else 1)
         if not isinstance(num_pointers, int) or num_pointers > MAX_POINTERS:
             raise InternalError("schedule", "has too many pointers", got=str(num_pointers), expected=str(MAX_POINTERS))
-
-
-def choose_tiles(
-    unit: VectorUnit, shape: ConvolutionGeometry, steps: Steps, pixels: Dim | None = None
-) -> PixelSchedule:
-    """Return the tiles that take least for so many pixels at a time, by default those of a copy, or of all images.
-
-    The image has such steps.
-    """
-    copies = _has_gaps(shape, steps)
-    if pixels is None:
-        pixels = (replace(shape, batch=1) if copies else shape).num_pixels
-    rows, vectors = _choose_tile(unit, shape, pixels)
-    return PixelSchedule(rows, vectors, copies, is_large(shape, vectors * unit.lanes(shape.dtype)))
-
-
-def is_large(shape: ConvolutionGeometry, columns: int) -> bool:
-    """Return whether the second-level cache does not hold a filter, in panels of columns, while all pixels pass."""
-    size = shape.groups * -(-shape.group_out_channels // columns) * columns * shape.num_taps * shape.group_channels
-    return size * dtype_info(shape.dtype).itemsize > _RESIDENT_NBYTES
-
-
-def _has_gaps(shape: ConvolutionGeometry, steps: Steps) -> bool:
-    """Return whether runs are lines of the filter whose factors do not lie side by side in the image."""
-    return shape.joins_lines and (shape.is_padded or steps[1] != 1 or steps[3] != shape.channels)
-
-
-def _choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim) -> tuple[int, int]:
-    """Return the rows and the vectors of the tile for which all tiles together take least."""
-    lanes, tap_nbytes = unit.lanes(shape.dtype), shape.group_channels * dtype_info(shape.dtype).itemsize
-    best, best_cost = (1, 1), float("inf")
-    for vectors in (4, 2, 3, 1):
-        columns, most = vectors * lanes, min(unit.rows_for(vectors), 16, MAX_POINTERS // shape.num_runs)
-        for rows in range(most, 0, -1) if isinstance(pixels, int) else (most,):
-            whole, tail = divmod(pixels, rows) if isinstance(pixels, int) else (1 / rows, 0)
-            work = whole * _step_cost(unit, rows, vectors) + (_step_cost(unit, tail, vectors) if tail else 0)
-            cost = work * -(-shape.group_out_channels // columns)
-            if shape.num_taps * tap_nbytes * columns > _PANEL_NBYTES:
-                cost *= _TOO_LARGE
-            if cost < best_cost * 0.995:
-                best, best_cost = (rows, vectors), cost
-    return best
-
-
-def _step_cost(unit: VectorUnit, rows: int, vectors: int) -> float:
-    """Return the cycles of one step of a tile: two loads are made at a time, and two products, four deep.
-
-    Each row loads its factor, and of many rows its pointer as well; the panel comes from the second-level cache.
-    """
-    loads = rows * (1 if rows <= _REGISTER_POINTERS else 2) + vectors
-    return max(rows * vectors / 2, loads / 2, 4, vectors * unit.nbytes / _CACHE_NBYTES)
 
 
 def pack_filter(plan: PixelPlan) -> tuple[c.Buffer, c.Block]:
