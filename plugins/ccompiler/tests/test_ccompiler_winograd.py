@@ -13,7 +13,7 @@ import pytest
 from byoc_ccompiler.kernels import winograd
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.winograd import input_function, output_function
-from byoc_ccompiler.kernels.winograd_plan import WinogradPlan, choose_plan, make_plan, minimal_filter
+from byoc_ccompiler.kernels.winograd_plan import WinogradPlan, WinogradSchedule, choose_plan, make_plan, minimal_filter
 from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.authoring.c import interpret, verify
 from byoc_core.ir import Function, tensor
@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plugins.ccompiler.tests.bench import Bench
+from plugins.ccompiler.tests.winograd_errors import error_bound
 
 AVX512 = VectorUnit(64, 32)
 
@@ -41,29 +42,6 @@ def _correlate(image: NDArray, weight: NDArray, padding: tuple[int, int, int, in
         for down in range(3)
         for right in range(3)
     )
-
-
-def _bound(image: NDArray, weight: NDArray, padding: tuple[int, int, int, int], num_outputs: int) -> Any:
-    """Gives ``gamma_n |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|``, ``n`` counting all roundings of an output."""
-    algorithm = minimal_filter(num_outputs)
-    size, num = num_outputs, algorithm.num_inputs
-    top, left, bottom, right = padding
-    height, width = image.shape[1] + top + bottom - 2, image.shape[2] + left + right - 2
-    down, across = -(-height // size), -(-width // size)
-    ends = ((0, 0), (top, down * size + 2 - image.shape[1] - top), (left, across * size + 2 - image.shape[2] - left))
-    padded = np.pad(np.abs(image.astype("float64")), (*ends, (0, 0)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (num, num), axis=(1, 2))[:, ::size, ::size]
-    inputs, taps, outputs = (np.abs(m) for m in (algorithm.inputs, algorithm.taps, algorithm.outputs))
-    transformed = np.einsum("ay,nhwcyx,bx->nhwcab", inputs, windows, inputs, optimize=True)
-    factors = np.einsum("ay,ocyx,bx->ocab", taps, np.abs(weight.astype("float64")), taps, optimize=True)
-    products = np.einsum("nhwcab,ocab->nhwoab", transformed, factors, optimize=True)
-    magnitude = np.einsum("ya,nhwoab,xb->nhywxo", outputs, products, outputs, optimize=True)
-    merged = magnitude.reshape(len(image), down * size, across * size, weight.shape[0])[:, :height, :width]
-    unit = float(np.finfo(image.dtype).eps) / 2
-    roundings = image.shape[3] + winograd.TRANSFORM_ROUNDINGS[num_outputs]
-    # The oracle in float64 has rounded too.
-    slack = 2.0 if image.dtype == np.float64 else 1.0 + 1e-6
-    return slack * roundings * unit / (1 - roundings * unit) * merged
 
 
 @pytest.fixture
@@ -112,7 +90,7 @@ def test_what_is_multiplied_by_at_run_time_is_exact_in_float32(num_outputs: int)
 
 @pytest.mark.parametrize("num_outputs", [2, 4])
 def test_the_functions_apply_the_matrices(num_outputs: int) -> None:
-    plan = WinogradPlan(_geometry(9, 11, 20), VectorUnit(16, 16), num_outputs, tile=(1, 2))
+    plan = WinogradPlan(_geometry(9, 11, 20), VectorUnit(16, 16), WinogradSchedule(num_outputs, rows=1, vectors=2))
     algorithm, num, rng = plan.algorithm, plan.algorithm.num_inputs, np.random.default_rng(0)
     pixels, points = rng.standard_normal((num, num, 11), np.float32), np.zeros(num**2 * plan.row_step, np.float32)
     at = np.empty(num**2, object)
@@ -190,7 +168,7 @@ def test_geometries(force: Callable[[int], None], num_outputs: int, dtype: str, 
         image = _random(shape, dtype)
         (actual,) = bench.run(function, image)
         error = np.abs(actual.astype("float64") - _correlate(image, weight, padding))
-        assert np.all(error <= _bound(image, weight, padding, num_outputs))
+        assert np.all(error <= error_bound(image, weight, padding, num_outputs))
 
 
 def test_images_of_any_size(module_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +191,7 @@ def test_images_of_any_size(module_bench: Bench, monkeypatch: pytest.MonkeyPatch
         image = _random((batch, height, width, 18), seed=seed)
         (actual,) = bench.run(function, image)
         error = np.abs(actual.astype("float64") - _correlate(image, weight, padding))
-        assert np.all(error <= _bound(image, weight, padding, num_outputs))
+        assert np.all(error <= error_bound(image, weight, padding, num_outputs))
 
     check()
 
@@ -244,7 +222,7 @@ def test_what_follows_is_computed_on_the_pixels(bench: Bench, force: Callable[[i
     np.testing.assert_array_equal(actual, np.maximum(plain + _random(40, seed=2) + residual, 0))
     assert re.findall(r"/\* (nn\..*) \*/", bench.module.get_source()) == ["nn.conv2d, nn.bias_add, add, nn.relu"]
     expected = _correlate(image, _random((40, 32, 3, 3), seed=1), (1, 1, 1, 1))
-    bound = _bound(image, _random((40, 32, 3, 3), seed=1), (1, 1, 1, 1), 4)
+    bound = error_bound(image, _random((40, 32, 3, 3), seed=1), (1, 1, 1, 1), 4)
     assert np.all(np.abs(plain - expected) <= bound)
 
 

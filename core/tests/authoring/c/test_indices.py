@@ -20,6 +20,12 @@ def _value(expression: c.Expression, index: int) -> int:
     return int(out[0])
 
 
+def test_names_make_variables() -> None:
+    one, other = c.variables("one other")
+    assert [(item.name, item.type) for item in (one, other)] == [("one", c.INDEX), ("other", c.INDEX)]
+    assert one is not c.variables("one")[0]
+
+
 @pytest.mark.parametrize("index", [-7, -1, 0, 3, 4, 9])
 def test_bounds_and_remainders(index: int) -> None:
     assert _value(c.index_min(INDEX, 3), index) == min(index, 3)

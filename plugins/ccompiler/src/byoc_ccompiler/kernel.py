@@ -11,8 +11,11 @@ from byoc_core.authoring.c import (
     Alias,
     Block,
     Buffer,
+    Call,
     Callee,
     CType,
+    Evaluate,
+    Expression,
     Fail,
     Function,
     KnownCalls,
@@ -228,6 +231,10 @@ class Kernel:
         callee = Callee(name, writes=writes, definition=text, function=function)
         self.context.callees[id(function)] = callee
         return callee
+
+    def call(self, function: Function, *arguments: Expression) -> Evaluate:
+        """Return the call of a C function that all kernels of the source share."""
+        return Evaluate(Call(self.shared_function(function), arguments))
 
     def _share(self, uses: Uses) -> None:
         """Add what a function uses to the source, once: vector types, and the C functions that it calls."""

@@ -34,7 +34,8 @@ from byoc_core.authoring.c.expressions import (
 )
 from byoc_core.authoring.c.grid import Grid, Launch, map_to_grid
 from byoc_core.authoring.c.hoist import hoist
-from byoc_core.authoring.c.indices import index_max, index_min, index_mod, unravelled
+from byoc_core.authoring.c.indices import index_max, index_min, index_mod, unravelled, variables
+from byoc_core.authoring.c.linear_maps import linear_map
 from byoc_core.authoring.c.loop_tree import describe_loops
 from byoc_core.authoring.c.loops import as_copy, change_loop, peeled, smaller, split, unrolled
 from byoc_core.authoring.c.naming import Names
@@ -164,6 +165,7 @@ __all__ = [
     "index_min",
     "index_mod",
     "interpret",
+    "linear_map",
     "lower_nest",
     "map_to_grid",
     "merge_nests",
@@ -186,6 +188,7 @@ __all__ = [
     "unravelled",
     "unrolled",
     "uses_of",
+    "variables",
     "variables_in",
     "vector_typedefs",
     "vectorised",

@@ -85,11 +85,10 @@ def write_product(kernel: Kernel, p: Product) -> None:
 def write_convolution(kernel: Kernel) -> None:
     """Write the kernel of a convolution that is suited, and of what follows it elementwise."""
     step = kernel.group.steps[0]
-    image, weight = step.operands
-    assert isinstance(weight, Constant)
-    shape = ConvolutionGeometry.of_step(step)
+    image, shape = step.operands[0], ConvolutionGeometry.of_step(step)
     depth, columns = shape.num_taps * shape.channels, shape.out_channels
-    filters = shape.ordered_filter(kernel.scope.constants.array(weight, kernel.scope.where))
+    filters = shape.constant_filter(kernel)
+    assert filters is not None
     x, strides = kernel.source(image, "x"), kernel.strides(image)
     # A row of weights is a window of the image, as it is gathered.
     has_pixels = shape.image_steps(strides)[1] == 1

@@ -13,26 +13,42 @@ from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, ceildiv, product
+from byoc_core.errors import InternalError
 from byoc_core.ir import Binding, Constant
 from byoc_core.ops import RANKS, axes_of
 
 from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels import depthwise, implicit_gemm, winograd
+from byoc_ccompiler.kernels import depthwise, implicit_gemm, pixel_schedule, winograd
 from byoc_ccompiler.kernels.bfloat16_products import suits_convolution, write_convolution
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, known
 from byoc_ccompiler.kernels.copies import loops_around, offset_along
+from byoc_ccompiler.kernels.depthwise import DepthwiseSchedule
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
-from byoc_ccompiler.kernels.pixel_tiles import MAX_POINTERS
+from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule
+from byoc_ccompiler.kernels.winograd_plan import WinogradSchedule
 from byoc_ccompiler.rejections import FLOATS, operand_shape, operand_type
 from byoc_ccompiler.size_checks import require_spatial
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["FAMILY", "require_room"]
+__all__ = ["FAMILY", "LoopSchedule", "choose_schedule", "require_room"]
 
-_STRETCH = 64  # neighbours that are computed together
 _PRODUCT_PS = 200  # estimated picoseconds of one product and sum
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSchedule:
+    """How a convolution of any kind is computed by plain loops.
+
+    Attributes:
+        stretch: neighbours along the last axis of the result that are computed together.
+    """
+
+    stretch: int = 64
+
+
+_Schedule = LoopSchedule | DepthwiseSchedule | WinogradSchedule | PixelSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +78,7 @@ class _Axis:
 class _Convolution:
     """The convolution that a kernel begins with, and the variables of one item."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, stretch: int) -> None:
         step = kernel.group.steps[0]
         image, weight = step.operands
         layout, self.groups = str(step.binding.attrs["data_layout"]), int_of(step.binding, "groups")
@@ -89,8 +105,8 @@ class _Convolution:
         # Integers wrap around, in an unsigned type as wide or wider.
         dtype = dtype_of(step.result)
         dtype = dtype if dtype.startswith("float") else "uint64" if dtype.endswith("64") else "uint32"
-        self.totals = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, _STRETCH)
-        self.first, self.count, self.group, self.channel, self.at = map(c.Variable, ("first", "count", "g", "c", "at"))
+        self.totals = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, stretch)
+        self.first, self.count, self.group, self.channel, self.at = c.variables("first count g c at")
         self.factor, self.line = c.Variable("factor", c.CType(dtype)), c.Buffer("line", dtype_of(image))
 
     def value(self, element: c.Expression) -> c.Expression:
@@ -141,36 +157,39 @@ class _Convolution:
         return body if self.is_last else loops_around(body, (self.channel,), (self.in_channels,))
 
 
-def _write_loops(kernel: Kernel) -> None:
+def _write_loops(kernel: Kernel, schedule: LoopSchedule) -> None:
     """Write the kernel of a convolution of any kind, and of what follows it elementwise."""
-    loops, result = _Convolution(kernel), kernel.group.steps[0].result
+    stretch = schedule.stretch
+    if stretch < 1:
+        raise InternalError("schedule", "computes no neighbours together", got=str(schedule))
+    loops, result = _Convolution(kernel, stretch), kernel.group.steps[0].result
     *sizes, width = shape_of(result)
     indices = [c.Variable(f"index{axis}") for axis in range(len(sizes))]
-    item, row, groups = c.Variable("item"), c.Variable("row"), 1
+    (item, row), groups = c.variables("item row"), 1
     column: c.Expression = loops.first
     if loops.is_last:
         width, groups = loops.out_channels, loops.groups
         column = loops.group * width + loops.first
-    stretches = ceildiv(width, _STRETCH)
+    stretches = ceildiv(width, stretch)
     group = item // stretches % groups if loops.is_last else indices[1] // loops.out_channels
     sums, at = loops.totals, loops.at
     rounded: c.Block = ()
     if sums.dtype != dtype_of(result):
-        sums = c.Buffer("sums", dtype_of(result), c.MemoryAccess.WRITE, _STRETCH)
+        sums = c.Buffer("sums", dtype_of(result), c.MemoryAccess.WRITE, stretch)
         store = c.Store(sums, at, c.Cast(loops.totals[at], c.CType(sums.dtype)))
         rounded = (c.LocalArray(sums), c.For(at, c.Size(0), loops.count, (store,)))
     body: c.Block = (
         c.Let(row, item // (groups * stretches)),
-        c.Let(loops.first, item % stretches * _STRETCH),
+        c.Let(loops.first, item % stretches * stretch),
         *(c.Let(index, place) for index, place in zip(indices, c.unravelled(row, sizes), strict=True)),
         c.Let(loops.group, group if loops.groups > 1 else c.Size(0)),
-        c.Let(loops.count, c.index_min(c.Size(width) - loops.first, _STRETCH)),
+        c.Let(loops.count, c.index_min(c.Size(width) - loops.first, stretch)),
         c.LocalArray(loops.totals, is_zeroed=True),
         *loops.sums(*indices),
         *rounded,
-        *epilogue(kernel, SumsTile(sums, _STRETCH, row, c.Size(1), column, loops.count)),
+        *epilogue(kernel, SumsTile(sums, stretch, row, c.Size(1), column, loops.count)),
     )
-    round_ps = loops.in_channels * product(axis.taps for axis in loops.axes) * (_STRETCH * _PRODUCT_PS)
+    round_ps = loops.in_channels * product(axis.taps for axis in loops.axes) * (stretch * _PRODUCT_PS)
     count = product(sizes) * (groups * stretches)
     kernel.finish_block(loops_around(body, (item,), (count,), part=0, round_ps=round_ps))
 
@@ -181,24 +200,35 @@ def _is_product(step: Step) -> bool:
     return is_flat and dtype_of(step.result) in FLOATS
 
 
-def _write(kernel: Kernel) -> None:
-    """Write the kernel of a convolution, and of what follows it, by the writer that suits it."""
+def choose_schedule(kernel: Kernel) -> _Schedule:
+    """Return how to compute the convolution that a kernel begins with: the first of the ways that suits it."""
     step = kernel.group.steps[0]
-    has_plane = step.op == "nn.conv2d"
+    if _is_product(step):
+        for choose in (depthwise.choose_schedule, winograd.choose_schedule, pixel_schedule.choose_schedule):
+            schedule = choose(kernel, ConvolutionGeometry.of_step(step))
+            if schedule is not None:
+                return schedule
+    return LoopSchedule()
+
+
+def _write(kernel: Kernel) -> None:
+    """Write the kernel of a convolution, and of what follows it."""
+    step = kernel.group.steps[0]
     if 0 in shape_of(step.result):
         kernel.finish_block(())
-    elif not _is_product(step):
-        _write_loops(kernel)
-    elif has_plane and depthwise.is_suited(step, kernel):
-        depthwise.write(kernel)
-    elif suits_convolution(step, kernel):
+    elif _is_product(step) and suits_convolution(step, kernel):
+        # Of rounded operands: other numbers, not another way to the same ones.
         write_convolution(kernel)
-    elif has_plane and (plan := winograd.suited_plan(step, kernel)) is not None:
-        winograd.write(kernel, plan)
-    elif ConvolutionGeometry.of_step(step).num_runs <= MAX_POINTERS:
-        implicit_gemm.write(kernel)
     else:
-        _write_loops(kernel)
+        kernel.schedule = schedule = choose_schedule(kernel)
+        if isinstance(schedule, LoopSchedule):
+            _write_loops(kernel, schedule)
+        elif isinstance(schedule, DepthwiseSchedule):
+            depthwise.write(kernel, ConvolutionGeometry.of_step(step), schedule)
+        elif isinstance(schedule, WinogradSchedule):
+            winograd.write(kernel, ConvolutionGeometry.of_step(step), schedule)
+        else:
+            implicit_gemm.write(kernel, ConvolutionGeometry.of_step(step), schedule)
 
 
 def _reject(binding: Binding) -> Rejection | None:

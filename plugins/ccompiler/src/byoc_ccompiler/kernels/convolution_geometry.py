@@ -8,11 +8,13 @@ from typing import Self
 
 from byoc_core.authoring import c
 from byoc_core.dims import Dim
+from byoc_core.ir import Constant
 from byoc_core.ops import axes_of
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.attributes import int_of, ints_of
 from byoc_ccompiler.kernel import Kernel, compact_strides
+from byoc_ccompiler.kernels.copies import offset_along
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["ConvolutionGeometry", "ImagePixels", "known"]
@@ -112,14 +114,59 @@ class ConvolutionGeometry:
         """Runs of factors in a window."""
         return self.filter_height if self.joins_lines else self.num_taps
 
+    @property
+    def run_size(self) -> int:
+        """Factors of a run."""
+        return self.num_taps // self.num_runs * self.group_channels
+
     def image_steps(self, strides: Sequence[Dim]) -> tuple[Dim, Dim, Dim, Dim]:
         """Return an image's distances from one image, channel, row and pixel to the next, from its strides."""
         return _in_order(strides, self.layout, "NC", 0)
 
-    def ordered_filter(self, weight: NDArray) -> NDArray:
-        """Return a filter as (output channels, input channels of a group, rows, columns)."""
+    def constant_filter(self, kernel: Kernel) -> NDArray | None:
+        """Return the filter of a kernel's convolution as (output channels, input channels of a group, rows, columns).
+
+        ``None`` where the filter is computed.
+        """
+        weight = kernel.group.steps[0].operands[1]
+        if not isinstance(weight, Constant):
+            return None
         sizes = (self.out_channels, self.group_channels, self.filter_height, self.filter_width)
-        return weight.transpose(self.weight_axes).reshape(sizes)
+        return kernel.scope.constants.array(weight, kernel.scope.where).transpose(self.weight_axes).reshape(sizes)
+
+    def misses(self, row: c.Expression, column: c.Expression, height: int = 1, width: int = 1) -> c.Expression:
+        """Return whether some of so many rows and columns of pixels, from one pixel on, lie outside the image."""
+        down = c.Binary("||", row.compare("<", 0), row.compare(">", self.height - height))
+        right = c.Binary("||", column.compare("<", 0), column.compare(">", self.width - width))
+        return c.Binary("||", down, right)
+
+    def nest(self, image: c.Buffer, weight: c.Buffer, result: c.Buffer) -> c.Nest:
+        """Return what a convolution computes, without a word about how, of tensors that lie row-major without gaps.
+
+        A window reads zeros where it reaches beyond the image.
+        """
+        n, y, x, out, channel, i, j = c.variables("n y x o c i j")
+        total, zero = c.Variable("total", c.CType(self.dtype)), c.Literal(0, c.CType(self.dtype))
+        row = y * self.strides[0] + i * self.dilation[0] - self.padding[0]
+        column = x * self.strides[1] + j * self.dilation[1] - self.padding[1]
+        into = out // self.group_out_channels * self.group_channels + channel
+        steps = self._compact_steps(self.channels, self.height, self.width)
+        pixel = c.Select(self.misses(row, column), zero, image[offset_along((n, into, row, column), steps)])
+        factor = weight[offset_along((out, channel, i, j), self.weight_steps)]
+        place = offset_along((n, out, y, x), self._compact_steps(self.out_channels, self.out_height, self.out_width))
+        sizes = (self.batch, self.out_height, self.out_width, self.out_channels)
+        reduced = (self.group_channels, self.filter_height, self.filter_width)
+        return c.Nest(
+            tuple(map(c.Axis, (n, y, x, out), sizes)),
+            (c.Store(result, place, total),),
+            tuple(map(c.Axis, (channel, i, j), reduced)),
+            accumulators=(c.Accumulator(total, zero, total + pixel * factor),),
+        )
+
+    def _compact_steps(self, channels: int, height: Dim, width: Dim) -> tuple[Dim, Dim, Dim, Dim]:
+        """Return the distances of :meth:`image_steps` for images without gaps."""
+        sizes = {"N": self.batch, "C": channels, "H": height, "W": width}
+        return self.image_steps(compact_strides([sizes[axis] for axis in self.layout]))
 
 
 class ImagePixels:
@@ -135,12 +182,6 @@ class ImagePixels:
         """Return the offset of the first channel of a pixel."""
         return image * self.image_step + row * self.row_step + column * self.pixel_step
 
-    def misses(self, row: c.Expression, column: c.Expression, height: int = 1, width: int = 1) -> c.Expression:
-        """Return whether some of so many rows and columns of pixels, from one pixel on, lie outside the image."""
-        down = c.Binary("||", row.compare("<", 0), row.compare(">", self.geometry.height - height))
-        right = c.Binary("||", column.compare("<", 0), column.compare(">", self.geometry.width - width))
-        return c.Binary("||", down, right)
-
     def pointers(
         self, at: c.PointerArray, image: c.Expression, row: c.Expression, column: c.Expression, width: int
     ) -> c.Block:
@@ -149,10 +190,10 @@ class ImagePixels:
         A row has ``width`` pixels; the first row and the first column are below 0 where the window begins outside.
         """
         assert isinstance(at.size, int)
-        k, i, j = map(c.Variable, "kij")
+        k, i, j = c.variables("k i j")
         zeros = c.Buffer("zeros", at.dtype, size=self.geometry.channels)
         place = c.Address(self.buffer, self.offset(image, i, j))
-        pixel = c.Select(self.misses(i, j), c.Address(zeros, c.Size(0)), place)
+        pixel = c.Select(self.geometry.misses(i, j), c.Address(zeros, c.Size(0)), place)
         body = (c.Let(i, row + k // width), c.Let(j, column + k % width), c.Store(at, k, pixel))
         return (c.LocalArray(zeros, is_zeroed=True), c.For(k, c.Size(0), c.Size(at.size), body))
 

@@ -13,24 +13,24 @@ compute. The rows of the result are multiplied by the filters of the last convol
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.dims import Dim
-from byoc_core.ir import Constant
+from byoc_core.errors import InternalError
 
 from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, ImagePixels, known
 from byoc_ccompiler.kernels.copies import copy_block, loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.implicit_gemm import copy_image
-from byoc_ccompiler.kernels.pixel_tiles import PixelLoop, WindowRows
-from byoc_ccompiler.steps import Step
+from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule, choose_tiles, has_gaps
+from byoc_ccompiler.kernels.pixel_tiles import PixelLoop, PixelPlan, WindowRows
 from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
 
-__all__ = ["has_suited_filter", "is_suited", "write", "write_chain"]
+__all__ = ["ChainSchedule", "DepthwiseSchedule", "choose_schedule", "has_suited_filter", "write", "write_chain"]
 
 _CHUNK = 256  # channels of a block whose sums wait together, at most
 _MAX_TAPS, _MAX_REACH = 49, 32  # of a filter; rows and columns that a block reads: at the border each has an address
@@ -41,50 +41,82 @@ _NOTHING: c.Block = ()
 _PixelSource = Literal["inside", "rows", "border"]  # found by their distances, or by the address of each row or pixel
 
 
-class _Block:
-    """The outputs that are summed up together, ``rows`` times ``columns``: fewest beyond the result's, at most 8 wide.
+@dataclass(frozen=True, slots=True)
+class DepthwiseSchedule:
+    """How a depthwise convolution is computed.
 
-    They read ``in_rows`` times ``in_columns`` pixels; the steps count elements of the image. A ``chunk`` of channels
-    has whole vectors, and the last chunk no fewer than one.
+    Attributes:
+        rows: the outputs that are summed up together, down.
+        columns: the same, to the right.
+        chunk: channels of a block whose sums wait together: whole vectors, and the last chunk has no fewer than one.
     """
 
-    def __init__(self, geometry: ConvolutionGeometry, unit: VectorUnit, row_step: Dim, pixel_step: Dim) -> None:
-        self.geometry, self.unit, self.row_step, self.pixel_step = geometry, unit, row_step, pixel_step
-        (down, right), (height, width), total = geometry.strides, _reach(geometry), geometry.out_width
-        self.rows = 2 if unit.registers >= 32 and down == 1 and geometry.out_height != 1 else 1
-        room = (unit.registers // 2 - 2) // self.rows
-        sizes = range(max(1, min(room, (_MAX_REACH - width) // right + 1, 8)), 0, -1)
-        self.columns = sizes[0]
-        if isinstance(total, int):
-            self.columns = min(sizes, key=lambda size: -(-total // size) * (size + 1))
+    rows: int
+    columns: int
+    chunk: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChainSchedule:
+    """How a chain is computed.
+
+    Attributes:
+        depthwise: the blocks of the depthwise convolution.
+        expand: the tiles of the convolution before it; ``None`` where there is none.
+        project: the tiles of the convolution behind it; ``None`` where there is none.
+        grain: blocks of rows that stay with one thread, and its ring.
+    """
+
+    depthwise: DepthwiseSchedule
+    expand: PixelSchedule | None
+    project: PixelSchedule | None
+    grain: int
+
+
+class _Block:
+    """What a schedule makes of a convolution: a block of ``count`` channels from ``c0`` on, and the array of its sums.
+
+    It reads ``in_rows`` times ``in_columns`` pixels; the steps count elements of the image.
+
+    Raises:
+        InternalError: the schedule is not legal.
+    """
+
+    def __init__(
+        self, kernel: Kernel, geometry: ConvolutionGeometry, schedule: DepthwiseSchedule, row_step: Dim, pixel_step: Dim
+    ) -> None:
+        (down, right), (height, width), lanes = geometry.strides, _reach(geometry), kernel.unit.lanes(geometry.dtype)
+        self.kernel, self.geometry, self.row_step, self.pixel_step = kernel, geometry, row_step, pixel_step
+        self.rows, self.columns, self.chunk, self.lanes = schedule.rows, schedule.columns, schedule.chunk, lanes
         self.in_rows, self.in_columns = (self.rows - 1) * down + height, (self.columns - 1) * right + width
-        channels, lanes = geometry.channels, unit.lanes(geometry.dtype)
-        whole = -(-channels // lanes) * lanes
-        chunks = range(min(_CHUNK // lanes * lanes, whole), 0, -lanes)
-        self.chunk = next((size for size in chunks if size >= channels or not 0 < channels % size < lanes), whole)
+        self.c0, self.count, self.y = c.variables("c0 c_count y")
+        self.sums = c.Buffer("sums", geometry.dtype, c.MemoryAccess.WRITE, self.rows * self.columns * self.chunk)
+        if not _has_filters(geometry, kernel.unit):
+            raise InternalError("schedule", "is one of a vector of channels or more, each with a filter of its own")
+        if min(self.rows, self.columns) < 1 or not _is_chunk(self.chunk, geometry.channels, lanes):
+            raise InternalError("schedule", "does not cut outputs into blocks of whole vectors", got=str(schedule))
 
-    def chunk_loop(
-        self,
-        place: tuple[c.Expression, c.Variable, c.Variable],
-        summed: Callable[[c.Variable, c.Variable, c.Buffer], c.Block],
-        stored: Callable[[c.Variable, SumsTile], c.Block],
+    def sum_up(self, source: _PixelSource, taps: c.Buffer, *pixels: c.Expression) -> c.Evaluate:
+        """Return the statement that sums up the block from pixels that are found in one of the ways."""
+        operands = (*pixels, c.Address(taps, self.c0), self.count, c.Address(self.sums, _FIRST))
+        return self.kernel.call(_sum_function(self, source), *operands)
+
+    def chunks(
+        self, image: c.Expression, y0: c.Expression, x0: c.Expression, summed: c.Statement, before: c.Block = ()
     ) -> c.For:
-        """Return the loop over the chunks of channels of a block, whose image, first row and first column are known.
+        """Return the loop over the chunks of channels of a block, whose image, first row and first column are given.
 
-        ``summed`` returns what sums up a chunk, from its first channel, its channels and the array of the sums;
-        ``stored`` what follows the sums of one row, from its number and the sums.
+        ``summed`` sums up a chunk; ``before`` stands before what follows the sums of row ``y``.
         """
-        geometry, chunk, (image, y0, x0) = self.geometry, self.chunk, place
-        c0, count, x_count, y = map(c.Variable, ("c0", "c_count", "x_count", "y"))
-        sums = c.Buffer("sums", geometry.dtype, c.MemoryAccess.WRITE, self.rows * self.columns * chunk)
-        offset = (y - y0) * (self.columns * chunk)
-        tile = SumsTile(sums, chunk, x0, x_count, c0, count, leading=(image, y), offset=offset)
+        geometry, chunk, c0, count, x_count = self.geometry, self.chunk, self.c0, self.count, c.Variable("x_count")
+        offset, end = (self.y - y0) * (self.columns * chunk), c.index_min(y0 + self.rows, geometry.out_height)
+        tile = SumsTile(self.sums, chunk, x0, x_count, c0, count, leading=(image, self.y), offset=offset)
         body = (
             c.Let(count, c.index_min(c.Size(chunk), c.Size(geometry.channels) - c0)),
             c.Let(x_count, c.index_min(c.Size(self.columns), c.Size(geometry.out_width) - x0)),
-            c.LocalArray(sums, alignment=self.unit.nbytes),
-            *summed(c0, count, sums),
-            c.For(y, y0, c.index_min(y0 + self.rows, geometry.out_height), stored(y, tile)),
+            c.LocalArray(self.sums, alignment=self.kernel.unit.nbytes),
+            summed,
+            c.For(self.y, y0, end, (*before, *epilogue(self.kernel, tile))),
         )
         return c.For(c0, _FIRST, c.Size(geometry.channels), body, step=chunk)
 
@@ -95,61 +127,73 @@ def _reach(geometry: ConvolutionGeometry) -> tuple[int, int]:
     return (geometry.filter_height - 1) * down + 1, (geometry.filter_width - 1) * right + 1
 
 
-def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
-    """Return whether a convolution has one filter for each channel, small enough for loops that are written out.
+def _is_chunk(size: int, channels: int, lanes: int) -> bool:
+    """Return whether channels can be cut into chunks of a size: whole vectors, the last chunk no fewer than one."""
+    return size > 0 and size % lanes == 0 and (size >= channels or not 0 < channels % size < lanes)
 
-    There must be channels for a vector.
-    """
+
+def _has_filters(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
+    """Return whether a convolution has one filter for each channel, and channels for a vector."""
     is_depthwise = geometry.is_depthwise and geometry.out_channels == geometry.channels
+    return is_depthwise and geometry.channels >= unit.lanes(geometry.dtype)
+
+
+def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
+    """Return whether each channel, of those for a vector, has one filter that is small enough to be written out."""
     is_small = geometry.num_taps <= _MAX_TAPS and max(_reach(geometry)) + geometry.strides[0] <= _MAX_REACH
-    return is_depthwise and is_small and geometry.channels >= unit.lanes(geometry.dtype)
+    return is_small and _has_filters(geometry, unit)
 
 
-def is_suited(step: Step, kernel: Kernel) -> bool:
-    """Return whether a convolution, its channels last, has a filter for each channel that is summed up in registers."""
-    geometry = ConvolutionGeometry.of_step(step)
-    has_rows = geometry.layout[-1] == "C" and kernel.strides(step.operands[0])[-1] == 1
-    return has_rows and has_suited_filter(geometry, kernel.unit)
+def choose_schedule(kernel: Kernel, geometry: ConvolutionGeometry) -> DepthwiseSchedule | None:
+    """Return the schedule of a convolution whose filters are summed up in registers; ``None`` for any other."""
+    has_rows = geometry.layout == "NHWC" and kernel.strides(kernel.group.steps[0].operands[0])[-1] == 1
+    is_suited = has_rows and has_suited_filter(geometry, kernel.unit)
+    return _choose_blocks(geometry, kernel.unit) if is_suited else None
+
+
+def _choose_blocks(geometry: ConvolutionGeometry, unit: VectorUnit) -> DepthwiseSchedule:
+    """Return blocks of at most 8 columns with the fewest outputs beyond the result's."""
+    (down, right), (_, width), total = geometry.strides, _reach(geometry), geometry.out_width
+    rows = 2 if unit.registers >= 32 and down == 1 and geometry.out_height != 1 else 1
+    room = (unit.registers // 2 - 2) // rows
+    sizes = range(max(1, min(room, (_MAX_REACH - width) // right + 1, 8)), 0, -1)
+    columns = min(sizes, key=lambda size: -(-total // size) * (size + 1)) if isinstance(total, int) else sizes[0]
+    channels, lanes = geometry.channels, unit.lanes(geometry.dtype)
+    whole = -(-channels // lanes) * lanes
+    chunks = range(min(_CHUNK // lanes * lanes, whole), 0, -lanes)
+    return DepthwiseSchedule(rows, columns, next((size for size in chunks if _is_chunk(size, channels, lanes)), whole))
 
 
 def _filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer, c.Block]:
     """Return the filter tap by tap, channels side by side, and the statements that rearrange one that is computed."""
-    weight, channels = kernel.group.steps[0].operands[1], geometry.channels
-    if isinstance(weight, Constant):
-        array = geometry.ordered_filter(kernel.scope.constants.array(weight, kernel.scope.where))
+    channels, array = geometry.channels, geometry.constant_filter(kernel)
+    if array is not None:
         packed = np.ascontiguousarray(array.reshape(channels, geometry.num_taps).T)
         return kernel.source(kernel.scope.constants.derive(packed), "weights"), ()
     taps = kernel.scratch_memory(geometry.num_taps * channels, geometry.dtype)
     sizes, steps = (geometry.filter_height, geometry.filter_width, channels), geometry.weight_steps
-    source = kernel.source(weight, "weight")
+    source = kernel.source(kernel.group.steps[0].operands[1], "weight")
     return taps, copy_block(taps, source, sizes, compact_strides(sizes), (*steps[2:], steps[0]))
 
 
-def write(kernel: Kernel) -> None:
-    """Write the kernel of a convolution that :func:`is_suited`, and of what follows it elementwise."""
+def write(kernel: Kernel, geometry: ConvolutionGeometry, schedule: DepthwiseSchedule) -> None:
+    """Write the kernel of a depthwise convolution, and of what follows it elementwise."""
     image = ImagePixels(kernel)
-    geometry, block = image.geometry, _Block(image.geometry, kernel.unit, image.row_step, image.pixel_step)
+    block = _Block(kernel, geometry, schedule, image.row_step, image.pixel_step)
     taps, declared = _filter_taps(kernel, geometry)
-    item, n, y0, x0, row, column = map(c.Variable, ("item", "n", "y0", "x0", "row", "col"))
+    item, n, y0, x0, row, column = c.variables("item n y0 x0 row col")
     at = c.PointerArray("at", geometry.dtype, c.MemoryAccess.WRITE, block.in_rows * block.in_columns)
     num_rows = (geometry.out_height + (block.rows - 1)) // block.rows
     number, block_row = c.unravelled(item, (geometry.batch, num_rows))
-    is_border = image.misses(row, column, block.in_rows, block.in_columns)
+    is_border = geometry.misses(row, column, block.in_rows, block.in_columns)
     steps = tuple(c.Size(step) for step in (block.row_step, block.pixel_step) if not isinstance(step, int))
-
-    def summed(c0: c.Variable, count: c.Variable, sums: c.Buffer) -> c.Block:
-        def call(source: _PixelSource, *pixels: c.Expression) -> c.Block:
-            callee = kernel.shared_function(_sum_function(block, source))
-            return (c.Evaluate(c.Call(callee, (*pixels, c.Address(taps, c0), count, c.Address(sums, _FIRST)))),)
-
-        inside = call("inside", c.Address(image.buffer, image.offset(n, row, column) + c0), *steps)
-        return (c.If(is_border, call("border", c.Address(at, _FIRST), c0), inside),)
-
+    inside = block.sum_up("inside", taps, c.Address(image.buffer, image.offset(n, row, column) + block.c0), *steps)
+    summed = c.If(is_border, (block.sum_up("border", taps, c.Address(at, _FIRST), block.c0),), (inside,))
     columns = (
         c.Let(column, x0 * geometry.strides[1] - geometry.padding[1]),
         c.LocalArray(at),
         c.If(is_border, image.pointers(at, n, row, column, block.in_columns)),
-        block.chunk_loop((n, y0, x0), summed, lambda _, tile: epilogue(kernel, tile)),
+        block.chunks(n, y0, x0, summed),
     )
     body = (
         c.Let(n, number),
@@ -158,7 +202,7 @@ def write(kernel: Kernel) -> None:
         c.For(x0, _FIRST, c.Size(geometry.out_width), columns, step=block.columns),
     )
     products = geometry.out_width * (block.rows * geometry.channels * geometry.num_taps)
-    item_ps = products * (multiply_add_ps(block.unit, geometry.dtype) * 2)
+    item_ps = products * (multiply_add_ps(kernel.unit, geometry.dtype) * 2)
     loop = loops_around(body, [item], [geometry.batch * num_rows], part=0, round_ps=item_ps)
     kernel.finish_block((*declared, *loop))
 
@@ -170,15 +214,15 @@ def _sum_function(block: _Block, source: _PixelSource) -> c.Function:
     ``(at, first, taps, count, sums)``, with the addresses of the rows or pixels, and how far behind them the first
     channel of the first pixel lies.
     """
-    geometry, dtype, lanes = block.geometry, block.geometry.dtype, block.unit.lanes(block.geometry.dtype)
+    geometry, dtype, lanes = block.geometry, block.geometry.dtype, block.lanes
     num_sums, (down, right), (below, beside) = block.rows * block.columns, geometry.strides, geometry.dilation
     at, sums = c.PointerArray("at", dtype), c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
     image, taps, line = (c.Buffer(name, dtype) for name in ("from", "taps", "line"))
     acc = c.Buffer("acc", dtype, c.MemoryAccess.WRITE, num_sums * lanes)
-    first, count, c1, channel = map(c.Variable, ("first", "count", "c1", "c"))
+    first, count, c1, channel = c.variables("first count c1 c")
     dims = {"row_step": block.row_step, "pixel_step": block.pixel_step}
     row_step, pixel_step = (c.Size(dim) if isinstance(dim, int) else c.Variable(name) for name, dim in dims.items())
-    i, j, k, y, x = map(c.Variable, "ijkyx")
+    i, j, k, y, x = c.variables("i j k y x")
     row, column, total = y * down + i * below, x * right + j * beside, (y * block.columns + x) * lanes
     pointed, pixel = {
         "inside": ((), c.Load(image, row * row_step + column * pixel_step + channel, lanes)),
@@ -212,9 +256,27 @@ def _sum_function(block: _Block, source: _PixelSource) -> c.Function:
     return c.Function(f"depthwise_{source}", parameters, (loop,), None, (comment,), is_contracted=True)
 
 
+def choose_chain(kernel: Kernel) -> ChainSchedule:
+    """Return the schedule of a group that is a chain."""
+    steps = [group.steps[0] for group in kernel.group.chain]
+    shapes, unit = list(map(ConvolutionGeometry.of_step, steps)), kernel.unit
+    at = next(index for index, shape in enumerate(shapes) if shape.is_depthwise)
+    tile, shape = _choose_blocks(shapes[at], unit), shapes[at]
+    height, width = known(shape.out_height), known(shape.out_width)
+    expand = project = None
+    if at:
+        image = shapes[0].image_steps(kernel.strides(steps[0].operands[0]))
+        expand = choose_tiles(unit, shapes[0], shape.width, has_gaps(shapes[0], image))
+    if at + 1 < len(shapes):
+        project = choose_tiles(unit, shapes[-1], width * min(tile.rows, height))
+    grain = -(-known(shape.batch) * -(-height // tile.rows) // _MOST_PARTS)
+    return ChainSchedule(tile, expand, project, grain)
+
+
 def write_chain(kernel: Kernel) -> None:
     """Write the kernel of a group that is a chain."""
-    kernel.finish_block(_Chain(kernel).block())
+    kernel.schedule = schedule = choose_chain(kernel)
+    kernel.finish_block(_Chain(kernel, schedule).block())
 
 
 class _Chain:
@@ -224,43 +286,46 @@ class _Chain:
     row of zeros. ``lines`` are the rows that wait for the last convolution.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel, chain = kernel, kernel.group.chain
+    def __init__(self, kernel: Kernel, schedule: ChainSchedule) -> None:
+        self.kernel, self.schedule, chain = kernel, schedule, kernel.group.chain
         shapes = [ConvolutionGeometry.of_step(group.steps[0]) for group in chain]
-        at = next(index for index, shape in enumerate(shapes) if shape.is_depthwise)
+        at = 0 if schedule.expand is None else 1
         self.shape = shape = shapes[at]
         names = ("ring", "nothing", "lines", "ring_row", "line_row")
         buffers = [c.Buffer(name, shape.dtype, c.MemoryAccess.WRITE) for name in names]
         self.ring, self.nothing, self.lines, self.ring_row, self.line_row = buffers
-        self.batch, self.ready = c.Variable("batch"), c.Variable("ready")
-        strides, has_project = (0, 0, shape.channels, 1), at + 1 < len(chain)
-        self.expand = kernel.part(chain[0], self.ring_row, strides) if at else None
-        self.depthwise = kernel.part(chain[at], *((self.line_row, strides) if has_project else ()))
-        self.project = kernel.part(chain[-1]) if has_project else None
-        self.tile = tile = _Block(shape, kernel.unit, 0, shape.channels)
+        self.batch, self.ready = c.variables("batch ready")
+        strides = (0, 0, shape.channels, 1)
+        self.depthwise = kernel.part(chain[at], *((self.line_row, strides) if schedule.project else ()))
+        self.expand = self.project = None
+        if schedule.expand is not None:
+            self.expand = PixelPlan(kernel.part(chain[0], self.ring_row, strides), shapes[0], schedule.expand)
+        if schedule.project is not None:
+            self.project = PixelPlan(kernel.part(chain[-1]), shapes[-1], schedule.project)
+        self.tile = tile = _Block(self.depthwise, shape, schedule.depthwise, 0, shape.channels)
         self.width, self.out_width, self.out_height = map(known, (shape.width, shape.out_width, shape.out_height))
         self.blocks_down = -(-self.out_height // tile.rows)
         self.line_size, self.left = self.out_width * shape.channels, shape.padding[1] * shape.channels
         # What the last block reads, and at least the row and what pads it before.
         last = (-(-self.out_width // tile.columns) - 1) * tile.columns * shape.strides[1]
         self.row_size = max((last + tile.in_columns) * shape.channels, self.left + self.width * shape.channels)
-        products = self.line_size * (shape.num_taps * 2 + (shapes[-1].out_channels if has_project else 0))
+        products = self.line_size * (shape.num_taps * 2 + (shapes[-1].out_channels if self.project else 0))
         if at:
             products += self.width * shape.strides[0] * shape.channels * (shapes[0].channels * shapes[0].num_taps)
-        self.block_ps = products * tile.rows * multiply_add_ps(tile.unit, shape.dtype)
+        self.block_ps = products * tile.rows * multiply_add_ps(kernel.unit, shape.dtype)
 
     def block(self) -> c.Block:
         """Return the statements of the kernel."""
         shape, row_size, in_rows = self.shape, self.row_size, self.tile.in_rows
         num_blocks = known(shape.batch) * self.blocks_down
-        grain = -(-num_blocks // _MOST_PARTS)
-        waiting, nbytes = self.tile.rows * self.line_size if self.project else 0, self.tile.unit.nbytes
+        grain, nbytes = self.schedule.grain, self.kernel.unit.nbytes
+        waiting = self.tile.rows * self.line_size if self.project else 0
         part_size = -(-((in_rows + 1) * row_size + waiting) // nbytes) * nbytes
         rings = c.Buffer("rings", shape.dtype, c.MemoryAccess.WRITE, -(-num_blocks // grain) * part_size)
         allocated = self.kernel.in_scratch(rings)
         taps, packed = _filter_taps(self.depthwise, shape)
         copied, declared, row = self._row()
-        first, end, item, k = map(c.Variable, ("first", "end", "item", "k"))
+        first, end, item, k = c.variables("first end item k")
         behind = self.left + self.width * shape.channels
         sides = [(place, size) for place, size in ((0, self.left), (behind, row_size - behind)) if size > 0]
         cleared = tuple(c.Clear(self.ring, k * row_size + place, c.Size(size)) for place, size in sides)
@@ -280,22 +345,16 @@ class _Chain:
     def _rows(self, item: c.Variable, first: c.Variable, row: c.Block, taps: c.Buffer) -> c.Block:
         """Return the statements that compute a block of rows."""
         shape, tile, in_rows = self.shape, self.tile, self.tile.in_rows
-        y0, y, x0, top, k, stop = map(c.Variable, ("y0", "y", "x0", "top", "k", "stop"))
+        y0, y, x0, top, k, stop = c.variables("y0 y x0 top k stop")
         rows = c.PointerArray("rows", shape.dtype, c.MemoryAccess.WRITE, in_rows)
         is_first = c.Binary("||", item.compare("==", first), y0.compare("==", 0))
         is_inside = c.Binary("&&", y.compare(">=", 0), y.compare("<", shape.height))
         place = c.Address(self.ring, y % in_rows * self.row_size)
         pointer = c.Select(is_inside, place, c.Address(self.nothing, _FIRST))
-
-        def summed(c0: c.Variable, count: c.Variable, sums: c.Buffer) -> c.Block:
-            callee = self.depthwise.shared_function(_sum_function(tile, "rows"))
-            pixels = (c.Address(rows, _FIRST), x0 * (shape.strides[1] * shape.channels) + c0)
-            return (c.Evaluate(c.Call(callee, (*pixels, c.Address(taps, c0), count, c.Address(sums, _FIRST)))),)
-
-        def stored(y: c.Variable, sums: SumsTile) -> c.Block:
-            return (c.Alias(self.line_row, self.lines, (y - y0) * self.line_size), *epilogue(self.depthwise, sums))
-
-        chunks = tile.chunk_loop((self.batch, y0, x0), summed, stored)
+        pixel = x0 * (shape.strides[1] * shape.channels) + tile.c0
+        summed = tile.sum_up("rows", taps, c.Address(rows, _FIRST), pixel)
+        line = c.Alias(self.line_row, self.lines, (tile.y - y0) * self.line_size)
+        chunks = tile.chunks(self.batch, y0, x0, summed, (line,))
         return (
             c.Let(self.batch, item // self.blocks_down),
             c.Let(y0, item % self.blocks_down * tile.rows),
@@ -319,12 +378,12 @@ class _Chain:
             pixel, size = image.offset(self.batch, self.ready, k * count), count * shape.channels
             copy = c.Copy(self.ring_row, k * size, image.buffer, pixel, c.Size(size))
             return _NOTHING, _NOTHING, (place, *loops_around((copy,), [k], [width // count]))
-        loop, image = PixelLoop(self.expand, [width]), ImagePixels(self.expand)
-        plan, source, pixel = loop.plan, image.buffer, image.offset(self.batch, self.ready, loop.pixel)
+        plan, loop, image = self.expand, PixelLoop(self.expand, [width]), ImagePixels(self.expand.kernel)
+        source, pixel = image.buffer, image.offset(self.batch, self.ready, loop.pixel)
         factors: tuple[c.Expression, ...] = (c.Address(source, pixel), c.Size(image.pixel_step))
         copied, declared, find = _NOTHING, _NOTHING, _NOTHING
         if not plan.shape.is_pointwise:  # The first convolution of a network: there is one image.
-            if plan.copies:
+            if plan.schedule.copies:
                 plan, source, copy_loop = copy_image(plan, source, _FIRST)
                 copied = (self.kernel.in_scratch(source), copy_loop)
             rows, first = WindowRows(plan, source, plan.rows), self.ready * width + loop.pixel

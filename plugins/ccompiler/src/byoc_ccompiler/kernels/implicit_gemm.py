@@ -7,10 +7,6 @@ image, or zeros where the window reaches beyond it. So neither columns of window
 Where the image has few channels, one run is a whole line of the filter, whose pixels lie side by side. This wants an
 image padded with zeros; the copy is small, as the image is. Of many small images each is copied and computed by one
 thread.
-
-Few pixels, of the second half of a network, meet filters that no cache keeps from call to call. All of them are
-multiplied by one piece of a panel after another, small enough for the first-level cache, while the next one is fetched.
-The sums of all pixels and one panel wait in that cache too.
 """
 
 from __future__ import annotations
@@ -19,14 +15,14 @@ from dataclasses import replace
 
 from byoc_core.authoring import c
 from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.convolution_geometry import known
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, known
 from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import collapsed_step
-from byoc_ccompiler.kernels.pixel_tiles import MAX_POINTERS, PixelPlan, PixelTile, WindowRows, pack_filter
-from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, multiply
+from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule
+from byoc_ccompiler.kernels.pixel_tiles import PixelPlan, PixelTile, WindowRows, pack_filter
+from byoc_ccompiler.kernels.tiles import multiply
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["copy_image", "write"]
@@ -34,22 +30,15 @@ __all__ = ["copy_image", "write"]
 _COPY_PS = 200  # estimated picoseconds to copy one element
 _FEW_BLOCKS = 40  # up to so many tiles pass one panel before the next is wanted from memory
 _STACK_NBYTES = 1 << 14  # a padded copy of an image up to this size lies on the stack, one for each thread
-_MOST_PIXELS = 64  # with more pixels, a panel's way from memory is short beside the time that it is used
-_LEAST_PANELS = 4  # with fewer panels, threads would have too few parts
-_PIECE_NBYTES = 1 << 15  # a piece of a panel, in the first-level cache beside the sums and some rows
-_MOST_ROWS = 10  # rows of a tile of few pixels, at most: their pointers stay in registers
-_VECTORS = 2  # of a tile of few pixels
 _START = c.Size(0)
 
 
-def write(kernel: Kernel) -> None:
+def write(kernel: Kernel, shape: ConvolutionGeometry, schedule: PixelSchedule) -> None:
     """Write the kernel of a convolution, channels last, and of what follows it elementwise."""
-    (x, weight), plan = kernel.group.steps[0].operands, PixelPlan(kernel)
-    of_few = _plan_of_few(plan) if isinstance(weight, Constant) else None
-    plan, shape, source = of_few or plan, plan.shape, kernel.source(x)
+    plan, source = PixelPlan(kernel, shape, schedule), kernel.source(kernel.group.steps[0].operands[0])
     packed, block = pack_filter(plan)
-    if not plan.copies:
-        tiles_of = _tiles if of_few is None else _tiles_of_few
+    if not schedule.copies:
+        tiles_of = _tiles if schedule.piece is None else _tiles_of_few
         kernel.finish_block((*block, tiles_of(plan, source, packed)))
         return
     n = c.Variable("n")
@@ -71,7 +60,7 @@ def copy_image(plan: PixelPlan, source: c.Buffer, n: c.Expression) -> tuple[Pixe
     height, width = shape.height + top + bottom, shape.width + left + right
     line, count = width * shape.channels, shape.width * shape.channels
     left, right = left * shape.channels, right * shape.channels
-    row, y, column, k = map(c.Variable, ("row", "y", "column", "c"))
+    row, y, column, k = c.variables("row y column c")
     image = c.Buffer("image", shape.dtype, c.MemoryAccess.WRITE, height * line)
     to, from_ = c.Buffer("to", shape.dtype, c.MemoryAccess.WRITE), c.Buffer("from", shape.dtype)
     copy: c.Block = (c.Copy(to, c.Size(left), from_, _START, c.Size(count)),)
@@ -87,19 +76,19 @@ def copy_image(plan: PixelPlan, source: c.Buffer, n: c.Expression) -> tuple[Pixe
         c.If(is_inside, filled, (c.Clear(to, _START, c.Size(line)),)),
     )
     padded = replace(shape, batch=1, height=height, width=width, padding=(0, 0, 0, 0))
-    plan = PixelPlan(plan.kernel, tile=(plan.rows, plan.vectors), copied=(padded, (0, 1, line, shape.channels)))
+    steps = (0, 1, line, shape.channels)
+    plan = PixelPlan(plan.kernel, padded, replace(plan.schedule, copies=False), steps)
     loop = c.For(row, _START, c.Size(height), body, kind=c.LoopKind.PARALLEL, round_ps=line * _COPY_PS)
     return plan, image, loop
 
 
 def _tiles(plan: PixelPlan, source: c.Buffer, packed: c.Buffer, leading: tuple[c.Expression, ...] = ()) -> c.Dispatch:
     """Return the loop over the tiles of all pixels, or of image ``leading``, which threads share."""
-    names = ("first", "end", "item", "block", "panel", "m0", "m_count", "at_hand")
-    first, end, item, block, panel, m0, m_count, at_hand = map(c.Variable, names)
+    first, end, item, block, panel, m0, m_count, at_hand = c.variables("first end item block panel m0 m_count at_hand")
     shape, panels, pixels = plan.shape, plan.shape.groups * plan.panels, plan.num_pixels
     sizes, (batch, _, down, right) = (shape.batch, shape.height, shape.width), plan.steps
     places = (item // panels, item % panels)
-    if plan.panels_outside:
+    if plan.schedule.panels_outside:
         places = (item % plan.blocks, item // plan.blocks % panels)
     step, counts, group = None, [plan.rows], panel // plan.panels
     if isinstance(pixels, int):
@@ -131,7 +120,7 @@ def _tiles(plan: PixelPlan, source: c.Buffer, packed: c.Buffer, leading: tuple[c
 def _next_panel(plan: PixelPlan, packed: c.Buffer, block: c.Variable, panel: c.Variable) -> tuple[c.Expression, ...]:
     """Return what to fetch, a tile's share of the next panel: few tiles would not hide its way from memory."""
     blocks, size = plan.blocks, plan.panel_size
-    if not plan.panels_outside or not isinstance(blocks, int) or not 2 <= blocks <= _FEW_BLOCKS:
+    if not plan.schedule.panels_outside or not isinstance(blocks, int) or not 2 <= blocks <= _FEW_BLOCKS:
         return ()
     share = -(-plan.columns // blocks)
     first = c.index_min(block * (size // blocks), size - size // plan.columns * share)
@@ -139,27 +128,13 @@ def _next_panel(plan: PixelPlan, packed: c.Buffer, block: c.Variable, panel: c.V
     return c.Address(packed, _START), ahead, c.Size(share)
 
 
-def _plan_of_few(plan: PixelPlan) -> PixelPlan | None:
-    """Return the plan for few pixels; ``None`` where there are not few, or the filter is small."""
-    pixels, unit = plan.num_pixels, plan.kernel.unit
-    if plan.copies or plan.shape.groups > 1 or not isinstance(pixels, int) or not 1 < pixels <= _MOST_PIXELS:
-        return None
-    blocks = -(-pixels // min(_MOST_ROWS, unit.rows_for(_VECTORS)))
-    plan = PixelPlan(plan.kernel, tile=(-(-pixels // blocks), _VECTORS))
-    has_room = blocks * plan.runs * plan.rows <= MAX_POINTERS
-    return plan if has_room and plan.panels_outside and plan.panels >= _LEAST_PANELS else None
-
-
 def _tiles_of_few(plan: PixelPlan, source: c.Buffer, packed: c.Buffer) -> c.Dispatch:
     """Return the loop over the panels, which threads share; a piece of one after another meets all pixels."""
-    names = ("first", "end", "panel", "tap", "c0", "c_count", "block", "at", "ahead")
-    first, end, panel, tap, c0, c_count, block, at, ahead = map(c.Variable, names)
+    first, end, panel, tap, c0, c_count, block, at, ahead = c.variables("first end panel tap c0 c_count block at ahead")
     pixels, blocks, dtype, columns = known(plan.num_pixels), known(plan.blocks), plan.shape.dtype, plan.columns
-    size, tile = plan.panel_size, plan.rows * columns
+    size, tile, piece = plan.panel_size, plan.rows * columns, plan.schedule.piece or plan.depth
     sums = c.Buffer("sums", dtype, c.MemoryAccess.WRITE, blocks * tile)
     rows = WindowRows(plan, source, blocks * plan.rows)
-    room = min(DEPTH_CHUNK, _PIECE_NBYTES // (columns * dtype_info(dtype).itemsize))
-    piece = -(-plan.depth // -(-plan.depth // room))
     factors = (c.Address(rows.rows, (block * plan.runs + tap) * plan.rows), c.Size(1), c0)
     fetched = (c.Address(packed, _START), ahead + block * (piece * columns // blocks), c.Size(-(-columns // blocks)))
     adds = c.Binary("||", tap.compare(">", 0), c0.compare(">", 0))

@@ -8,112 +8,82 @@ of a row are the runs of channels that the taps of a pixel's window read.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
-from byoc_core.dims import Dim
-from byoc_core.dtypes import dtype_info
-from byoc_core.ir import Constant
+from byoc_core.errors import InternalError
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.copies import MOVE_PS, loops_around, offset_along
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
+from byoc_ccompiler.kernels.pixel_schedule import MAX_POINTERS, PixelSchedule, Steps, has_gaps
 from byoc_ccompiler.kernels.tiles import multiply
-from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["MAX_POINTERS", "PixelLoop", "PixelPlan", "PixelTile", "WindowRows", "pack_filter", "rows_function"]
+__all__ = ["PixelLoop", "PixelPlan", "PixelTile", "WindowRows", "pack_filter", "rows_function"]
 
-_RESIDENT_NBYTES = 1 << 19  # a filter up to this size stays in the second-level cache while all pixels pass
-_PANEL_NBYTES = 3 << 18  # a panel up to this size stays in the second-level cache beside the next one
-_TOO_LARGE = 1.3  # how much longer a step takes with a panel above that size, about
-_REGISTER_POINTERS = 10  # pointers of a tile's rows that stay in registers
-_CACHE_NBYTES = 24  # bytes that the second-level cache gives in a cycle, about
-MAX_POINTERS = 1 << 13  # pointers to runs of factors, which lie on the stack, at most
 
 _SIZES = (
-    *("last", "out_height", "out_width", "height", "width", "top", "left", "stride_down", "stride_right"),
-    *("taps_down", "taps_right", "apart_down", "apart_right", "image_step", "row_step", "pixel_step"),
+    "last out_height out_width height width top left stride_down stride_right "
+    "taps_down taps_right apart_down apart_right image_step row_step pixel_step"
 )
 """The sizes of a window that moves by ``stride_*``, with taps ``apart_*``, to pixel number ``last`` of all images."""
 
 _UNSIGNED = c.CType("uint64")
 _START = c.Size(0)
 _Terms = tuple[c.Expression, ...]
-_Image = tuple[ConvolutionGeometry, tuple[Dim, Dim, Dim, Dim]]  # the sizes, and the steps of its image
-_Tile = tuple[int, int]  # rows and vectors
 
 
 class PixelPlan:
-    """How a convolution is cut into tiles of ``rows`` pixels times ``columns`` output channels, in ``vectors``.
+    """What a schedule makes of a convolution.
 
-    The image has ``steps`` from one image, channel, row and pixel to the next. Where it ``copies`` images, padded with
-    zeros, one after another, the pixels are those of one image, else of all; they take so many ``blocks``. Each has
-    ``runs`` of ``depth`` factors. A group has so many ``panels``. Where not all stay in the cache, all pixels pass one
-    after another (``panels_outside``), so that each is read once.
+    The image has ``steps`` from one image, channel, row and pixel to the next. Where it is copied the pixels are those
+    of one image, else of all; they take so many ``blocks``. Each has ``runs`` of ``depth`` factors. A group has so many
+    ``panels`` of ``columns`` output channels.
+
+    Raises:
+        InternalError: the schedule is not legal.
     """
 
     def __init__(
-        self, kernel: Kernel, pixels: int | None = None, tile: _Tile | None = None, copied: _Image | None = None
+        self, kernel: Kernel, shape: ConvolutionGeometry, schedule: PixelSchedule, steps: Steps | None = None
     ) -> None:
-        anchor, unit = kernel.group.steps[0], kernel.unit
-        own = ConvolutionGeometry.of_step(anchor)
-        shape, steps = copied or (own, own.image_steps(kernel.strides(anchor.operands[0])))
-        self.kernel, self.shape, self.steps, self.runs = kernel, shape, steps, shape.num_runs
-        self.copies = shape.joins_lines and (shape.is_padded or steps[1] != 1 or steps[3] != shape.channels)
-        self.num_pixels = shape.out_height * shape.out_width if self.copies else shape.num_pixels
-        self.rows, self.vectors = tile or _choose_tile(unit, shape, self.num_pixels if pixels is None else pixels)
-        self.depth = shape.num_taps // self.runs * shape.group_channels
-        self.columns = self.vectors * unit.lanes(shape.dtype)
+        if min(schedule.rows, schedule.vectors, schedule.piece or 1) < 1:
+            raise InternalError("schedule", "has tiles of nothing", got=str(schedule))
+        self.kernel, self.shape, self.schedule, self.runs = kernel, shape, schedule, shape.num_runs
+        self.steps = steps or shape.image_steps(kernel.strides(kernel.group.steps[0].operands[0]))
+        self.rows, self.vectors = schedule.rows, schedule.vectors
+        self.num_pixels = (replace(shape, batch=1) if schedule.copies else shape).num_pixels
+        self.depth = shape.run_size
+        self.columns = self.vectors * kernel.unit.lanes(shape.dtype)
         self.panel_size = self.runs * self.depth * self.columns
         self.panels = -(-shape.group_out_channels // self.columns)
         self.blocks = (self.num_pixels + (self.rows - 1)) // self.rows
-        size = shape.groups * self.panels * self.panel_size
-        self.panels_outside = size * dtype_info(shape.dtype).itemsize > _RESIDENT_NBYTES
-
-
-def _choose_tile(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim) -> _Tile:
-    """Return the tile for which all tiles together take least."""
-    lanes, tap_nbytes = unit.lanes(shape.dtype), shape.group_channels * dtype_info(shape.dtype).itemsize
-    best, best_cost = (1, 1), float("inf")
-    for vectors in (4, 2, 3, 1):
-        columns, most = vectors * lanes, min(unit.rows_for(vectors), 16, MAX_POINTERS // shape.num_runs)
-        for rows in range(most, 0, -1) if isinstance(pixels, int) else (most,):
-            whole, tail = divmod(pixels, rows) if isinstance(pixels, int) else (1 / rows, 0)
-            work = whole * _step_cost(unit, rows, vectors) + (_step_cost(unit, tail, vectors) if tail else 0)
-            cost = work * -(-shape.group_out_channels // columns)
-            if shape.num_taps * tap_nbytes * columns > _PANEL_NBYTES:
-                cost *= _TOO_LARGE
-            if cost < best_cost * 0.995:
-                best, best_cost = (rows, vectors), cost
-    return best
-
-
-def _step_cost(unit: VectorUnit, rows: int, vectors: int) -> float:
-    """Return the cycles of one step of a tile: two loads are made at a time, and two products, four deep.
-
-    Each row loads its factor, and of many rows its pointer as well; the panel comes from the second-level cache.
-    """
-    loads = rows * (1 if rows <= _REGISTER_POINTERS else 2) + vectors
-    return max(rows * vectors / 2, loads / 2, 4, vectors * unit.nbytes / _CACHE_NBYTES)
+        has_pieces = schedule.piece is not None
+        if has_pieces and (schedule.copies or shape.groups > 1):
+            raise InternalError("schedule", "cuts the panels of groups, or of copied images, into pieces")
+        if not schedule.copies and has_gaps(shape, self.steps):
+            raise InternalError("schedule", "does not copy an image whose lines are no runs")
+        num_pointers = self.runs * self.rows * (self.blocks if has_pieces else 1)
+        if not isinstance(num_pointers, int) or num_pointers > MAX_POINTERS:
+            raise InternalError("schedule", "has too many pointers", got=str(num_pointers), expected=str(MAX_POINTERS))
 
 
 def pack_filter(plan: PixelPlan) -> tuple[c.Buffer, c.Block]:
     """Return the panels of a filter, group by group, and the statements that write those of one that is computed."""
     kernel, shape, columns, panels = plan.kernel, plan.shape, plan.columns, plan.panels
-    filter_, width = kernel.group.steps[0].operands[1], shape.group_out_channels
-    if isinstance(filter_, Constant):
-        array = shape.ordered_filter(kernel.scope.constants.array(filter_, kernel.scope.where))
+    width, array = shape.group_out_channels, shape.constant_filter(kernel)
+    if array is not None:
         array = array.reshape(shape.groups, width, *array.shape[1:])
         padded = np.pad(array, [(0, 0), (0, panels * columns - width), *[(0, 0)] * 3])
         tiled = padded.reshape(shape.groups, panels, columns, *array.shape[2:]).transpose(0, 1, 4, 5, 3, 2)
         return kernel.source(kernel.scope.constants.derive(tiled), "weights"), ()
     packed = c.Buffer("packed", shape.dtype, c.MemoryAccess.WRITE, shape.groups * panels * plan.panel_size)
-    weight = kernel.source(filter_, "weight")
-    panel, down, right, channel, j = indices = [c.Variable(name) for name in ("panel", "down", "right", "c", "j")]
+    weight = kernel.source(kernel.group.steps[0].operands[1], "weight")
+    panel, down, right, channel, j = indices = c.variables("panel down right c j")
     column = panel % panels * columns + j
     place = offset_along((panel // panels * width + column, channel, down, right), shape.weight_steps)
     row = (down * shape.filter_width + right) * shape.group_channels + channel
@@ -136,7 +106,7 @@ class WindowRows:
         )
         self._plan, self._image, self._zeros = plan, image, c.Buffer("zeros", image.dtype, size=plan.depth)
         self.rows = c.PointerArray("rows", image.dtype, c.MemoryAccess.WRITE, plan.runs * pixels)
-        self._window = c.Buffer("window", "int64", c.MemoryAccess.WRITE, len(_SIZES))
+        self._window = c.Buffer("window", "int64", c.MemoryAccess.WRITE, len(sizes))
         self.declared: c.Block = (
             *(c.LocalArray(self._zeros, is_zeroed=True), c.LocalArray(self.rows), c.LocalArray(self._window)),
             *(c.Store(self._window, c.Size(number), c.Size(size)) for number, size in enumerate(sizes)),
@@ -146,9 +116,8 @@ class WindowRows:
         """Return the statement that sets pointers, from number ``place`` on, to channel ``offset`` of pixels."""
         image = c.Address(self._image, offset)
         zeros = c.Address(self._zeros, _START) if self._plan.shape.is_padded else image
-        function = self._plan.kernel.shared_function(rows_function(self._image.dtype, count))
         arguments = (c.Address(self.rows, place), image, zeros, c.Address(self._window, _START), first)
-        return c.Evaluate(c.Call(function, arguments))
+        return self._plan.kernel.call(rows_function(self._image.dtype, count), *arguments)
 
     def of_tile(
         self, first: c.Expression, count: c.Expression, counts: Sequence[int], offset: c.Expression = _START
@@ -166,11 +135,11 @@ def rows_function(dtype: str, count: int) -> c.Function:
     ``m0 + j`` (of the last pixel, where that is behind it), or ``zeros`` where the tap lies outside the image.
     """
     rows, x, zeros = c.PointerArray("rows", dtype, c.MemoryAccess.WRITE), c.Buffer("x", dtype), c.Buffer("zeros", dtype)
-    window, m0, j, sizes = c.Buffer("window", "int64"), c.Variable("m0"), c.Variable("j"), [*map(c.Variable, _SIZES)]
+    window, m0, j, sizes = c.Buffer("window", "int64"), c.Variable("m0"), c.Variable("j"), c.variables(_SIZES)
     last, out_height, out_width, height, width, top, left, stride_down, stride_right, *others = sizes
     taps_down, taps_right, apart_down, apart_right, image_step, row_step, pixel_step = others
-    names = ("column", "line", "row", "image", "at", "tap_down", "tap_right", "down", "right", "step")
-    column, line, row, image, at, tap_down, tap_right, down, right, step = map(c.Variable, names)
+    column, line, row, image, at = c.variables("column line row image at")
+    tap_down, tap_right, down, right, step = c.variables("tap_down tap_right down right step")
     tops, lefts, firsts = (c.Buffer(name, "int64", c.MemoryAccess.WRITE, count) for name in ("tops", "lefts", "firsts"))
     next_image = c.If(row.compare(">=", out_height), (c.Assign(row, _START), c.Assign(image, image + 1)))
     next_row = (c.Assign(column, _START), c.Assign(row, row + 1), next_image)
@@ -259,8 +228,8 @@ class PixelLoop:
     The filter is constant, and ``totals`` are the numbers of pixels that there may be.
     """
 
-    def __init__(self, kernel: Kernel, totals: Collection[int]) -> None:
-        self.plan = plan = PixelPlan(kernel, max(totals))
+    def __init__(self, plan: PixelPlan, totals: Collection[int]) -> None:
+        self.plan = plan
         self.packed, written = pack_filter(plan)
         assert not written
         whole = [plan.rows] if max(totals) >= plan.rows else []

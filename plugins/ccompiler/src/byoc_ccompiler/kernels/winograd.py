@@ -19,22 +19,20 @@ inputs, so NaN and infinities become NaN in the whole tile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM
+from byoc_core.errors import InternalError
 from byoc_core.ir import Constant
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, ImagePixels
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.tiles import multiply
-from byoc_ccompiler.kernels.winograd_plan import Matrix, WinogradPlan, choose_plan
-from byoc_ccompiler.steps import Step
+from byoc_ccompiler.kernels.winograd_plan import Matrix, WinogradPlan, WinogradSchedule, choose_plan, has_form
 from byoc_ccompiler.vector_unit import multiply_add_ps
 
-__all__ = ["TRANSFORM_ROUNDINGS", "input_function", "output_function", "suited_plan", "write"]
+__all__ = ["TRANSFORM_ROUNDINGS", "choose_schedule", "input_function", "output_function", "write"]
 
 # By the outputs of a tile along an axis: roundings that an output meets beside those of its sum over channels. One of
 # the filter; along each axis 1 or 3 of the inputs and 2 or 4 of the outputs, even where nothing is contracted.
@@ -44,27 +42,25 @@ _FIRST = c.Size(0)
 _Pair = tuple[c.Expression, c.Expression]
 
 
-def suited_plan(step: Step, kernel: Kernel) -> WinogradPlan | None:
-    """Return how to compute a convolution that has the form, by the option ``winograd``, where that should gain."""
-    geometry = ConvolutionGeometry.of_step(step)
-    form = (geometry.filter_height, geometry.filter_width), geometry.strides, geometry.dilation, geometry.groups
-    has_form = geometry.layout == "NHWC" and form == ((3, 3), (1, 1), (1, 1), 1)
-    has_rows, is_constant = kernel.strides(step.operands[0])[-1] == 1, isinstance(step.operands[1], Constant)
-    is_fit = has_form and has_rows and is_constant
-    return choose_plan(geometry, kernel.unit, kernel.options.winograd) if is_fit else None
+def choose_schedule(kernel: Kernel, geometry: ConvolutionGeometry) -> WinogradSchedule | None:
+    """Return the schedule of a convolution that has the form where, by the option ``winograd``, it should gain."""
+    image, weight = kernel.group.steps[0].operands
+    if not isinstance(weight, Constant) or kernel.strides(image)[-1] != 1 or not has_form(geometry, kernel.unit):
+        return None
+    plan = choose_plan(geometry, kernel.unit, kernel.options.winograd)
+    return None if plan is None else plan.schedule
 
 
-def write(kernel: Kernel, plan: WinogradPlan) -> None:
-    """Write the kernel of a convolution by its plan, and of what follows it elementwise."""
-    kernel.finish_block(_Loops(kernel, plan).block())
+def write(kernel: Kernel, geometry: ConvolutionGeometry, schedule: WinogradSchedule) -> None:
+    """Write the kernel of a convolution with a constant filter, and of what follows it elementwise."""
+    kernel.finish_block(_Loops(kernel, WinogradPlan(geometry, kernel.unit, schedule)).block())
 
 
 def _packed_filter(kernel: Kernel, plan: WinogradPlan) -> c.Buffer:
     """Return the transformed filter: panels of points of input channels of output channels."""
-    weight = kernel.group.steps[0].operands[1]
-    assert isinstance(weight, Constant)
-    geometry, taps = plan.geometry, plan.algorithm.taps
-    array = geometry.ordered_filter(kernel.scope.constants.array(weight, kernel.scope.where))
+    geometry, taps, array = plan.geometry, plan.algorithm.taps, plan.geometry.constant_filter(kernel)
+    if array is None:
+        raise InternalError("schedule", "transforms a filter that is computed")
     factors = np.einsum("ay,oiyx,bx->abio", taps, array.astype(np.float64), taps)
     padded = np.zeros((plan.num_points, geometry.channels, plan.num_panels * plan.width))
     padded[..., : geometry.out_channels] = factors.reshape(*padded.shape[:2], -1)
@@ -103,8 +99,7 @@ class _Loops:
                 c.Dispatch(first, end, (transforms,), plan.num_tiles, 1, plan.num_tiles * transform_ps),
                 c.Dispatch(first, end, (numbered, products, panels), plan.total, plan.grain, panels_ps),
             )
-        names = ("rounds", "number", "round", "b0", "blocks", "t0", "t_count")
-        rounds, number, size, b0, blocks, t0, t_count = map(c.Variable, names)
+        rounds, number, size, b0, blocks, t0, t_count = c.variables("rounds number round b0 blocks t0 t_count")
         one_round = (
             c.Let(size, (end - first + rounds - 1) // rounds),
             c.Let(b0, first + number * size),
@@ -126,7 +121,7 @@ class _Loops:
 
     def _place(self, tile: c.Expression) -> tuple[c.Expression, c.Variable, c.Variable, c.Block]:
         """Return the image, the first row and the first column of a tile, and their declarations."""
-        t, n, y0, x0 = map(c.Variable, ("t", "n", "y0", "x0"))
+        t, n, y0, x0 = c.variables("t n y0 x0")
         image, down, right = c.unravelled(t, self.plan.grid)
         size = self.plan.algorithm.num_outputs
         return n, y0, x0, (c.Let(t, tile), c.Let(n, image), c.Let(y0, down * size), c.Let(x0, right * size))
@@ -137,8 +132,7 @@ class _Loops:
         at = c.PointerArray("at", self.geometry.dtype, c.MemoryAccess.WRITE, plan.num_points)
         n, y0, x0, place = self._place(t0 + item)
         to = item // plan.rows * plan.block_step + item % plan.rows * plan.row_step
-        callee = self.kernel.shared_function(input_function(plan))
-        transform = c.Evaluate(c.Call(callee, (c.Address(at, _FIRST), c.Address(self.tiles, to))))
+        transform = self.kernel.call(input_function(plan), c.Address(at, _FIRST), c.Address(self.tiles, to))
         pointers = self.image.pointers(at, n, y0 - top, x0 - left, plan.algorithm.num_inputs)
         return c.For(item, begin, end, (*place, c.LocalArray(at), *pointers, transform))
 
@@ -148,7 +142,7 @@ class _Loops:
         The ``tiles`` of a round, the first one and how many, are in whole blocks and one more block of ``tail`` tiles.
         """
         plan, width, (t0, count) = self.plan, self.plan.width, tiles
-        panel, k, block, slot = map(c.Variable, ("panel", "k", "block", "slot"))
+        panel, k, block, slot = c.variables("panel k block slot")
 
         def product(rows: int, block: c.Expression) -> c.Evaluate:
             sums = c.Address(self.products, (k * plan.round_tiles + block * plan.rows) * width)
@@ -163,8 +157,7 @@ class _Loops:
     def _rounds_of_pairs(self, transform_ps: int, product_ps: int) -> c.For:
         """Return the loop over rounds: transform the tiles, then multiply pairs of a panel and a block."""
         plan, size, first_item, end = self.plan, self.plan.round_tiles, c.Variable(FIRST_ITEM), c.Variable(END_ITEM)
-        names = ("t0", "t_count", "item", "panel", "block", "slot", "k")
-        t0, t_count, item, panel, block, slot, k = map(c.Variable, names)
+        t0, t_count, item, panel, block, slot, k = c.variables("t0 t_count item panel block slot k")
         step, first = plan.rows * plan.width, block * plan.rows
         products = c.Buffer("products", self.geometry.dtype, c.MemoryAccess.WRITE, plan.num_points * step)
         multiplied = self._product(plan.rows, (panel, k, block), c.Address(products, k * step))
@@ -204,10 +197,10 @@ class _Loops:
         """Return the statements that transform the products of a tile back, and do what follows."""
         plan, geometry = self.plan, self.geometry
         size, width, first = plan.algorithm.num_outputs, plan.width, panel * plan.width
-        y, count, x_count = map(c.Variable, ("y", "o_count", "x_count"))
+        y, count, x_count = c.variables("y o_count x_count")
         pixels = c.Buffer("pixels", geometry.dtype, c.MemoryAccess.WRITE, size**2 * width)
         n, y0, x0, place = self._place(tile)
-        callee, offset = self.kernel.shared_function(output_function(plan, point_step)), (y - y0) * (size * width)
+        offset = (y - y0) * (size * width)
         sums = SumsTile(pixels, width, x0, x_count, first, count, width, leading=(n, y), offset=offset)
         whole, left = c.Size(width), geometry.out_channels - first
         return (
@@ -215,7 +208,7 @@ class _Loops:
             c.Let(count, c.index_min(whole, left) if geometry.out_channels % width else whole),
             c.Let(x_count, c.index_min(c.Size(size), c.Size(geometry.out_width) - x0)),
             c.LocalArray(pixels, alignment=plan.unit.nbytes),
-            c.Evaluate(c.Call(callee, (products, c.Address(pixels, _FIRST)))),
+            self.kernel.call(output_function(plan, point_step), products, c.Address(pixels, _FIRST)),
             c.For(y, y0, c.index_min(y0 + size, geometry.out_height), epilogue(self.kernel, sums)),
         )
 
@@ -224,7 +217,7 @@ def input_function(plan: WinogradPlan) -> c.Function:
     """Return a function that transforms one tile: ``(at, to)``, addresses of its pixels and of the first point."""
     dtype, channels, num = plan.geometry.dtype, plan.geometry.channels, plan.algorithm.num_inputs
     at, to = c.PointerArray("at", dtype), c.Buffer("to", dtype, c.MemoryAccess.WRITE)
-    c0, channel, j = map(c.Variable, ("c0", "c", "j"))
+    c0, channel, j = c.variables("c0 c j")
     pixels = [c.Buffer("pixel", dtype) for _ in range(num)]
     pointed = tuple(c.Alias(pixel, at, j + i * num) for i, pixel in enumerate(pixels))
     loads = [c.Load(pixel, channel, plan.lanes) for pixel in pixels]
@@ -255,7 +248,7 @@ def _mapped(matrix: Matrix, j: c.Variable, loads: list[c.Load], to: c.Load, step
     (num_results, num), lanes, i = matrix.shape, loads[0].lanes, c.Variable("i")
     part = c.Buffer("part", to.buffer.dtype, c.MemoryAccess.WRITE, num_results * num * lanes)
     values = [c.Variable("d", load.type) for load in loads]
-    down = _map_values(matrix, values, lambda row, value: c.Store(part, (j + row * num) * lanes, value))
+    down = c.linear_map(matrix.tolist(), values, lambda row, value: c.Store(part, (j + row * num) * lanes, value))
     parts = [c.Load(part, (i * num + column) * lanes, lanes) for column in range(num)]
 
     def stored(column: int, value: c.Expression) -> c.Store:
@@ -265,60 +258,5 @@ def _mapped(matrix: Matrix, j: c.Variable, loads: list[c.Load], to: c.Load, step
     return (
         c.LocalArray(part, lanes=lanes),
         c.For(j, _FIRST, c.Size(num), columns, kind=c.LoopKind.UNROLLED),
-        c.For(i, _FIRST, c.Size(num_results), _map_values(matrix, parts, stored), kind=c.LoopKind.UNROLLED),
+        c.For(i, _FIRST, c.Size(num_results), c.linear_map(matrix.tolist(), parts, stored), kind=c.LoopKind.UNROLLED),
     )
-
-
-def _map_values(
-    matrix: Matrix, values: Sequence[c.Expression], store: Callable[[int, c.Expression], c.Statement]
-) -> c.Block:
-    """Return the statements that store ``matrix @ values``, on vectors, each result by its number.
-
-    Columns of opposite points have the same coefficients but for the signs of the odd ones: their sum and their
-    difference serve all rows. Rows of opposite points, likewise, share two sums.
-    """
-    block: list[c.Statement] = []
-
-    def let(name: str, value: c.Expression) -> c.Variable:
-        variable = c.Variable(name, value.type)
-        block.append(c.Let(variable, value))
-        return variable
-
-    even, odd = dict(enumerate(values)), dict(enumerate(values))
-    for column, has_opposite in _points(matrix.T):
-        if has_opposite:
-            left, right = values[column], values[column + 1]
-            even[column], odd[column] = let("plus", left + right), let("minus", left - right)
-            del even[column + 1], odd[column + 1]
-    for row, has_opposite in _points(matrix):
-        terms = [(matrix[row, column], value) for column, value in (odd if row % 2 else even).items()]
-        if has_opposite:
-            one, other = let("even", _combined(terms[0::2])), let("odd", _combined(terms[1::2]))
-            block += [store(row, one + other), store(row + 1, one - other)]
-        else:
-            block.append(store(row, _combined(terms)))
-    return tuple(block)
-
-
-def _points(rows: Matrix) -> Iterator[tuple[int, bool]]:
-    """Yield the number of each row, of one of two where they are of opposite points, and whether they are."""
-    signs, number = (-1.0) ** np.arange(rows.shape[1]), 0
-    while number < len(rows):
-        has_opposite = number + 1 < len(rows) and np.array_equal(rows[number + 1], rows[number] * signs)
-        yield number, has_opposite
-        number += 2 if has_opposite else 1
-
-
-def _combined(terms: Sequence[tuple[float, c.Expression]]) -> c.Expression:
-    """Return a sum of multiples, those of factor 1 first so that the others can be contracted."""
-    ordered = sorted((term for term in terms if term[0] != 0.0), key=lambda term: (abs(term[0]) != 1.0, term[0] != 1.0))
-    total: c.Expression | None = None
-    for factor, value in ordered:
-        size = c.Broadcast(c.Literal(abs(factor), value.type.with_lanes(1)), value.type.lanes)
-        scaled = value if abs(factor) == 1.0 else size * value
-        if total is not None:
-            total = c.Binary("+" if factor > 0 else "-", total, scaled)
-        else:
-            total = scaled if factor > 0 else c.Unary("-", scaled)
-    assert total is not None
-    return total

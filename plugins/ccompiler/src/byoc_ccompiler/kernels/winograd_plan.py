@@ -21,11 +21,12 @@ import numpy as np
 import numpy.typing as npt
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
+from byoc_core.errors import InternalError
 
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["Matrix", "WinogradPlan", "choose_plan", "make_plan", "minimal_filter"]
+__all__ = ["Matrix", "WinogradPlan", "WinogradSchedule", "choose_plan", "has_form", "make_plan", "minimal_filter"]
 
 _TAPS = 3
 # By the number of outputs: the finite points; those that differ in their sign alone stand side by side.
@@ -43,6 +44,7 @@ _LARGE_TILE_MARGIN = 1.25  # and tiles of 4 by 4 than those of 2 by 2, whose err
 _UNKNOWN_SIZE = 28  # what a symbolic size of an image counts as; a symbolic batch counts as 1
 
 Matrix = npt.NDArray[np.float64]
+_Parts = Literal["blocks", "panels", "pairs"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -74,24 +76,50 @@ def minimal_filter(num_outputs: int) -> _MinimalFilter:
     return _MinimalFilter(num_outputs, size, outputs, taps, inputs)
 
 
-class WinogradPlan:
-    """How one convolution is computed, and what threads part.
+@dataclass(frozen=True, slots=True)
+class WinogradSchedule:
+    """How a convolution is computed by Winograd's minimal filtering.
 
-    The products of ``rows`` tiles, a block, by ``vectors`` vectors of output channels, a panel, are computed together.
-    All tiles of ``blocks`` blocks, a round, are transformed before they are multiplied. A panel has ``width`` channels,
-    the last one is filled up with zeros; a tile has ``num_points`` products for one pair of channels.
+    Attributes:
+        num_outputs: outputs of a tile along each axis, 2 or 4.
+        rows: tiles that are multiplied together, a block.
+        vectors: vectors of output channels that are multiplied together, a panel.
+        blocks: blocks of a round, whose tiles are all transformed before they are multiplied.
+        parts: what threads part: neighbouring blocks, panels, or pairs of panels and blocks of a round.
+    """
+
+    num_outputs: int
+    rows: int
+    vectors: int
+    blocks: int = 1
+    parts: _Parts = "blocks"
+
+
+class WinogradPlan:
+    """What a schedule makes of a convolution.
+
+    A panel has ``width`` channels, the last one is filled up with zeros; a tile has ``num_points`` products for one
+    pair of channels.
 
     Threads part a ``total`` of blocks or panels by multiples of ``grain``. The smallest part has scratch memory for the
     transformed tiles of so many blocks (``places``), and a larger one for as many more; all parts have ``tiles_size``
     elements. Behind them lie the products, ``scratch_size`` ends both.
+
+    Raises:
+        InternalError: the schedule is not legal.
     """
 
-    def __init__(
-        self, geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int, tile: tuple[int, int], blocks: int = 1
-    ) -> None:
-        self.geometry, self.unit, self.algorithm = geometry, unit, minimal_filter(num_outputs)
-        (rows, vectors), channels = tile, geometry.channels
-        self.rows, self.vectors, self.blocks, self.round_tiles = rows, vectors, blocks, blocks * rows
+    def __init__(self, geometry: ConvolutionGeometry, unit: VectorUnit, schedule: WinogradSchedule) -> None:
+        self.geometry, self.unit, self.schedule, self.parts = geometry, unit, schedule, schedule.parts
+        self.rows, self.vectors, self.blocks = rows, vectors, blocks = schedule.rows, schedule.vectors, schedule.blocks
+        if schedule.num_outputs not in _POINTS or min(rows, vectors, blocks) < 1 or not has_form(geometry, unit):
+            raise InternalError("schedule", "does not fit the convolution", got=str(schedule))
+        self.algorithm, num_outputs, channels = (
+            minimal_filter(schedule.num_outputs),
+            schedule.num_outputs,
+            geometry.channels,
+        )
+        self.round_tiles = blocks * rows
         self.lanes, self.itemsize = unit.lanes(geometry.dtype), dtype_info(geometry.dtype).itemsize
         self.width, self.num_points = vectors * self.lanes, self.algorithm.num_inputs**2
         self.num_panels = -(-geometry.out_channels // self.width)
@@ -99,6 +127,9 @@ class WinogradPlan:
         down, right = ((size + (num_outputs - 1)) // num_outputs for size in (geometry.out_height, geometry.out_width))
         self.grid: tuple[Dim, Dim, Dim] = (geometry.batch, down, right)
         self.num_tiles = product(self.grid)
+        is_one_round = isinstance(self.num_tiles, int) and self.num_tiles <= self.round_tiles
+        if self.parts == "panels" and not is_one_round:
+            raise InternalError("schedule", "parts panels of several rounds", got=str(schedule))
         batch, height, width = _assumed(geometry)
         self.assumed_tiles = batch * -(-height // num_outputs) * -(-width // num_outputs)
         # From one tile's channels to the next's at one point; the same sets of a cache do not serve all.
@@ -106,7 +137,6 @@ class WinogradPlan:
         self.row_step = step + self.lanes if step * self.itemsize % 512 == 0 else step
         self.block_step = self.num_points * rows * self.row_step
         self.panel_products = self.num_points * self.round_tiles * self.width
-        self.parts = self._parts()
         self.total = self.num_panels if self.parts == "panels" else (self.num_tiles + (rows - 1)) // rows
         self.grain, parts, self.places = self.total // _MOST_PARTS + 1, _MOST_PARTS, blocks
         if isinstance(self.total, int) and isinstance(self.grain, int):
@@ -114,16 +144,6 @@ class WinogradPlan:
         self.tiles_size = (parts * self.places if self.parts == "blocks" else blocks) * self.block_step
         # The products of a pair lie on the stack.
         self.scratch_size = self.tiles_size + (0 if self.parts == "pairs" else parts * self.panel_products)
-
-    def _parts(self) -> Literal["blocks", "panels", "pairs"]:
-        """Return what threads part: neighbouring blocks, panels, or pairs of panels and blocks of a round.
-
-        With blocks, a thread finds what it transformed in its cache, and gets the same pixels from layer to layer.
-        """
-        if -(-self.assumed_tiles // self.rows) >= _LEAST_BLOCKS:
-            return "blocks"
-        is_one_round = isinstance(self.num_tiles, int) and 0 < self.num_tiles <= self.round_tiles
-        return "panels" if is_one_round and self.num_panels >= _LEAST_PANELS else "pairs"
 
     def cycles(self) -> float:
         """Return the estimated cycles in one thread."""
@@ -138,12 +158,15 @@ class WinogradPlan:
         return transforms + _beside(products, times_read * self.num_panels * panel_nbytes / _FAR_RATE)
 
 
-def choose_plan(geometry: ConvolutionGeometry, unit: VectorUnit, option: str) -> WinogradPlan | None:
-    """Return the cheapest plan that the option ``winograd`` permits, ``None`` where direct convolution should win.
+def has_form(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
+    """Return whether windows of 3 by 3 pixels move by one pixel, over all channels, of which there is a vector."""
+    form = (geometry.filter_height, geometry.filter_width), geometry.strides, geometry.dilation, geometry.groups
+    return form == ((_TAPS, _TAPS), (1, 1), (1, 1), 1) and geometry.channels >= unit.lanes(geometry.dtype)
 
-    The form of the filter is not looked at.
-    """
-    if option == "off" or geometry.channels < unit.lanes(geometry.dtype):
+
+def choose_plan(geometry: ConvolutionGeometry, unit: VectorUnit, option: str) -> WinogradPlan | None:
+    """Return the cheapest plan that the option ``winograd`` permits, ``None`` where direct convolution should win."""
+    if option == "off" or not has_form(geometry, unit):
         return None
     best = make_plan(geometry, unit, 2)
     if option == "auto":
@@ -156,20 +179,28 @@ def choose_plan(geometry: ConvolutionGeometry, unit: VectorUnit, option: str) ->
 
 
 def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int) -> WinogradPlan:
-    """Return the cheapest plan with tiles of so many outputs along each axis."""
+    """Return the cheapest plan with tiles of so many outputs along each axis.
+
+    With blocks, a thread finds what it transformed in its cache, and gets the same pixels from layer to layer.
+    """
+
+    def plan(rows: int, vectors: int, blocks: int = 1, parts: _Parts = "blocks") -> WinogradPlan:
+        return WinogradPlan(geometry, unit, WinogradSchedule(num_outputs, rows, vectors, blocks, parts))
+
     tiles = ((rows, vectors) for vectors in (2, 1, 3, 4) for rows in range(min(unit.rows_for(vectors), 16), 0, -1))
-    best = min((WinogradPlan(geometry, unit, num_outputs, tile) for tile in tiles), key=WinogradPlan.cycles)
+    best = min((plan(*tile) for tile in tiles), key=WinogradPlan.cycles)
     rows, vectors, count = best.rows, best.vectors, best.num_tiles
     blocks = max(_ROUND_NBYTES // ((best.block_step + best.panel_products) * best.itemsize), -(-_ROUND_TILES // rows))
     if isinstance(count, int):
         total = max(1, -(-count // rows))
         blocks = -(-total // -(-total // blocks))
-    best = WinogradPlan(geometry, unit, num_outputs, (rows, vectors), blocks)
-    if best.parts != "panels" or not isinstance(count, int):
-        return best
+    if -(-best.assumed_tiles // rows) >= _LEAST_BLOCKS:
+        return plan(rows, vectors, blocks)
+    if not isinstance(count, int) or not 0 < count <= blocks * rows or best.num_panels < _LEAST_PANELS:
+        return plan(rows, vectors, blocks, "pairs")
     # One round: as few blocks as registers permit, and as even.
     blocks = -(-count // min(unit.rows_for(vectors), 16))
-    return WinogradPlan(geometry, unit, num_outputs, (-(-count // blocks), vectors), blocks)
+    return plan(-(-count // blocks), vectors, blocks, "panels")
 
 
 def _beside(computing: float, fetching: float) -> float:

@@ -1,0 +1,114 @@
+"""How a convolution is computed by register tiles of pixels times output channels, and how that is chosen.
+
+Few pixels, of the second half of a network, meet filters that no cache keeps from call to call. All of them are
+multiplied by one piece of a panel after another, small enough for the first-level cache, while the next one is fetched.
+The sums of all pixels and one panel wait in that cache too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from byoc_core.dims import Dim
+from byoc_core.dtypes import dtype_info
+from byoc_core.ir import Constant
+
+from byoc_ccompiler.kernel import Kernel
+from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
+from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK
+from byoc_ccompiler.vector_unit import VectorUnit
+
+__all__ = ["MAX_POINTERS", "PixelSchedule", "Steps", "choose_schedule", "choose_tiles", "has_gaps"]
+
+_RESIDENT_NBYTES = 1 << 19  # a filter up to this size stays in the second-level cache while all pixels pass
+_PANEL_NBYTES = 3 << 18  # a panel up to this size stays in the second-level cache beside the next one
+_TOO_LARGE = 1.3  # how much longer a step takes with a panel above that size, about
+_REGISTER_POINTERS = 10  # pointers of a tile's rows that stay in registers
+_CACHE_NBYTES = 24  # bytes that the second-level cache gives in a cycle, about
+MAX_POINTERS = 1 << 13  # pointers to runs of factors, which lie on the stack, at most
+_MOST_PIXELS = 64  # with more pixels, a panel's way from memory is short beside the time that it is used
+_LEAST_PANELS = 4  # with fewer panels, threads would have too few parts
+_PIECE_NBYTES = 1 << 15  # a piece of a panel, in the first-level cache beside the sums and some rows
+_MOST_ROWS = 10  # rows of a tile of few pixels, at most: their pointers stay in registers
+_VECTORS = 2  # of a tile of few pixels
+
+Steps = tuple[Dim, Dim, Dim, Dim]
+"""An image's distances from one image, channel, row and pixel to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class PixelSchedule:
+    """How a convolution is computed by register tiles of pixels times output channels.
+
+    Attributes:
+        rows: pixels of a tile.
+        vectors: vectors of output channels of a tile, which are those of a panel of the filter.
+        copies: whether each image is copied first, padded with zeros, its channels side by side.
+        panels_outside: whether all pixels pass one panel after another, so that each is read once.
+        piece: factors of a run that are a piece of a panel, where all pixels pass one piece after another.
+    """
+
+    rows: int
+    vectors: int
+    copies: bool = False
+    panels_outside: bool = False
+    piece: int | None = None
+
+
+def choose_schedule(kernel: Kernel, shape: ConvolutionGeometry) -> PixelSchedule | None:
+    """Return the schedule of a convolution, channels last; ``None`` where a window has too many runs."""
+    if shape.num_runs > MAX_POINTERS:
+        return None
+    image, weight = kernel.group.steps[0].operands
+    copies, columns = (
+        has_gaps(shape, shape.image_steps(kernel.strides(image))),
+        _VECTORS * kernel.unit.lanes(shape.dtype),
+    )
+    pixels = (replace(shape, batch=1) if copies else shape).num_pixels
+    schedule = choose_tiles(kernel.unit, shape, pixels, copies)
+    if not isinstance(pixels, int) or not 1 < pixels <= _MOST_PIXELS or not isinstance(weight, Constant):
+        return schedule
+    blocks = -(-pixels // min(_MOST_ROWS, kernel.unit.rows_for(_VECTORS)))
+    rows, depth, panels = -(-pixels // blocks), shape.run_size, -(-shape.out_channels // columns)
+    has_room = blocks * rows * shape.num_runs <= MAX_POINTERS
+    if copies or shape.groups > 1 or not has_room or not _is_large(shape, columns) or panels < _LEAST_PANELS:
+        return schedule
+    room = min(DEPTH_CHUNK, _PIECE_NBYTES // (columns * dtype_info(shape.dtype).itemsize))
+    return PixelSchedule(rows, _VECTORS, panels_outside=True, piece=-(-depth // -(-depth // room)))
+
+
+def _is_large(shape: ConvolutionGeometry, columns: int) -> bool:
+    """Return whether the second-level cache does not hold a filter, in panels of columns, while all pixels pass."""
+    size = shape.groups * -(-shape.group_out_channels // columns) * columns * shape.num_taps * shape.group_channels
+    return size * dtype_info(shape.dtype).itemsize > _RESIDENT_NBYTES
+
+
+def has_gaps(shape: ConvolutionGeometry, steps: Steps) -> bool:
+    """Return whether runs are lines of the filter whose factors do not lie side by side in the image."""
+    return shape.joins_lines and (shape.is_padded or steps[1] != 1 or steps[3] != shape.channels)
+
+
+def choose_tiles(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim, copies: bool = False) -> PixelSchedule:
+    """Return the tiles that take least together, where so many pixels pass at a time."""
+    lanes, tap_nbytes = unit.lanes(shape.dtype), shape.group_channels * dtype_info(shape.dtype).itemsize
+    best, best_cost = (1, 1), float("inf")
+    for vectors in (4, 2, 3, 1):
+        columns, most = vectors * lanes, min(unit.rows_for(vectors), 16, MAX_POINTERS // shape.num_runs)
+        for rows in range(most, 0, -1) if isinstance(pixels, int) else (most,):
+            whole, tail = divmod(pixels, rows) if isinstance(pixels, int) else (1 / rows, 0)
+            work = whole * _step_cost(unit, rows, vectors) + (_step_cost(unit, tail, vectors) if tail else 0)
+            cost = work * -(-shape.group_out_channels // columns)
+            if shape.num_taps * tap_nbytes * columns > _PANEL_NBYTES:
+                cost *= _TOO_LARGE
+            if cost < best_cost * 0.995:
+                best, best_cost = (rows, vectors), cost
+    return PixelSchedule(*best, copies, _is_large(shape, best[1] * lanes))
+
+
+def _step_cost(unit: VectorUnit, rows: int, vectors: int) -> float:
+    """Return the cycles of one step of a tile: two loads are made at a time, and two products, four deep.
+
+    Each row loads its factor, and of many rows its pointer as well; the panel comes from the second-level cache.
+    """
+    loads = rows * (1 if rows <= _REGISTER_POINTERS else 2) + vectors
+    return max(rows * vectors / 2, loads / 2, 4, vectors * unit.nbytes / _CACHE_NBYTES)
