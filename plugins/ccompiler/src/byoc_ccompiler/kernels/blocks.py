@@ -92,22 +92,33 @@ def pack_function(kernel: Kernel, dtype: str, width: int) -> c.Callee:
     """
     lanes, turn = kernel.unit.lanes(dtype), kernel.shared_function(turn_function(kernel.unit, dtype))
     from_, panel = c.Buffer("from", dtype), c.Buffer("panel", dtype, c.MemoryAccess.WRITE)
-    names = ("row_step", "column_step", "depth", "num_columns", "n", "j", "turned")
-    row_step, column_step, depth, num_columns, n, j, turned = map(c.Variable, names)
+    names = ("row_step", "column_step", "depth", "num_columns", "n", "j", "column", "turned", "end")
+    row_step, column_step, depth, num_columns, n, j, column, turned, end = map(c.Variable, names)
     row, k, rest = c.Variable("k"), c.Variable("k"), c.Variable("k")
+    zero = c.Literal(0, c.CType(dtype))
     copy = c.Copy(panel, row * width, from_, row * row_step, c.Size(width))
-    is_whole = c.Binary("&&", column_step.compare("==", 1), num_columns.compare("==", width))
+    padded = c.Select(column.compare("<", num_columns), from_[row * row_step + column], zero)
+    few = c.For(column, _ZERO, c.Size(width), (c.Store(panel, row * width + column, padded),))
+    lines = c.For(row, _ZERO, depth, (c.If(num_columns.compare("==", width), (copy,), (few,)),))
     turns = c.Binary("&&", row_step.compare("==", 1), (n + lanes).compare("<=", num_columns))
     square = (c.Address(from_, n * column_step + k), column_step, c.Address(panel, k * width + n), c.Size(width))
     element = from_[rest * row_step + j * column_step]
-    padded = c.Select(j.compare("<", num_columns), element, c.Literal(0, element.type))
     columns = (
         c.Let(turned, c.Select(turns, depth // lanes * lanes, _ZERO)),
         c.For(k, _ZERO, turned, (c.Evaluate(c.Call(turn, square)),), step=lanes),
-        c.For(rest, turned, depth, (c.For(j, n, n + lanes, (c.Store(panel, rest * width + j, padded),)),)),
+        c.Let(end, c.index_min(n + lanes, num_columns)),
+        c.For(
+            rest,
+            turned,
+            depth,
+            (
+                c.Store(panel, rest * width + n, c.Broadcast(zero, lanes)),
+                c.For(j, n, end, (c.Store(panel, rest * width + j, element),)),
+            ),
+        ),
     )
-    copies = c.If(is_whole, (c.For(row, _ZERO, depth, (copy,)), c.Return()))
-    body = (copies, c.For(n, _ZERO, c.Size(width), columns, step=lanes))
+    apart = c.For(n, _ZERO, c.Size(width), columns, step=lanes)
+    body = (c.If(column_step.compare("==", 1), (lines,), (apart,)),)
     parameters = (from_, row_step, column_step, depth, num_columns, panel)
     return kernel.shared_function(c.Function(f"pack_{c_suffix(dtype)}_{width}", parameters, body))
 
