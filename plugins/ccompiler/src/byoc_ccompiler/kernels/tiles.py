@@ -18,6 +18,9 @@ from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["DEPTH_CHUNK", "in_parts", "multiply", "tile_function"]
 
+_STEPS = 4
+"""Steps of a tile that are written out one behind the other where memory is fetched meanwhile: once for all."""
+
 DEPTH_CHUNK = 512
 """Products that are added up one after another in a register; longer sums are sums of such sums."""
 
@@ -56,13 +59,16 @@ def multiply(
     return c.Evaluate(c.Call(kernel.shared_function(function), arguments))
 
 
-def in_parts(name: str, size: c.Expression, part: int, body: Callable[[int, c.Expression], c.Block]) -> c.Block:
-    """Return a loop over whole parts of a size, and a loop over what is left of it, one by one."""
+def in_parts(
+    name: str, end: c.Expression, part: int, body: Callable[[int, c.Expression], c.Block], begin: c.Expression = _ZERO
+) -> c.Block:
+    """Return a loop over whole parts from a beginning to an end, and a loop over what is left of it, one by one."""
     index, rest = c.Variable(name), c.Variable(name)
+    if part == 1:
+        return (c.For(index, begin, end, body(1, index)),)
     # Where the rest begins is computed from the size, so that a compiler sees where there is none.
-    whole = size // part * part
-    loops = (c.For(index, _ZERO, whole, body(part, index), step=part),)
-    return loops if part == 1 else (*loops, c.For(rest, whole, size, body(1, rest)))
+    whole = begin + (end - begin) // part * part
+    return (c.For(index, begin, whole, body(part, index), step=part), c.For(rest, whole, end, body(1, rest)))
 
 
 @cache
@@ -103,7 +109,6 @@ def tile_function(
     parts = {n: c.Variable("part", type_.with_lanes(lanes)) for n in range(0, panels * width, lanes)}
     row_at = t * rows + j if indirect else j * a_row_step
     start = first if indirect and not is_plain else _ZERO
-    step = t * depth + (k - start) if indirect else k
 
     def vector(of: c.Buffer, n: int) -> c.Load:
         apart = c.Size(panels * width) if of is acc or is_plain else pitch
@@ -118,18 +123,32 @@ def tile_function(
     clear = each(acc, lambda _: nothing)
     added = each(sums, lambda n: vector(sums, n) + vector(acc, n))
     finish = c.If(is_later, (added,), (each(sums, lambda n: vector(acc, n)),))
-    multiplied = (c.Alias(row, left, row_at), c.Let(scale, row[k]))
-    columns_at = {n: (step + n // width * depth) * (panel_step if strided else width) + n % width for n in parts}
-    loop = (
-        *((fetch_line(ahead, ahead_at + step * ahead_step),) if fetches else ()),
-        *(c.Let(part, c.Load(panel, columns_at[n], lanes)) for n, part in parts.items()),
-        each(acc, lambda n: vector(acc, n) + factor * parts[n], *multiplied),
-    )
+
+    def step_of(at: c.Expression) -> c.Expression:
+        return t * depth + (at - start) if indirect else at
+
+    def steps(count: int, at: c.Expression) -> c.Block:
+        """Return the statements of some steps; what they fetch are neighbours."""
+        u = c.Variable("u")
+        place = at if count == 1 else at + u
+        panels_at = {n: (step_of(place) + n // width * depth) * (panel_step if strided else width) for n in parts}
+        one = (
+            *(c.Let(part, c.Load(panel, panels_at[n] + n % width, lanes)) for n, part in parts.items()),
+            each(
+                acc,
+                lambda n: vector(acc, n) + factor * parts[n],
+                c.Alias(row, left, row_at),
+                c.Let(scale, row[place]),
+            ),
+        )
+        fetched = (fetch_line(ahead, ahead_at + step_of(at) * ahead_step),) if fetches else ()
+        return (*fetched, *(one if count == 1 else (c.For(u, _ZERO, c.Size(count), one, kind=c.LoopKind.UNROLLED),)))
+
     chunk_ends = (finish, clear, c.Assign(room, c.Size(DEPTH_CHUNK)), c.Assign(is_later, c.Literal(True, c.BOOL)))
     chunk = (
         c.Let(end, c.index_min(start + depth, begin + room)),
         c.Assign(room, room - (end - begin)),
-        c.For(k, begin, end, loop),
+        *in_parts(k.name, end, _STEPS if fetches else 1, steps, begin),
         c.Assign(begin, end),
         c.If(room.compare("==", 0), chunk_ends),
     )
