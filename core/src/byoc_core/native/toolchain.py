@@ -223,10 +223,21 @@ class Toolchain:
             "-ffp-contract=off",
             "-fno-math-errno",
             "-fno-trapping-math",
+            *self._loop_flags(options),
             *self._quiet_flags(),
             *(f"-I{folder}" for folder in options.include_dirs),
             *(flag for flag in options.extra_flags if not flag.startswith("-l")),
         )
+
+    def _loop_flags(self, options: BuildOptions) -> tuple[str, ...]:
+        """Return the flags by which gcc makes vectors of short loops.
+
+        gcc writes out loops of up to 16 rounds before it looks for vectors, and finds none in what it wrote. Generated
+        code says which loops shall be written out.
+        """
+        macros = self._predefined_macros(self.arch_flags(options.march, options.target))
+        is_gcc = "__GNUC__" in macros and "__clang__" not in macros
+        return ("--param=max-completely-peel-times=8",) if is_gcc else ()
 
     def link_flags(self, options: BuildOptions) -> tuple[str, ...]:
         """Gives the whole list of flags for linking, files and libraries excepted.

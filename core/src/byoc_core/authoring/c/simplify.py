@@ -162,8 +162,11 @@ def _folded(expression: Expression, ranges: Ranges) -> Expression:
             least, most = ranges.get(expression, (0, 1))
             return Size(least) if least == most else expression
         case Call(callee, (left, right)) if callee in (MIN, MAX):
-            is_left = constant_of(_compared("<=" if callee == MIN else ">=", left, right, ranges) or expression)
-            return expression if is_left is None else left if is_left else right
+            operator = "<=" if callee == MIN else ">="
+            for one, other in ((left, right), (right, left)):
+                if constant_of(_compared(operator, one, other, ranges) or expression):
+                    return one
+            return expression
         case Binary(("/" | "%") as operator, left, Size(dim)) if expression.type == INDEX:
             return _divided(operator, left, dim, ranges) or expression
         case Binary(("<" | "<=" | ">" | ">=" | "==" | "!=") as operator, left, right) if left.type == INDEX:

@@ -105,7 +105,10 @@ class _Convolution:
         # Integers wrap around, in an unsigned type as wide or wider.
         dtype = dtype_of(step.result)
         dtype = dtype if dtype.startswith("float") else "uint64" if dtype.endswith("64") else "uint32"
-        self.totals = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, stretch)
+        # Totals that a line of the image adds to lie side by side: as many lines of totals as they are apart.
+        self.apart = self.axes[-1].scale if self.is_transposed and not self.is_last else 1
+        self.line_size = ceildiv(stretch, self.apart)
+        self.totals = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, self.apart * self.line_size)
         self.first, self.count, self.group, self.channel, self.at = c.variables("first count g c at")
         self.factor, self.line = c.Variable("factor", c.CType(dtype)), c.Buffer("line", dtype_of(image))
 
@@ -129,17 +132,32 @@ class _Convolution:
         last, right = self.axes[-1], c.Variable("right")
         # Of a line of the image and one of the result, one is walked through, the other in steps.
         apart, shift = last.stride * last.scale, self.first * last.stride + last.shift
-        ends, places = [c.Size(last.size), self.count], [right + self.at * apart, self.at]
+        size: c.Expression = c.Size(last.size)
+        count: c.Expression = self.count
+        to: c.Expression = self.at
+        element: c.Expression = right + self.at * apart
+        before: c.Block = (c.Let(right, shift),)
         if self.is_transposed:
-            shift, ends, places = 0 - shift, ends[::-1], places[::-1]
+            phase, ahead = c.variables("phase ahead")
+            size, count, element = count, size, self.at
+            to = phase * self.line_size + ahead + self.at
+            before = (
+                c.Let(right, 0 - shift),
+                c.Let(phase, c.index_mod(right, apart)),
+                c.Let(ahead, (right - phase) // apart),
+            )
         start = c.index_max((apart - 1 - right) // apart, 0)
-        stop = c.index_min(ends[1], (ends[0] + (apart - 1) - right) // apart)
+        stop = c.index_min(count, (size + (apart - 1) - right) // apart)
         inner: c.Block = (
             c.Let(self.factor, self.value(self.weight[tap])),
-            c.Let(right, shift),
-            self.added(places[1], places[0] * self.image_steps[-1], start, stop),
+            *before,
+            self.added(to, element * self.image_steps[-1], start, stop),
         )
         return (c.Alias(self.line, self.image, place), *loops_around(inner, (last.tap,), (last.taps,)))
+
+    def total(self, position: c.Expression) -> c.Load:
+        """Return the total at a position of the stretch."""
+        return self.totals[position % self.apart * self.line_size + position // self.apart]
 
     def sums(self, image: c.Expression, *indices: c.Expression) -> c.Block:
         """Return the loops that add up the totals."""
@@ -174,9 +192,13 @@ def _write_loops(kernel: Kernel, schedule: LoopSchedule) -> None:
     group = item // stretches % groups if loops.is_last else indices[1] // loops.out_channels
     sums, at = loops.totals, loops.at
     rounded: c.Block = ()
-    if sums.dtype != dtype_of(result):
+    if sums.dtype != dtype_of(result) or loops.apart > 1:
         sums = c.Buffer("sums", dtype_of(result), c.MemoryAccess.WRITE, stretch)
-        store = c.Store(sums, at, c.Cast(loops.totals[at], c.CType(sums.dtype)))
+        store = c.Store(
+            sums,
+            at,
+            loops.total(at) if sums.dtype == loops.totals.dtype else c.Cast(loops.total(at), c.CType(sums.dtype)),
+        )
         rounded = (c.LocalArray(sums), c.For(at, c.Size(0), loops.count, (store,)))
     body: c.Block = (
         c.Let(row, item // (groups * stretches)),

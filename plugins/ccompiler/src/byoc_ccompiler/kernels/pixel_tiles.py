@@ -159,7 +159,7 @@ def rows_function(dtype: str, count: int) -> c.Function:
         c.Let(down, tap_down * apart_down),
         c.Let(right, tap_right * apart_right),
         c.Let(step, down * row_step + right * pixel_step),
-        c.For(j, _START, c.Size(count), (c.Let(at, firsts[j] + step), store)),
+        c.For(j, _START, c.Size(count), (c.Let(at, firsts[j] + step), store), kind=c.LoopKind.UNROLLED),
     )
     body: c.Block = (
         *(c.Let(variable, window[number]) for number, variable in enumerate(sizes)),
@@ -168,7 +168,7 @@ def rows_function(dtype: str, count: int) -> c.Function:
         c.Declare(column, m0 % out_width),
         c.Declare(row, line % out_height),
         c.Declare(image, line // out_height),
-        c.For(j, _START, c.Size(count), corner),
+        c.For(j, _START, c.Size(count), corner, kind=c.LoopKind.UNROLLED),
         c.For(tap_down, _START, taps_down, (c.For(tap_right, _START, taps_right, tap),)),
     )
     return c.Function(f"windows_{c_suffix(dtype)}_{count}", (rows, x, zeros, window, m0), body)

@@ -127,7 +127,7 @@ def tile_function(
     def step_of(at: c.Expression) -> c.Expression:
         return t * depth + (at - start) if indirect else at
 
-    def steps(count: int, at: c.Expression) -> c.Block:
+    def some_steps(count: int, at: c.Expression) -> c.Block:
         """Return the statements of some steps; what they fetch are neighbours."""
         u = c.Variable("u")
         place = at if count == 1 else at + u
@@ -148,7 +148,7 @@ def tile_function(
     chunk = (
         c.Let(end, c.index_min(start + depth, begin + room)),
         c.Assign(room, room - (end - begin)),
-        *in_parts(k.name, end, _STEPS if fetches else 1, steps, begin),
+        *in_parts(k.name, end, _STEPS if fetches else 1, some_steps, begin),
         c.Assign(begin, end),
         c.If(room.compare("==", 0), chunk_ends),
     )
