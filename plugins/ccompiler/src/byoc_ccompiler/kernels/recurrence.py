@@ -247,7 +247,11 @@ class _Unit:
 
 
 class _Recurrence:
-    """One kernel under construction: lines of one direction, from ``item`` on; ``row`` is the number among them."""
+    """One kernel under construction: lines of one direction, from ``item`` on; ``row`` is the number among them.
+
+    ``counts`` are the numbers of steps that are taken at once, where no others occur. ``memory`` declares the regions
+    of scratch memory, and ``set_up`` fills them before the first step.
+    """
 
     def __init__(self, kernel: Kernel, layer: RecurrentLayer, schedule: RecurrenceSchedule) -> None:
         (step,) = kernel.group.steps
@@ -261,8 +265,9 @@ class _Recurrence:
         self.every, *self.lasts = (kernel.target(value) if value in kernel.stored else None for value in results)
         lanes, lines = kernel.unit.lanes(layer.dtype), layer.batch * layer.ways
         num_steps, most = layer.num_steps, schedule.steps_at_once
-        is_known = isinstance(most, int) and isinstance(num_steps, int) and not lengths
-        self.counts = (int(str(most)), int(str(num_steps % most))) if is_known else ()
+        self.counts: tuple[int, ...] = ()
+        if isinstance(most, int) and isinstance(num_steps, int) and not lengths:
+            self.counts = (most, num_steps % most)
         self.parts = _parts(layer, schedule, lanes)
         self.padded, self.pitch = total(part.padded for part in self.parts), ceildiv(layer.hidden, lanes) * lanes
         self.most: c.Expression = c.Size(most) if isinstance(most, int) else c.Variable("most_steps")
