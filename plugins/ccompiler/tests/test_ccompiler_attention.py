@@ -38,7 +38,7 @@ def _draw(types: list[TensorType], seed: int = 3) -> list[Any]:
     return [rng.standard_normal([int(str(d)) for d in t.shape or ()]).astype(t.dtype) for t in types]
 
 
-def _assert_near(actual: NDArray, oracle: NDArray, values: NDArray, length: int, size: int) -> None:
+def assert_near(actual: NDArray, oracle: NDArray, values: NDArray, length: int, size: int) -> None:
     """Checks weighted means of values: a sum of as many terms as keys, of weights whose exponents have an error.
 
     A weight's relative error is that of its score, a sum of ``size`` products, and of exp; scores here are below 32.
@@ -60,7 +60,7 @@ def test_attention_is_that_of_float64(march: str, dtype: str) -> None:
         inputs = _draw(types)
         (actual,) = bench.run(function, *inputs)
         (oracle,) = bench.reference(function, *inputs, wide=True)
-        _assert_near(actual, oracle, inputs[2], inputs[1].shape[2], inputs[1].shape[3])
+        assert_near(actual, oracle, inputs[2], inputs[1].shape[2], inputs[1].shape[3])
 
 
 def test_steps_that_see_nothing_give_nan_or_zeros(bench: Bench) -> None:
@@ -87,7 +87,7 @@ def test_keys_that_no_query_sees(bench: Bench, zero_unseen: bool) -> None:
     inputs[3][1] = -np.inf
     (actual,) = bench.run(function, *inputs)
     (oracle,) = bench.reference(function, *inputs, wide=True)
-    _assert_near(actual, oracle, inputs[2], 40, 8)
+    assert_near(actual, oracle, inputs[2], 40, 8)
     assert np.isfinite(actual[0]).all()
     assert not actual[1].any() if zero_unseen else np.isnan(actual[1]).all()
 
@@ -104,7 +104,7 @@ def test_symbolic_sizes_and_a_mask_that_may_be_spread(bench: Bench) -> None:
         inputs = [rng.standard_normal(shape).astype("float32") for shape in sizes]
         (actual,) = bench.run(function, *inputs)
         (oracle,) = bench.reference(function, *inputs, wide=True)
-        _assert_near(actual, oracle, inputs[2], t, 8)
+        assert_near(actual, oracle, inputs[2], t, 8)
 
 
 def test_transposed_heads_are_read_and_written_in_place(bench: Bench) -> None:
@@ -121,7 +121,7 @@ def test_transposed_heads_are_read_and_written_in_place(bench: Bench) -> None:
     inputs = [np.random.default_rng(k).standard_normal((2, 11, 24)).astype("float32") for k in range(3)]
     (actual,) = bench.run(function, *inputs)
     (oracle,) = bench.reference(function, *inputs, wide=True)
-    _assert_near(actual, oracle, inputs[2], 11, 8)
+    assert_near(actual, oracle, inputs[2], 11, 8)
     source = bench.module.get_source()
     assert source.count("/* nn.attention */") == 1
     assert "/* permute_dims */" not in source
@@ -141,4 +141,4 @@ def test_an_unknown_number_of_heads_that_groups_divide(bench: Bench, heads: Dim,
         inputs = [rng.standard_normal(shape).astype("float32") for shape in sizes]
         (actual,) = bench.run(function, *inputs)
         (oracle,) = bench.reference(function, *inputs, wide=True)
-        _assert_near(actual, oracle, inputs[2], 6, 8)
+        assert_near(actual, oracle, inputs[2], 6, 8)

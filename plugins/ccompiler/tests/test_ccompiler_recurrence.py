@@ -33,25 +33,25 @@ HIDDEN = (5, 33, 72)
 """Hidden units: less than a vector, a ragged vector, whole panels and a last one of fewer vectors."""
 
 
-def _weights(op: str, ways: int, inputs: int, hidden: int, dtype: str) -> list[NDArray]:
+def draw_weights(op: str, ways: int, inputs: int, hidden: int, dtype: str) -> list[NDArray]:
     rng, width = np.random.default_rng(hidden), GATES[op] * hidden
     shapes = ((ways, width, inputs), (ways, width, hidden), (ways, 2 * width))
     return [(rng.standard_normal(shape) * hidden**-0.5).astype(dtype) for shape in shapes]
 
 
-def _inputs(op: str, ways: int, sizes: Sizes, dtype: str) -> list[NDArray]:
+def draw_inputs(op: str, ways: int, sizes: Sizes, dtype: str) -> list[NDArray]:
     steps, batch, inputs, hidden = sizes
     rng = np.random.default_rng(steps * 100 + batch)
     shapes = [(steps, batch, inputs), *[(ways, batch, hidden)] * (2 if op == "nn.lstm" else 1)]
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
-def _lengths(steps: int, batch: int) -> NDArray:
+def draw_lengths(steps: int, batch: int) -> NDArray:
     """Returns lengths in no order, the longest and none among them."""
     return np.array([steps - item * 5 % (steps + 1) for item in range(batch)], np.int32)
 
 
-def _is_near(found: NDArray, right: NDArray) -> None:
+def assert_near(found: NDArray, right: NDArray) -> None:
     np.testing.assert_array_equal(np.isfinite(found), np.isfinite(right))
     finite, unit = np.isfinite(right), np.finfo(found.dtype).eps / 2
     np.testing.assert_array_equal(found[~finite], right[~finite])
@@ -72,7 +72,7 @@ def _add(
     ]
     lengths = [builder.param("lengths", tensor(("b",), "int32"))] if has_lengths else []
     results = builder.emit(
-        op, x, *_weights(op, ways, 3, hidden, dtype), *states, *lengths, direction=direction, **attrs
+        op, x, *draw_weights(op, ways, 3, hidden, dtype), *states, *lengths, direction=direction, **attrs
     )
     return bench.add(builder, *results)
 
@@ -96,11 +96,11 @@ def test_any_steps_and_batch_with_constant_weights(compiled: Bench, index: int) 
     (op, _), direction, hidden, has_lengths, dtype = CASES[index]
     ways, function = 2 if direction == "bidirectional" else 1, compiled.functions[index]
     for steps, batch in CALLS:
-        inputs = _inputs(op, ways, (steps, batch, 3, hidden), dtype)
-        inputs += [_lengths(steps, batch)] if has_lengths else []
+        inputs = draw_inputs(op, ways, (steps, batch, 3, hidden), dtype)
+        inputs += [draw_lengths(steps, batch)] if has_lengths else []
         expected = compiled.reference(function, *inputs, wide=True)
         for found, right in zip(compiled.run(function, *inputs), expected, strict=True):
-            _is_near(found, right)
+            assert_near(found, right)
 
 
 @pytest.mark.parametrize("index", range(0, len(CASES), 5), ids=lambda index: "-".join(map(str, CASES[index])))
@@ -108,8 +108,8 @@ def test_a_line_has_the_same_bits_in_any_batch(compiled: Bench, index: int) -> N
     """A line by itself takes another path than many; threads cut batches anywhere."""
     (op, _), direction, hidden, has_lengths, dtype = CASES[index]
     ways, function = 2 if direction == "bidirectional" else 1, compiled.functions[index]
-    inputs = _inputs(op, ways, (9, 14, 3, hidden), dtype)
-    inputs += [_lengths(9, 14)] if has_lengths else []
+    inputs = draw_inputs(op, ways, (9, 14, 3, hidden), dtype)
+    inputs += [draw_lengths(9, 14)] if has_lengths else []
     together = compiled.run(function, *inputs)
     for first, end in ((0, 1), (5, 6), (3, 7), (13, 14)):
         alone = [array[:, first:end] if array.ndim == 3 else array[first:end] for array in inputs]
@@ -127,17 +127,17 @@ def test_known_sizes(bench: Bench, op: str, attrs: Mapping[str, Any]) -> None:
         builder = bench.builder()
         given = [
             builder.param(f"x{k}", tensor(array.shape))
-            for k, array in enumerate(_inputs(op, ways, (steps, batch, inputs, hidden), "float32"))
+            for k, array in enumerate(draw_inputs(op, ways, (steps, batch, inputs, hidden), "float32"))
         ]
-        weights = _weights(op, ways, inputs, hidden, "float32")
+        weights = draw_weights(op, ways, inputs, hidden, "float32")
         results = builder.emit(op, given[0], *weights, *given[1:], direction=direction, **attrs)
         functions.append((bench.add(builder, *results), (steps, batch, inputs, hidden), ways))
     for function, sizes, ways in functions:
-        arrays = _inputs(op, ways, sizes, "float32")
+        arrays = draw_inputs(op, ways, sizes, "float32")
         for found, right in zip(
             bench.run(function, *arrays), bench.reference(function, *arrays, wide=True), strict=True
         ):
-            _is_near(found, right)
+            assert_near(found, right)
 
 
 @pytest.mark.parametrize(("op", "attrs"), LAYERS, ids=str)
@@ -153,18 +153,18 @@ def test_weights_of_any_size_as_inputs(bench: Bench, op: str, attrs: Mapping[str
         )
     for function, (inputs, hidden) in ((functions[0], (4, 70)), (functions[0], (1, 3)), (functions[1], known)):
         for steps, batch in ((3, 2), (5, 1), (0, 1), (1, 0)):
-            x, *rest = _inputs(op, 2, (steps, batch, inputs, hidden), "float32")
-            arrays = [x, *_weights(op, 2, inputs, hidden, "float32"), *rest]
+            x, *rest = draw_inputs(op, 2, (steps, batch, inputs, hidden), "float32")
+            arrays = [x, *draw_weights(op, 2, inputs, hidden, "float32"), *rest]
             expected = bench.reference(function, *arrays, wide=True)
             for found, right in zip(bench.run(function, *arrays), expected, strict=True):
-                _is_near(found, right)
+                assert_near(found, right)
 
 
 @pytest.mark.parametrize(("op", "attrs"), LAYERS, ids=str)
 def test_what_is_not_finite_stays_in_its_line(compiled: Bench, op: str, attrs: Mapping[str, Any]) -> None:
     index = CASES.index(((op, attrs), "bidirectional", 33, False, "float32"))
     function = compiled.functions[index]
-    x, *states = _inputs(op, 2, (9, 14, 3, 33), "float32")
+    x, *states = draw_inputs(op, 2, (9, 14, 3, 33), "float32")
     x[4, 2, 1], x[3, 5], states[0][0, 7, 3], x[8, 9, 0] = np.nan, np.inf, -np.inf, -np.inf
     for found, right in zip(compiled.run(function, x, *states), compiled.reference(function, x, *states), strict=True):
         np.testing.assert_array_equal(np.isnan(found), np.isnan(right))
@@ -176,7 +176,7 @@ def test_threads_share_lines(lengths: list[int] | None) -> None:
     """The layer is large enough for threads to wake."""
     builder: Any = byoc_core.FunctionBuilder("main")
     x, state = builder.param("x", tensor((20, 13, 48))), np.zeros((2, 13, 96), np.float32)
-    operands = [x, *_weights("nn.lstm", 2, 48, 96, "float32"), state, state]
+    operands = [x, *draw_weights("nn.lstm", 2, 48, 96, "float32"), state, state]
     operands += [] if lengths is None else [np.array(lengths, np.int32)]
     results = builder.emit("nn.lstm", *operands, direction="bidirectional")
     module = byoc_core.IRModule({"main": builder.finish(*results)}, builder.constants)

@@ -39,6 +39,7 @@ from byoc_core.opset import (
     permute_reduction,
     unary_op,
 )
+from byoc_core.opset.equation import Equation, parse_equation
 from byoc_core.opset.registry import OpRegistry
 from byoc_core.opset.windows import RANKS, axes_of, axis_letters
 
@@ -55,6 +56,7 @@ __all__ = [
     "AttrKind",
     "AttrSpec",
     "AttrValue",
+    "Equation",
     "FunctionBuilder",
     "Layout",
     "OnnxSpelling",
@@ -81,6 +83,7 @@ __all__ = [
     "integers",
     "is_open_bound",
     "no_flops",
+    "parse_equation",
     "permute_axis",
     "permute_reduction",
     "unary_op",

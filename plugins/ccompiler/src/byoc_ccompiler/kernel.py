@@ -196,10 +196,10 @@ class Kernel:
         """Return the buffer of the kernel's scratch memory; asked for once.
 
         Args:
-            count: elements; none becomes one, so that there is a pointer.
+            count: elements; none becomes one at the end, so that there is a pointer.
             dtype: their dtype.
         """
-        self.scratch, self.scratch_dtype = (1 if count == 0 else count), dtype
+        self.scratch, self.scratch_dtype = count, dtype
         self._scratch_buffer = Buffer("scratch", dtype, MemoryAccess.WRITE)
         return self._scratch_buffer
 
@@ -284,7 +284,9 @@ class Kernel:
         """
         block = (*(check for checks in self.checks.values() for check in checks), *block)
         buffers = [*self._inputs.values(), *(self.target(value) for value in self.stored)]
-        buffers += [self._scratch_buffer] if self._scratch_buffer is not None else []
+        if self._scratch_buffer is not None:
+            buffers.append(self._scratch_buffer)
+            self.scratch = 1 if self.scratch == 0 else self.scratch
         self.can_fail = any(isinstance(statement, Fail) for statement in statements_in(block))
         result = _STATUS if self.can_fail else None
         ends: Block = (Return(Literal(0, _STATUS)),) if self.can_fail else ()

@@ -12,7 +12,9 @@ attention: Dao et al. 2022, "FlashAttention".
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 
 import numpy as np
 from byoc_core.authoring import c
@@ -24,6 +26,7 @@ from byoc_core.ir import Binding, Value
 
 from byoc_ccompiler.attributes import dim_of, flag_of, float_of
 from byoc_ccompiler.family import KernelFamily, any_access
+from byoc_ccompiler.function_parameters import FunctionParameters
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axes import MAX_WORKERS, share_ps
 from byoc_ccompiler.kernels.blocks import block_function, pack_function
@@ -32,7 +35,7 @@ from byoc_ccompiler.kernels.row_reducers import row_function
 from byoc_ccompiler.rejections import operand_shape, reject_non_floats
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
-from byoc_ccompiler.vector_unit import multiply_add_ps
+from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
 
 __all__ = ["FAMILY"]
 
@@ -46,51 +49,104 @@ _MAX_SIZE = 512
 """The largest size of a head for which the arrays of a block lie on the stack."""
 
 
-class _Attention:
-    """One kernel under construction, as of ``(B, H, S, D), (B, G, T, D), (B, G, T, E)``.
+@dataclass(frozen=True, slots=True)
+class AttentionLayer:
+    """What is computed: queries ``(batch, heads, steps, size)`` see so many keys of groups of heads.
 
-    A block is some queries of one head, whose scores of ``keys`` keys are at hand at once; or of all, where scores of a
-    ``stage`` are a result. A mask of one number for each key is one more element of the keys, and 1 of the queries.
-    ``widths`` are the elements that a block's arrays have for each of its queries. ``arguments`` are the parameters of
-    the function of a block so far, and what they are given.
+    Values have ``width`` elements. The scores of a ``stage`` are a result, where it is not empty. A mask may have one
+    number for each key, beside nothing that is done to scores before.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
-        (step,) = kernel.group.steps
-        self.kernel, self.step, self.dtype = kernel, step, dtype_of(step.operands[0])
-        (self.batch, self.heads, self.steps, self.size), key, value = map(shape_of, step.operands[:3])
-        self.groups, self.length, self.width = *key[1:3], value[3]
-        self.stage, self.type = str(step.binding.attrs["scores"] or ""), c.CType(self.dtype)
-        self.rows, self.columns = kernel.unit.panel_rows(_VECTORS), _VECTORS * kernel.unit.lanes(self.dtype)
-        self.keys = _LINE_NBYTES // dtype_info(self.dtype).itemsize
-        spread = any((1, 1, 1, *shape_of(mask))[-3:] == (1, 1, self.length) for mask in step.operands[3:])
-        self.has_mask = spread and not self.stage and not float_of(step.binding, "softcap")
-        self.depth = self.size + int(self.has_mask)
-        keys, width = (ceildiv(size, self.columns) * self.columns for size in (self.length, self.width))
+    dtype: str
+    batch: Dim
+    heads: Dim
+    steps: Dim
+    size: Dim
+    groups: Dim
+    length: Dim
+    width: Dim
+    stage: str
+    has_mask_of_keys: bool
+
+    @classmethod
+    def of(cls, step: Step) -> AttentionLayer:
+        """Return the layer that a step computes."""
+        query, (_, groups, length, _), (*_, width), *masks = map(shape_of, step.operands)
+        batch, heads, steps, size = query
+        stage, is_capped = str(step.binding.attrs["scores"] or ""), bool(float_of(step.binding, "softcap"))
+        is_spread = any((1, 1, 1, *mask)[-3:] == (1, 1, length) for mask in masks)
+        has_mask = is_spread and not stage and not is_capped
+        dtype = dtype_of(step.operands[0])
+        return cls(dtype, batch, heads, steps, size, groups, length, width, stage, has_mask)
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionSchedule:
+    """How attention is computed: by blocks of queries of one head, which threads share.
+
+    Attributes:
+        panel_vectors: vectors in a row of a panel of keys or values.
+        queries: queries of a block.
+        keys: keys whose scores are at hand at once, whole panels; where scores are a result, all are.
+        folds_mask: whether a mask of one number for each key is one more element of the keys, and 1 of the queries.
+        is_on_stack: whether the arrays of a block lie on the stack, not in scratch memory; their sizes are known then.
+        workers: blocks at once, at most, whose arrays lie in scratch memory.
+    """
+
+    panel_vectors: int
+    queries: int
+    keys: int
+    folds_mask: bool
+    is_on_stack: bool
+    workers: int
+
+
+def choose_schedule(layer: AttentionLayer, unit: VectorUnit) -> AttentionSchedule:
+    """Return how a layer is computed: scores of a block stay in the nearest cache, as arrays of small heads do."""
+    is_small = all(isinstance(size, int) and size <= _MAX_SIZE for size in (layer.size, layer.width))
+    return AttentionSchedule(
+        panel_vectors=_VECTORS,
+        queries=unit.panel_rows(_VECTORS),
+        keys=_LINE_NBYTES // dtype_info(layer.dtype).itemsize,
+        folds_mask=layer.has_mask_of_keys,
+        is_on_stack=is_small and not layer.stage,
+        workers=MAX_WORKERS,
+    )
+
+
+class _Attention:
+    """One kernel under construction: packed keys and values, and the function of a block.
+
+    ``widths`` are the elements that a block's arrays have for each of its queries.
+    """
+
+    def __init__(self, kernel: Kernel, layer: AttentionLayer, schedule: AttentionSchedule) -> None:
+        (self.step,) = kernel.group.steps
+        self.kernel, self.layer, self.schedule, self.type = kernel, layer, schedule, c.CType(layer.dtype)
+        self.columns = schedule.panel_vectors * kernel.unit.lanes(layer.dtype)
+        self.depth = layer.size + int(schedule.folds_mask)
+        keys, width = (ceildiv(size, self.columns) * self.columns for size in (layer.length, layer.width))
         self.key_panels = keys * self.depth
-        self.panels = self.key_panels + width * self.length
-        widths: dict[str, Dim] = {"queries": self.depth, "scores": keys if self.stage else self.keys, "results": width}
-        self.widths = {**widths, "tops": 1, "totals": 1, "scales": 1}
-        written = partial(c.Buffer, dtype=self.dtype, access=c.MemoryAccess.WRITE)
-        self.arrays = {name: written(name, size=size * self.rows) for name, size in self.widths.items()}
-        is_small = all(isinstance(size, int) and size <= _MAX_SIZE for size in (self.size, self.width))
-        self.is_local = is_small and not self.stage
+        self.panels = self.key_panels + width * layer.length
+        scores = keys if layer.stage else schedule.keys
+        self.widths: dict[str, Dim] = {"queries": self.depth, "scores": scores, "results": width}
+        self.widths |= {"tops": 1, "totals": 1, "scales": 1}
+        written = partial(c.Buffer, dtype=layer.dtype, access=c.MemoryAccess.WRITE)
+        self.arrays = {name: written(name, size=size * schedule.queries) for name, size in self.widths.items()}
         self.none, self.zero, self.one = (c.Literal(value, self.type) for value in (float("-inf"), 0, 1))
         self.b, self.h, self.block, self.row = map(c.Variable, ("b", "h", "block", "row"))
         self.line, self.to = written("line"), written("to")
-        self.query = self.block * self.rows
-        self.arguments: dict[c.Buffer | c.Variable, c.Expression] = {}
-        self.parameters: dict[c.Expression, c.Variable] = {}
+        self.query, self.parameters = self.block * schedule.queries, FunctionParameters()
 
     def packing(self, memory: c.Buffer) -> c.Block:
         """Return the loop that brings keys and values of all heads into panels."""
         pair, n = c.Variable("pair"), c.Variable("n")
-        b, g, operands = pair // self.groups, pair % self.groups, self.step.operands
-        callee = pack_function(self.kernel, self.dtype, self.columns)
+        layer, operands = self.layer, self.step.operands
+        b, g, callee = pair // layer.groups, pair % layer.groups, pack_function(self.kernel, layer.dtype, self.columns)
 
         def packed(operand: int, start: c.Expression, steps: tuple[Dim, ...], depth: Dim, panel: c.Expression) -> c.For:
             source = self.kernel.source(operands[operand], "qkvm"[operand])
-            width = self.width if operand == 2 else self.length
+            width = layer.width if operand == 2 else layer.length
             count = c.index_min(c.Size(width) - n, self.columns)
             start_steps = (c.Address(source, start + n * steps[1]), *map(c.Size, (*steps, depth)))
             call = c.Call(callee, (*start_steps, count, c.Address(self.to, panel)))
@@ -99,65 +155,54 @@ class _Attention:
         key, value, *masks = map(self.kernel.strides, operands[1:])
         body: c.Block = (
             c.Alias(self.to, memory, pair * self.panels),
-            packed(1, b * key[0] + g * key[1], key[:1:-1], self.size, n * self.depth),
-            packed(2, b * value[0] + g * value[1], value[2:], self.length, n * self.length + self.key_panels),
+            packed(1, b * key[0] + g * key[1], key[:1:-1], layer.size, n * self.depth),
+            packed(2, b * value[0] + g * value[1], value[2:], layer.length, n * layer.length + self.key_panels),
         )
-        if self.has_mask:
+        if self.schedule.folds_mask:
             dims, strides = (1, 1, 1, *shape_of(operands[3]))[-4:], (0, 0, 0, *masks[0])[-4:]
-            start = index_term(b, dims[0], self.batch, strides[0])
-            body += (packed(3, start, (0, strides[3]), 1, n * self.depth + self.size * self.columns),)
-        pairs, pair_ps = self.batch * self.groups, self.panels * _PACK_PS
+            start = index_term(b, dims[0], layer.batch, strides[0])
+            body += (packed(3, start, (0, strides[3]), 1, n * self.depth + layer.size * self.columns),)
+        pairs, pair_ps = layer.batch * layer.groups, self.panels * _PACK_PS
         return loops_around(body, [pair], [pairs], part=0, round_ps=pair_ps)
 
     def call(self, panels: c.Address, mine: c.Address) -> c.Evaluate:
         """Return the call for a block, from the packed keys and values of its head and its share of scratch memory."""
-        steps = self.steps
-        self.head = c.Buffer("panels", self.dtype)
-        self.arguments[self.head] = panels
-        self.count = self.size_of(c.index_min(c.Size(steps) - self.query, self.rows), "count")
+        steps, queries, sizes = self.layer.steps, self.schedule.queries, self.parameters
+        self.head = sizes.add(c.Buffer("panels", self.layer.dtype), panels)
+        self.count = sizes.size(c.index_min(c.Size(steps) - self.query, queries), "count")
         # Where only a call shows how many queries the last block has, its tiles compute rows that nobody reads.
-        counts = {min(self.rows, steps), steps % self.rows} if isinstance(steps, int) else {self.rows}
-        self.tile_rows = self.count if isinstance(steps, int) else c.Size(self.rows)
-        self.tile = block_function(self.kernel, self.dtype, _VECTORS, counts - {0}, strided=False)
+        counts = {min(queries, steps), steps % queries} if isinstance(steps, int) else {queries}
+        self.tile_rows = self.count if isinstance(steps, int) else c.Size(queries)
+        vectors = self.schedule.panel_vectors
+        self.tile = block_function(self.kernel, self.layer.dtype, vectors, counts - {0}, strided=False)
         names = {"queries": "depth", "results": "width", "scores": "pitch"}
-        self.pitches = {array: self.size_of(self.widths[array], name) for array, name in names.items()}
-        self.seen = c.Variable("length")
-        self.arguments[self.seen] = c.Size(self.length)
+        self.pitches = {array: sizes.size(self.widths[array], name) for array, name in names.items()}
+        self.seen = sizes.add(c.Variable("length"), c.Size(self.layer.length))
         body = (*self.declarations(mine), *self.opening(), *self.walk(), *self.closing())
-        function = c.simplify(c.Function(f"attention_{c_suffix(self.dtype)}", tuple(self.arguments), body))
-        return c.Evaluate(c.Call(self.kernel.shared_function(function), tuple(self.arguments.values())))
-
-    def size_of(self, value: c.Expression | Dim, name: str) -> c.Expression:
-        """Return a size or an index of the kernel: a parameter, unless it is a known number."""
-        value = value if isinstance(value, c.Expression) else c.Size(value)
-        if isinstance(value, c.Size) and isinstance(value.dim, int):
-            return value
-        if value not in self.parameters:
-            self.parameters[value] = c.Variable(name)
-            self.arguments[self.parameters[value]] = value
-        return self.parameters[value]
+        return sizes.call(self.kernel, f"attention_{c_suffix(self.layer.dtype)}", body)
 
     def tensor(self, name: str, value: Value) -> tuple[c.Buffer, c.Expression, c.Expression]:
         """Return a parameter for a tensor from the block's first row on, and its strides along the last two axes."""
         made = [result for result in self.step.binding.results if result is value]
         buffer = self.kernel.target(made[0]) if made else self.kernel.source(value, name)
         dims, strides = (1, 1, 1, 1, *shape_of(value))[-4:], (0, 0, 0, 0, *self.kernel.strides(value))[-4:]
-        scores = self.batch, self.heads, self.steps, self.length
+        layer = self.layer
+        scores = layer.batch, layer.heads, layer.steps, layer.length
         axes = zip(dims, scores if value in self.step.operands[3:] else dims, strides, strict=True)
         found = [index_term(c.Size(1), *axis) for axis in axes]
         start = self.b * found[0] + self.h * found[1] + self.query * found[2]
-        parameter = c.Buffer(name, self.dtype, buffer.access)
-        self.arguments[parameter] = c.Address(buffer, start)
-        return parameter, self.size_of(found[2], f"{name}_step"), self.size_of(found[3], f"{name}_stride")
+        parameter = self.parameters.add(c.Buffer(name, layer.dtype, buffer.access), c.Address(buffer, start))
+        step, stride = self.parameters.size(found[2], f"{name}_step"), self.parameters.size(found[3], f"{name}_stride")
+        return parameter, step, stride
 
     def declarations(self, mine: c.Address) -> c.Block:
         """Return the declarations of the arrays."""
-        if self.is_local:
+        if self.schedule.is_on_stack:
             return tuple(c.LocalArray(array, alignment=64) for array in self.arrays.values())
-        memory, arrays = c.Buffer("mine", self.dtype, c.MemoryAccess.WRITE), enumerate(self.arrays.values())
-        self.arguments[memory] = mine
-        sizes = [self.rows * size for size in self.widths.values()]
-        return tuple(c.Alias(array, memory, self.size_of(total(sizes[:number]), "place")) for number, array in arrays)
+        memory = self.parameters.add(c.Buffer("mine", self.layer.dtype, c.MemoryAccess.WRITE), mine)
+        sizes = [self.schedule.queries * size for size in self.widths.values()]
+        places = [self.parameters.size(total(sizes[:number]), "place") for number in range(len(sizes))]
+        return tuple(map(c.Alias, self.arrays.values(), repeat(memory), places))
 
     def each_row(self, *body: c.Statement) -> c.Block:
         """Return the loop over the queries, with the scores of each in the line."""
@@ -177,48 +222,46 @@ class _Attention:
         query, step, stride = self.tensor("query", self.step.operands[0])
         scaled = c.Store(queries, row * pitch + d, query[row * step + d * stride] * self.scale())
         start = (
-            c.For(d, c.Size(0), self.size_of(self.size, "size"), (scaled,)),
+            c.For(d, c.Size(0), self.parameters.size(self.layer.size, "size"), (scaled,)),
             *(c.Store(self.arrays["totals"], row, self.zero), c.Store(self.arrays["tops"], row, self.none)),
-            *((c.Store(queries, (row + 1) * pitch - 1, self.one),) if self.has_mask else ()),
+            *((c.Store(queries, (row + 1) * pitch - 1, self.one),) if self.schedule.folds_mask else ()),
         )
         rest = c.Clear(queries, self.count * pitch, self.tile_rows * pitch - self.count * pitch)
         return (
             c.For(row, c.Size(0), self.count, start),
             *(() if self.tile_rows is self.count else (rest,)),
-            c.Clear(self.arrays["results"], c.Size(0), self.pitches["results"] * self.rows),
+            c.Clear(self.arrays["results"], c.Size(0), self.pitches["results"] * self.schedule.queries),
         )
 
     def scale(self) -> c.Expression:
         """Return the factor of the queries."""
-        given, size, double = self.step.binding.attrs["scale"], self.size, c.CType("float64")
+        given, size, double = self.step.binding.attrs["scale"], self.layer.size, c.CType("float64")
         if given is not None or isinstance(size, int):
             value = 1 / math.sqrt(max(int(str(size)), 1)) if given is None else float(str(given))
             return c.Literal(value, self.type)
         root = c.Call(c.Callee("sqrt", np.sqrt, flops=1), (c.Cast(c.index_max(c.Size(size), 1), double),), double)
-        scale = c.Variable("scale", self.type)
-        self.arguments[scale] = c.Cast(c.Literal(1, double) / root, self.type)
-        return scale
+        return self.parameters.add(c.Variable("scale", self.type), c.Cast(c.Literal(1, double) / root, self.type))
 
     def walk(self) -> c.Block:
         """Return the statements that go along the keys."""
-        if self.stage:
+        if self.layer.stage:
             return self.block_of_keys(c.Size(0), self.seen)
         limit, first, count, last = (*map(c.Variable, ("limit", "first", "block")), self.last(self.count - 1))
         seen = self.seen if last is None else c.index_max(c.index_min(last + 1, self.seen), 0)
-        keys = (c.Let(count, c.index_min(limit - first, self.keys)), *self.block_of_keys(first, count))
-        return c.Let(limit, seen), c.For(first, c.Size(0), limit, keys, step=self.keys)
+        keys = (c.Let(count, c.index_min(limit - first, self.schedule.keys)), *self.block_of_keys(first, count))
+        return c.Let(limit, seen), c.For(first, c.Size(0), limit, keys, step=self.schedule.keys)
 
     def last(self, row: c.Expression) -> c.Expression | None:
         """Return the last key that a query sees; ``None`` where it sees all."""
         if not flag_of(self.step.binding, "causal"):
             return None
-        return self.size_of(self.query + dim_of(self.step.binding, "offset"), "last") + row
+        return self.parameters.size(self.query + dim_of(self.step.binding, "offset"), "last") + row
 
     def block_of_keys(self, first: c.Expression, count: c.Expression) -> c.Block:
         """Return the statements that deal with so many keys from the first one on."""
         t, e, pitch = c.Variable("t"), c.Variable("e"), self.pitches["queries"]
         scores, results = c.Address(self.arrays["scores"], t), c.Address(self.arrays["results"], e)
-        values = self.size_of(self.key_panels, "values") + e * self.seen + first * self.columns
+        values = self.parameters.size(self.key_panels, "values") + e * self.seen + first * self.columns
         products = self.multiply("queries", (first + t) * pitch, pitch, scores)
         sums = self.multiply("scores", values, count, results)
         return (
@@ -231,7 +274,7 @@ class _Attention:
     def masked(self, first: c.Expression, count: c.Expression) -> c.Block:
         """Return the statements that cap and mask scores, and store those of a stage."""
         row, line, t, cap = self.row, self.line, c.Variable("t"), float_of(self.step.binding, "softcap")
-        masks = [self.tensor("mask", mask) for mask in self.step.operands[3:] if not self.has_mask]
+        masks = [self.tensor("mask", mask) for mask in self.step.operands[3:] if not self.schedule.folds_mask]
         block = self.stored("products")
         if cap:
             part, limit = c.Variable("part", self.type), c.Literal(cap, self.type)
@@ -241,7 +284,8 @@ class _Attention:
         for mask, step, stride in masks:
             at = row * step + first * stride
             if stride == c.Size(1) and step != c.Size(0):
-                block += (fetch(mask, at + self.keys, self.keys * dtype_info(self.dtype).itemsize),)
+                ahead = self.schedule.keys
+                block += (fetch(mask, at + ahead, ahead * dtype_info(self.layer.dtype).itemsize),)
             block += (c.For(t, c.Size(0), count, (c.Store(line, t, line[t] + mask[at + t * stride]),)),)
         last = self.last(row)
         if last is not None:
@@ -251,7 +295,7 @@ class _Attention:
     def stored(self, stage: str, divisor: c.Expression | None = None) -> c.Block:
         """Return the statements that store the scores of a stage, where they are a result."""
         results = self.step.binding.results[1:]
-        if self.stage != stage or results[0] not in self.kernel.stored:
+        if self.layer.stage != stage or results[0] not in self.kernel.stored:
             return ()
         t, (out, step, stride) = c.Variable("t"), self.tensor("stage", results[0])
         value = self.line[t] if divisor is None else self.line[t] / divisor
@@ -263,12 +307,12 @@ class _Attention:
         The loops over rows are several, so that the steps of one row need not wait for those of another.
         """
         tops, totals, scales, results = (self.arrays[name] for name in ("tops", "totals", "scales", "results"))
-        exp = c.Callee(f"byoc_exp_nonpositive_{c_suffix(self.dtype)}", np.exp, flops=1)
+        exp = c.Callee(f"byoc_exp_nonpositive_{c_suffix(self.layer.dtype)}", np.exp, flops=1)
         row, line, t, e = self.row, self.line, c.Variable("t"), c.Variable("e")
         base, best, top, scale = (c.Variable(name, self.type) for name in ("base", "best", "top", "scale"))
 
         def reduced(op: str) -> c.Expression:
-            function = row_function(self.kernel.unit, op, self.dtype)
+            function = row_function(self.kernel.unit, op, self.layer.dtype)
             return c.Call(function, (c.Address(line, c.Size(0)), count), self.type)
 
         def powers(index: c.Variable, end: c.Expression, array: c.Buffer, value: c.Expression) -> c.For:
@@ -304,7 +348,7 @@ class _Attention:
         block: c.Block = (c.Let(whole, c.Select(unseen, self.one, totals[row])), *self.stored("weights", whole))
         for out, step, stride in outs:
             share = c.Store(out, row * step + e * stride, results[row * self.pitches["results"] + e] / whole)
-            block += (c.For(e, c.Size(0), self.size_of(self.width, "columns"), (share,)),)
+            block += (c.For(e, c.Size(0), self.parameters.size(self.layer.width, "columns"), (share,)),)
         return self.each_row(*block)
 
 
@@ -320,23 +364,25 @@ def _reject(binding: Binding) -> Rejection | None:
 
 def _write(kernel: Kernel) -> None:
     """Write the kernel of ``nn.attention``."""
-    layer = _Attention(kernel)
-    mine, blocks = total(layer.widths.values()) * layer.rows, ceildiv(layer.steps, layer.rows)
-    count, packed = product((layer.batch, layer.heads, blocks)), product((layer.batch, layer.groups, layer.panels))
-    workers = dim_min(count, MAX_WORKERS)
-    memory = kernel.scratch_memory(packed if layer.is_local else packed + workers * mine, layer.dtype)
+    layer = AttentionLayer.of(kernel.group.steps[0])
+    kernel.schedule = schedule = choose_schedule(layer, kernel.unit)
+    writer, blocks = _Attention(kernel, layer, schedule), ceildiv(layer.steps, schedule.queries)
+    items = layer.batch, layer.heads, blocks
+    mine, count = total(writer.widths.values()) * schedule.queries, product(items)
+    packed, workers = product((layer.batch, layer.groups, writer.panels)), dim_min(count, schedule.workers)
+    memory = kernel.scratch_memory(packed if schedule.is_on_stack else packed + workers * mine, layer.dtype)
     item, worker = c.Variable("item"), c.Variable("worker")
-    pair = layer.b * layer.groups + layer.h // (layer.heads // layer.groups if layer.groups != 0 else 1)
-    call = layer.call(c.Address(memory, pair * layer.panels), c.Address(memory, worker * mine + packed))
-    places = zip((layer.b, layer.h, layer.block), c.unravelled(item, (layer.batch, layer.heads, blocks)), strict=True)
+    pair = writer.b * layer.groups + writer.h // (layer.heads // layer.groups if layer.groups != 0 else 1)
+    call = writer.call(c.Address(memory, pair * writer.panels), c.Address(memory, worker * mine + packed))
+    places = zip((writer.b, writer.h, writer.block), c.unravelled(item, items), strict=True)
     body: c.Block = (*(c.Let(*place) for place in places), call)
     score_ps = (layer.size + layer.width) * multiply_add_ps(kernel.unit, layer.dtype) + _EXP_PS
-    index, rounds, round_ps = item, count, layer.length * layer.rows * score_ps
-    if not layer.is_local:
-        body = (c.For(item, worker, c.Size(count), body, step=MAX_WORKERS),)
+    index, rounds, round_ps = item, count, layer.length * schedule.queries * score_ps
+    if not schedule.is_on_stack:
+        body = (c.For(item, worker, c.Size(count), body, step=schedule.workers),)
         index, rounds, round_ps = worker, workers, share_ps(count, round_ps)
     loop = loops_around(body, [index], [rounds], part=0, round_ps=round_ps)
-    kernel.finish_block((*layer.packing(memory), *loop))
+    kernel.finish_block((*writer.packing(memory), *loop))
 
 
 def _require(scope: FunctionScope, step: Step) -> None:

@@ -10,6 +10,7 @@ from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim, product
 from byoc_core.ir import Binding
+from byoc_core.ops import parse_equation
 
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel, compact_strides
@@ -22,27 +23,6 @@ __all__ = ["FAMILY"]
 
 _TERM_PS = 500
 """Estimated picoseconds of one product and its addition."""
-
-
-def _parse(text: str, shapes: Sequence[Sequence[Dim]]) -> tuple[list[list[str]], list[str], dict[str, Dim]]:
-    """Return the labels of the operands' axes, those of the result, and sizes; ``...`` are numbers from the end."""
-    left, arrow, right = text.replace(" ", "").partition("->")
-    terms = [_labels(term, len(shape)) for term, shape in zip(left.split(","), shapes, strict=True)]
-    if not arrow:
-        once = sorted(letter for letter in set(left) if letter.isalpha() and left.count(letter) == 1)
-        right = ("..." if "..." in left else "") + "".join(once)
-    hidden = max(sum(label.isdigit() for label in labels) for labels in terms)
-    result = _labels(right, len(right.replace("...", "")) + (hidden if "..." in right else 0))
-    sizes: dict[str, Dim] = {}
-    for labels, shape in zip(terms, shapes, strict=True):
-        sizes.update((label, size) for label, size in zip(labels, shape, strict=True) if sizes.get(label, 1) == 1)
-    return terms, result, sizes
-
-
-def _labels(term: str, rank: int) -> list[str]:
-    before, _, after = term.partition("...")
-    hidden = rank - len(before) - len(after)
-    return [*before, *(str(place) for place in reversed(range(hidden))), *after]
 
 
 def _strides(labels: Sequence[str], shape: Sequence[Dim], sizes: Mapping[str, Dim]) -> dict[str, Dim]:
@@ -58,8 +38,9 @@ def _write(kernel: Kernel) -> None:
     """Write the kernel; where the result's last letter lies side by side in an operand, sums grow side by side too."""
     (step,) = kernel.group.steps
     shapes = [shape_of(operand) for operand in step.operands]
-    terms, result, sizes = _parse(str(step.binding.attrs["equation"]), shapes)
-    strides = [_strides(labels, shape, sizes) for labels, shape in zip(terms, shapes, strict=True)]
+    equation = parse_equation(str(step.binding.attrs["equation"]), shapes)
+    result, sizes = equation.result, equation.sizes
+    strides = [_strides(labels, shape, sizes) for labels, shape in zip(equation.operands, shapes, strict=True)]
     apart = dict(zip(result, compact_strides(shape_of(step.result)), strict=True))
     indices = {label: c.Variable(f"at_{label}") for label in sizes}
 
@@ -73,11 +54,10 @@ def _write(kernel: Kernel) -> None:
     sources, out = [kernel.source(operand) for operand in step.operands], kernel.target(step.result)
     factors: list[c.Expression] = [source[offset(of)] for source, of in zip(sources, strides, strict=True)]
     term, zero = reduce(element_product, factors[1:], factors[0]), c.Literal(0, c.CType(out.dtype))
-    summed = [label for label in sizes if label not in result]
     round_ps = product(size for label, size in sizes.items() if label not in result[:1]) * _TERM_PS
     if not result or all(of.get(result[-1]) != 1 for of in strides):
         total = c.Variable("total", zero.type)
-        add = loops(summed, (c.Assign(total, element_sum(total, term)),))
+        add = loops(equation.summed, (c.Assign(total, element_sum(total, term)),))
         body = (c.Declare(total, zero), *add, c.Store(out, offset(apart), total))
         kernel.finish_block(loops(result, body, 0 if result else None))
         return
@@ -88,7 +68,7 @@ def _write(kernel: Kernel) -> None:
     body = (
         c.Alias(to, out, offset({label: apart[label] for label in outer})),
         c.For(index, *bounds, (c.Store(to, index, zero),)),
-        *loops(summed, (c.For(index, *bounds, (c.Store(to, index, element_sum(to[index], term)),)),)),
+        *loops(equation.summed, (c.For(index, *bounds, (c.Store(to, index, element_sum(to[index], term)),)),)),
     )
     if outer:
         kernel.finish_block(loops(outer, body, 0))
@@ -99,9 +79,9 @@ def _write(kernel: Kernel) -> None:
 def _reject(binding: Binding) -> Rejection | None:
     """Refuse axes of one letter of which only running shows whether they have one size."""
     shapes = [operand_shape(binding, index) for index in range(len(binding.operands))]
-    terms, _, sizes = _parse(str(binding.attrs["equation"]), shapes)
-    for labels, shape in zip(terms, shapes, strict=True):
-        if any(size not in (1, sizes[label]) for label, size in zip(labels, shape, strict=True)):
+    equation = parse_equation(str(binding.attrs["equation"]), shapes)
+    for labels, shape in zip(equation.operands, shapes, strict=True):
+        if any(size not in (1, equation.sizes[label]) for label, size in zip(labels, shape, strict=True)):
             return reject_sizes(binding)
     return None
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,6 @@ from byoc_core.dims import Dim, ceildiv, dim_max, total
 from byoc_core.ir import Constant, Value
 from byoc_core.runtime.module import NDArray
 
-from byoc_ccompiler.attributes import flag_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels, panel_vectors
@@ -31,7 +31,7 @@ from byoc_ccompiler.kernels.tiles import multiply
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
-from byoc_ccompiler.vector_unit import multiply_add_ps
+from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
 
 __all__ = ["FAMILY"]
 
@@ -53,6 +53,67 @@ _Rows = tuple[c.Address, c.Expression]
 _Count = c.Expression | None
 
 
+@dataclass(frozen=True, slots=True)
+class RecurrentLayer:
+    """What is computed: an op, and its sizes.
+
+    The matrices of a direction have ``width`` rows: the gates of all hidden units.
+    """
+
+    op: str
+    dtype: str
+    num_steps: Dim
+    batch: Dim
+    inputs: Dim
+    hidden: Dim
+    ways: int
+
+    @classmethod
+    def of(cls, step: Step) -> RecurrentLayer:
+        """Return the layer that a step computes."""
+        num_steps, batch, inputs = shape_of(step.operands[0])
+        hidden, ways = shape_of(step.operands[2])[2], int(str(shape_of(step.binding.results[1])[0]))
+        return cls(step.op, dtype_of(step.operands[0]), num_steps, batch, inputs, hidden, ways)
+
+    @property
+    def width(self) -> Dim:
+        """Rows of a matrix."""
+        return self.hidden * _GATES[self.op]
+
+    @property
+    def parts(self) -> tuple[Dim, ...]:
+        """Rows of a matrix that can be multiplied at once: the last gate of a gated recurrent unit follows the rest."""
+        return (self.hidden * 2, self.hidden) if self.op == "nn.gru" else (self.width,)
+
+
+@dataclass(frozen=True, slots=True)
+class RecurrenceSchedule:
+    """How a recurrent layer is computed.
+
+    Attributes:
+        panel_vectors: vectors in a row of a panel, for each part of the gates that is computed at once.
+        panels_at_once: panels that meet a single row at a time, the most first; the last is 1.
+        steps_at_once: steps of a line whose input goes through the product at once.
+        lines_at_once: lines of one direction that take their steps together.
+    """
+
+    panel_vectors: tuple[int, ...]
+    panels_at_once: tuple[int, ...]
+    steps_at_once: Dim
+    lines_at_once: int
+
+
+def choose_schedule(layer: RecurrentLayer, unit: VectorUnit) -> RecurrenceSchedule:
+    """Return how a layer is computed: few lines take many steps at a time, and a single row meets many panels."""
+    rows = unit.panel_rows(unit.panel_vectors)
+    # The call may tell that there are no lines.
+    steps = dim_max(1, _STEP_TILES // dim_max(layer.batch, 1)) * rows
+    if isinstance(steps, int) and isinstance(layer.num_steps, int):
+        steps = max(1, min(steps, layer.num_steps))
+    vectors = tuple(panel_vectors(unit, layer.dtype, size)[0] for size in layer.parts)
+    return RecurrenceSchedule(vectors, _PANELS_AT_ONCE, steps, rows * _LINE_TILES)
+
+
 class _Part(NamedTuple):
     """Gates that are computed at once, in panels: rows of the matrices from ``first`` on.
 
@@ -65,8 +126,12 @@ class _Part(NamedTuple):
     place: Dim
     lanes: int
     width: int
-    num_whole: Dim
     tail: int
+
+    @property
+    def num_whole(self) -> Dim:
+        """How many panels have the whole width."""
+        return ceildiv(self.size - self.tail, self.width)
 
     @property
     def padded(self) -> Dim:
@@ -84,6 +149,16 @@ class _Part(NamedTuple):
         return packed_panels(matrix[int(str(self.first)) :][: int(str(self.size))].T, self.width, self.lanes)
 
 
+def _parts(layer: RecurrentLayer, schedule: RecurrenceSchedule, lanes: int) -> list[_Part]:
+    """Return the parts of the gates; where their sizes are known, the last panel has no more vectors than it needs."""
+    parts: list[_Part] = []
+    for size, vectors in zip(layer.parts, schedule.panel_vectors, strict=True):
+        tail = -(-size // lanes) % vectors * lanes if isinstance(size, int) else 0
+        first, place = total(part.size for part in parts), total(part.padded for part in parts)
+        parts.append(_Part(first, size, place, lanes, vectors * lanes, tail))
+    return parts
+
+
 class _Unit:
     """The loop over the hidden units of a line at a step, under construction: what is elementwise behind the products.
 
@@ -91,19 +166,20 @@ class _Unit:
     comes from the state through the last gate's matrix, or goes into it.
     """
 
-    def __init__(self, layer: _Recurrence) -> None:
-        self.layer, self.index, self.body = layer, c.Variable("k"), list[c.Statement]()
+    def __init__(self, writer: _Recurrence) -> None:
+        self.writer, self.index, self.body = writer, c.Variable("k"), list[c.Statement]()
+        layer, last = writer.layer, writer.parts[-1]
         places = [layer.hidden * gate for gate in range(_GATES[layer.op])]
-        biases = [layer.way * (2 * layer.width) + place for place in places]
+        biases = [writer.way * (2 * layer.width) + place for place in places]
         if layer.op == "nn.gru":
-            places[2] = layer.parts[1].place
-        line = layer.gates_at + layer.row * layer.span
-        self.gates = [layer.gates[line + place + self.index] for place in places]
-        first, second = ([layer.bias[at + n + self.index] for at in biases] for n in (0, layer.width))
+            places[2] = last.place
+        line = writer.gates_at + writer.row * writer.span
+        self.gates = [writer.gates[line + place + self.index] for place in places]
+        first, second = ([writer.bias[at + n + self.index] for at in biases] for n in (0, layer.width))
         self.entered = list(map(operator.add, self.gates, first))
         self.sums = list(map(operator.add, self.entered, second))
-        self.states = [state[layer.line * layer.pitch + self.index] for state in layer.states]
-        self.inner = layer.inner[layer.line * layer.parts[-1].padded + self.index]
+        self.states = [state[writer.line * writer.pitch + self.index] for state in writer.states]
+        self.inner = writer.inner[writer.line * last.padded + self.index]
 
     def let(self, name: str, value: c.Expression) -> c.Variable:
         """Return a variable with a value."""
@@ -124,16 +200,16 @@ class _Unit:
 
     def loop(self, hidden: c.Expression | None = None) -> c.Block:
         """Return the loop over all units, which stores the new hidden state last, where there is one."""
-        layer = self.layer
+        writer = self.writer
         if hidden is not None:
             self.store(self.states[0], hidden)
-            if layer.every is not None:
-                self.store(layer.every[layer.output_place(layer.turn(layer.time)) + self.index], hidden)
-        return (c.For(self.index, c.Size(0), c.Size(layer.hidden), tuple(self.body), kind=c.LoopKind.VECTOR),)
+            if writer.every is not None:
+                self.store(writer.every[writer.output_place(writer.turn(writer.time)) + self.index], hidden)
+        return (c.For(self.index, c.Size(0), c.Size(writer.layer.hidden), tuple(self.body), kind=c.LoopKind.VECTOR),)
 
     def rnn(self) -> c.Block:
         """Return the loop of a plain layer."""
-        if self.layer.attrs["activation"] == "tanh":
+        if self.writer.attrs["activation"] == "tanh":
             return self.loop(self.element("tanh", "hidden", self.sums[0]))
         return self.loop(self.element("maximum", "hidden", self.sums[0], c.Literal(0, self.inner.type)))
 
@@ -171,60 +247,49 @@ class _Unit:
 
 
 class _Recurrence:
-    """One kernel under construction: lines of one direction, from ``item`` on; ``row`` is the number among them."""
+    """One kernel under construction: lines of one direction, from ``item`` on; ``row`` is the number among them.
 
-    def __init__(self, kernel: Kernel) -> None:
+    ``counts`` are the numbers of steps that are taken at once, where no others occur. ``memory`` declares the regions
+    of scratch memory, and ``set_up`` fills them before the first step.
+    """
+
+    def __init__(self, kernel: Kernel, layer: RecurrentLayer, schedule: RecurrenceSchedule) -> None:
         (step,) = kernel.group.steps
-        self.kernel, self.op, self.attrs = kernel, step.op, step.binding.attrs
-        x, weight, recurrence, bias = step.operands[:4]
-        initial = step.operands[4 : 4 + _STATES[step.op]]
-        lengths = step.operands[4 + len(initial) :]
-        self.num_steps, self.batch, self.inputs = shape_of(x)
-        self.hidden, self.ways = shape_of(recurrence)[2], int(str(shape_of(step.binding.results[1])[0]))
-        self.dtype, lanes, lines = dtype_of(x), kernel.unit.lanes(dtype_of(x)), self.batch * self.ways
-        self.is_linear = step.op == "nn.gru" and flag_of(step.binding, "linear_before_reset")
-        self.width = self.hidden * _GATES[step.op]
-        self.parts: list[_Part] = []
-        for size in [self.hidden * 2, self.hidden] if step.op == "nn.gru" else [self.width]:
-            width, tail = (lanes * vectors for vectors in panel_vectors(kernel.unit, self.dtype, size))
-            first, place = total(part.size for part in self.parts), total(part.padded for part in self.parts)
-            num_whole = ceildiv(size - tail, width) if size != 0 else 0
-            self.parts.append(_Part(first, size, place, lanes, width, num_whole, tail))
-        self.padded = total(part.padded for part in self.parts)
+        self.kernel, self.layer, self.schedule, self.attrs = kernel, layer, schedule, step.binding.attrs
+        x, weight, recurrence, bias, *others = step.operands
+        initial, lengths = others[: _STATES[layer.op]], others[_STATES[layer.op] :]
         self.x, self.bias = kernel.source(x), kernel.source(bias, "bias")
         self.ends = kernel.source(lengths[0], "lengths") if lengths else None
         self.starts = [kernel.source(value, f"initial{number}") for number, value in enumerate(initial)]
         results = step.binding.results
         self.every, *self.lasts = (kernel.target(value) if value in kernel.stored else None for value in results)
-        # Few lines take many steps at a time. The call may tell that there are none.
-        self.tile_rows = kernel.unit.panel_rows(kernel.unit.panel_vectors)
-        most = dim_max(1, _STEP_TILES // dim_max(self.batch, 1)) * self.tile_rows
+        lanes, lines = kernel.unit.lanes(layer.dtype), layer.batch * layer.ways
+        num_steps, most = layer.num_steps, schedule.steps_at_once
         self.counts: tuple[int, ...] = ()
-        if isinstance(most, int) and isinstance(self.num_steps, int):
-            most = max(1, min(most, self.num_steps))
-            self.counts = () if lengths else (most, self.num_steps % most)
+        if isinstance(most, int) and isinstance(num_steps, int) and not lengths:
+            self.counts = (most, num_steps % most)
+        self.parts = _parts(layer, schedule, lanes)
+        self.padded, self.pitch = total(part.padded for part in self.parts), ceildiv(layer.hidden, lanes) * lanes
         self.most: c.Expression = c.Size(most) if isinstance(most, int) else c.Variable("most_steps")
         self.set_up: list[c.Statement] = [] if isinstance(self.most, c.Size) else [c.Let(self.most, c.Size(most))]
-        self.regions: dict[c.Buffer, Dim] = {}
-        self.scratch: Dim = 0
+        self.memory: list[c.Statement] = []
         self.gates = self.region("gates", lines * most * self.padded)
-        self.pitch = ceildiv(self.hidden, lanes) * lanes
         self.states = [self.region(name, lines * self.pitch) for name in ("hidden", "cell")[: len(initial)]]
-        self.inner = self.region("inner", lines * self.parts[-1].padded) if step.op == "nn.gru" else self.gates
-        self.weights = self.panels(weight, "weight", self.inputs)
-        self.matrices = self.panels(recurrence, "recurrence", self.hidden)
+        self.inner = self.region("inner", lines * self.parts[-1].padded) if layer.op == "nn.gru" else self.gates
+        self.weights = self.panels(weight, "weight", layer.inputs)
+        self.matrices = self.panels(recurrence, "recurrence", layer.hidden)
         names = ("way", "row", "begin", "slot", FIRST_ITEM)
         self.way, self.row, self.begin, self.slot, self.first = map(c.Variable, names)
-        self.item = c.Size(0) if self.batch == 1 else c.Variable("item")
+        self.item = c.Size(0) if layer.batch == 1 else c.Variable("item")
         self.line, self.sequence, self.time = self.first + self.row, self.item + self.row, self.begin + self.slot
         self.span = self.most * self.padded
         self.gates_at = self.first * self.span + self.slot * self.padded
-        self.limit = c.Size(self.num_steps) if self.ends is None else c.Cast(self.ends[self.sequence], c.INDEX)
+        self.limit = c.Size(layer.num_steps) if self.ends is None else c.Cast(self.ends[self.sequence], c.INDEX)
 
     def region(self, name: str, size: Dim) -> c.Buffer:
         """Return a new part of scratch memory."""
-        region = c.Buffer(name, self.dtype, c.MemoryAccess.WRITE)
-        self.regions[region], self.scratch = self.scratch, self.scratch + size
+        region = c.Buffer(name, self.layer.dtype, c.MemoryAccess.WRITE, size)
+        self.memory.append(self.kernel.in_scratch(region))
         return region
 
     def panels(self, value: Value, role: str, depth: Dim) -> c.Buffer:
@@ -234,16 +299,16 @@ class _Recurrence:
             array = constants.array(value, kernel.scope.where)
             packed = [part.packed(matrix) for matrix in array for part in self.parts]
             return kernel.source(constants.derive(np.concatenate([np.zeros(0, array.dtype), *packed])), role)
-        source, target = kernel.source(value, role), self.region("panels", self.padded * depth * self.ways)
+        source, target = kernel.source(value, role), self.region("panels", self.padded * depth * self.layer.ways)
         item, steps = c.Variable("item"), (c.Size(1), c.Size(depth), c.Size(depth))
         for part in self.parts:
             for width, done, stop in part.panels:
                 way, n = item // (stop - done), (item % (stop - done) + done) * part.width
-                matrix = c.Address(source, (way * self.width + part.first + n) * depth)
+                matrix = c.Address(source, (way * self.layer.width + part.first + n) * depth)
                 place = c.Address(target, (way * self.padded + part.place + n) * depth)
                 arguments = (matrix, *steps, c.index_min(c.Size(part.size) - n, width), place)
-                call = c.Evaluate(c.Call(pack_function(kernel, self.dtype, width), arguments))
-                count, round_ps = (stop - done) * self.ways, depth * (width * _PACKED_PS)
+                call = c.Evaluate(c.Call(pack_function(kernel, self.layer.dtype, width), arguments))
+                count, round_ps = (stop - done) * self.layer.ways, depth * (width * _PACKED_PS)
                 self.set_up += loops_around((call,), [item], [count], part=0, round_ps=round_ps)
         return target
 
@@ -252,20 +317,20 @@ class _Recurrence:
         if not isinstance(self.item, c.Variable):
             return (c.For(self.way, self.first, end, self.chunk(c.Size(1))),)
         count, stop = c.Variable("count"), c.Variable("stop")
-        before, most = self.way * self.batch, self.tile_rows * _LINE_TILES
+        before, most = self.way * self.layer.batch, self.schedule.lines_at_once
         chunk = (c.Let(count, c.index_min(stop - self.item, most)), *self.chunk(count))
         items = c.For(self.item, c.index_max(self.first - before, 0), stop, chunk, step=most)
-        ways = (c.Let(stop, c.index_min(end - before, self.batch)), items)
-        return (c.For(self.way, c.Size(0), c.Size(self.ways), ways),)
+        ways = (c.Let(stop, c.index_min(end - before, self.layer.batch)), items)
+        return (c.For(self.way, c.Size(0), c.Size(self.layer.ways), ways),)
 
     def chunk(self, count: c.Expression) -> c.Block:
         """Return the statements that do some lines of one direction side by side."""
-        number, most, size = c.Variable("number"), c.Variable("most"), c.Size(self.hidden)
-        mine, there = self.line * self.pitch, (self.way * self.batch + self.item + self.row) * self.hidden
+        number, most, size = c.Variable("number"), c.Variable("most"), c.Size(self.layer.hidden)
+        mine, there = self.line * self.pitch, (self.way * self.layer.batch + self.item + self.row) * self.layer.hidden
         moves = zip(self.states, self.starts, strict=True)
         block: list[c.Statement] = [self.each(count, c.Copy(state, mine, start, there, size)) for state, start in moves]
         if self.ends is None:
-            block.append(c.Let(most, c.Size(self.num_steps)))
+            block.append(c.Let(most, c.Size(self.layer.num_steps)))
         else:
             block += [c.Declare(most, c.Size(0)), self.each(count, c.Assign(most, c.index_max(self.limit, most)))]
         steps = c.For(self.slot, c.Size(0), c.index_min(self.most, most - self.begin), self.step(count))
@@ -274,7 +339,7 @@ class _Recurrence:
         if self.ends is not None and self.every is not None:
             turn = c.Variable("turn")
             clear = (c.Clear(self.every, self.output_place(turn), size),)
-            block.append(self.each(count, c.For(turn, self.limit, c.Size(self.num_steps), clear)))
+            block.append(self.each(count, c.For(turn, self.limit, c.Size(self.layer.num_steps), clear)))
         for state, last in zip(self.states, self.lasts, strict=True):
             if last is not None:
                 block.append(self.each(count, c.Copy(last, there, state, mine, size)))
@@ -297,26 +362,26 @@ class _Recurrence:
 
     def output_place(self, turn: c.Expression) -> c.Expression:
         """Return the offset of a hidden state among those of all steps."""
-        return ((turn * self.ways + self.way) * self.batch + self.sequence) * self.hidden
+        return ((turn * self.layer.ways + self.way) * self.layer.batch + self.sequence) * self.layer.hidden
 
     def project(self, count: c.Expression) -> c.Block:
         """Return the product of the input at some steps."""
-        step = c.Size(self.batch * self.inputs)
-        place = (self.turn(self.begin) * self.batch + self.item + self.row) * self.inputs
+        step = c.Size(self.layer.batch * self.layer.inputs)
+        place = (self.turn(self.begin) * self.layer.batch + self.item + self.row) * self.layer.inputs
         left = c.Address(self.x, place), self.by_way(step, step * -1)
         steps, gates = c.index_min(self.most, self.limit - self.begin), self.first * self.span + self.row * self.span
         block: c.Block = ()
         for part in self.parts:
             sums = c.Address(self.gates, gates + part.place), c.Size(self.padded)
-            block += self.product(part, self.weights, self.inputs, left, sums, steps, lines=count)
+            block += self.product(part, self.weights, self.layer.inputs, left, sums, steps, lines=count)
         return block
 
     def add_states(self, part: _Part, left: c.Buffer, pitch: Dim, count: c.Expression, sums: _Rows) -> c.Block:
         """Return the product of rows of states, added to sums."""
         rows = c.Address(left, self.first * pitch), c.Size(pitch)
-        operands = (part, self.matrices, self.hidden, rows, sums)
-        if isinstance(self.batch, int):
-            return self.product(*operands, None if self.batch == 1 else count)
+        operands = (part, self.matrices, self.layer.hidden, rows, sums)
+        if isinstance(self.layer.batch, int):
+            return self.product(*operands, None if self.layer.batch == 1 else count)
         several = self.product(*operands, count)
         return (c.If(count.compare("==", 1), self.product(*operands, None), several),)
 
@@ -331,7 +396,7 @@ class _Recurrence:
         block: list[c.Statement] = []
         first, counts = self.way * (self.padded * depth), () if lines is None else self.counts
         for width, done, stop in part.panels:
-            for at_once in _PANELS_AT_ONCE if count is None else (1,):
+            for at_once in self.schedule.panels_at_once if count is None else (1,):
                 panel, end = c.Variable("panel"), done + (stop - done) // at_once * at_once
                 at, vectors, adds = panel * part.width, width // part.lanes, c.Literal(lines is None, c.BOOL)
                 steps = c.Address(panels, first + (at + part.place) * depth)
@@ -340,7 +405,7 @@ class _Recurrence:
                     row = ((1, vectors), (left[0], c.Size(0)), steps, c.Size(depth), place)
                     call = multiply(self.kernel, *row, adds=adds, panels=at_once)
                 else:
-                    callee = block_function(self.kernel, self.dtype, vectors, counts, strided=False)
+                    callee = block_function(self.kernel, self.layer.dtype, vectors, counts, strided=False)
                     rows = (*left, steps, c.Size(depth), count, place, sums[1], adds, c.Size(0), c.Size(0))
                     call = c.Evaluate(c.Call(callee, rows))
                 body = (call,) if lines is None else (self.each(lines, call, at=self.begin),)
@@ -351,7 +416,7 @@ class _Recurrence:
     def step(self, count: c.Expression) -> c.Block:
         """Return the statements of a step of all lines that have it."""
         block: list[c.Statement] = []
-        if self.ends is not None and self.batch != 1:
+        if self.ends is not None and self.layer.batch != 1:
             running = c.Variable("running")
             last = self.each(count, c.Assign(running, self.row + 1), at=self.time)
             block += [c.Declare(running, c.Size(0)), last]
@@ -362,43 +427,40 @@ class _Recurrence:
 
         part, states = self.parts[-1], (self.states[0], self.pitch)
         block += self.add_states(self.parts[0], *states, count, (c.Address(self.gates, self.gates_at), self.span))
-        if self.op != "nn.gru":
-            return (*block, units(_Unit.lstm if self.op == "nn.lstm" else _Unit.rnn))
-        if not self.is_linear:
+        if self.layer.op != "nn.gru":
+            return (*block, units(_Unit.lstm if self.layer.op == "nn.lstm" else _Unit.rnn))
+        if not self.attrs["linear_before_reset"]:
             last_gate = c.Address(self.gates, self.gates_at + part.place), self.span
             closed = self.add_states(part, self.inner, part.padded, count, last_gate)
             return (*block, units(_Unit.opening_gru), *closed, units(_Unit.closing_gru))
-        bias = self.way * (2 * self.width) + (self.width + 2 * self.hidden)
-        start = self.each(count, c.Copy(self.inner, self.line * part.padded, self.bias, bias, c.Size(self.hidden)))
+        width, hidden = self.layer.width, self.layer.hidden
+        bias = self.way * (2 * width) + (width + 2 * hidden)
+        start = self.each(count, c.Copy(self.inner, self.line * part.padded, self.bias, bias, c.Size(hidden)))
         inner = c.Address(self.inner, self.first * part.padded), c.Size(part.padded)
         return (*block, start, *self.add_states(part, *states, count, inner), units(_Unit.gru))
 
 
 def _write(kernel: Kernel) -> None:
     """Write the kernel."""
-    layer, end = _Recurrence(kernel), c.Variable(END_ITEM)
-    lines = layer.batch * layer.ways
-    product_ps = layer.padded * (layer.inputs + layer.hidden) * multiply_add_ps(kernel.unit, layer.dtype)
+    layer, end = RecurrentLayer.of(kernel.group.steps[0]), c.Variable(END_ITEM)
+    kernel.schedule = schedule = choose_schedule(layer, kernel.unit)
+    writer, lines = _Recurrence(kernel, layer, schedule), layer.batch * layer.ways
+    product_ps = writer.padded * (layer.inputs + layer.hidden) * multiply_add_ps(kernel.unit, layer.dtype)
     line_ps = layer.num_steps * (product_ps + layer.width * _GATE_PS)
-    run = c.Dispatch(layer.first, end, layer.lines(end), lines, 1, lines * line_ps)
-    scratch = kernel.scratch_memory(layer.scratch, layer.dtype)
-    regions = (c.Alias(region, scratch, c.Size(place)) for region, place in layer.regions.items())
+    run = c.Dispatch(writer.first, end, writer.lines(end), lines, 1, lines * line_ps)
     problem, steps = (layer.op, "a length does not fit the steps"), c.Size(layer.num_steps)
-    check = () if layer.ends is None else range_check(kernel, *problem, layer.ends, layer.batch, c.Size(0), steps)
-    kernel.finish_block((*check, *regions, *layer.set_up, run))
+    check = () if writer.ends is None else range_check(kernel, *problem, writer.ends, layer.batch, c.Size(0), steps)
+    kernel.finish_block((*check, *writer.memory, *writer.set_up, run))
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
     """Have sizes checked that symbols hide from the type rules."""
-    shapes = [shape_of(operand) for operand in step.operands]
-    _, batch, inputs = shapes[0]
-    hidden, ways = shapes[2][2], shape_of(step.binding.results[1])[0]
-    width, states = hidden * _GATES[step.op], _STATES[step.op]
-    wanted = [(ways, width, inputs), (ways, width, hidden), (ways, 2 * width), *[(ways, batch, hidden)] * states]
-    if len(shapes) > len(wanted) + 1:
-        wanted.append((batch,))
-    for index, sizes in enumerate(wanted):
-        require_equal_sizes(scope, step, index + 1, shapes[index + 1], sizes)
+    layer, shapes = RecurrentLayer.of(step), [shape_of(operand) for operand in step.operands]
+    matrices = [(layer.ways, layer.width, depth) for depth in (layer.inputs, layer.hidden)]
+    states = [(layer.ways, layer.batch, layer.hidden)] * _STATES[step.op]
+    wanted: list[tuple[Dim, ...]] = [*matrices, (layer.ways, 2 * layer.width), *states, (layer.batch,)]
+    for index, (shape, sizes) in enumerate(zip(shapes[1:], wanted, strict=False)):
+        require_equal_sizes(scope, step, index + 1, shape, sizes)
 
 
 FAMILY = KernelFamily(frozenset(_GATES), reject_nothing, _write, require=_require)

@@ -1,0 +1,41 @@
+"""The parameters of a C function that kernels share, collected while its body is written."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from byoc_core.authoring import c
+from byoc_core.dims import Dim
+
+from byoc_ccompiler.kernel import Kernel
+
+__all__ = ["FunctionParameters"]
+
+_Parameter = TypeVar("_Parameter", c.Buffer, c.Variable)
+
+
+class FunctionParameters:
+    """Parameters in the order in which a body asks for them, and what the call gives each."""
+
+    def __init__(self) -> None:
+        self._given: dict[c.Buffer | c.Variable, c.Expression] = {}
+        self._sizes: dict[c.Expression, c.Variable] = {}
+
+    def add(self, parameter: _Parameter, given: c.Expression) -> _Parameter:
+        """Add a parameter that the call gives a value, and return it."""
+        self._given[parameter] = given
+        return parameter
+
+    def size(self, value: c.Expression | Dim, name: str) -> c.Expression:
+        """Return a size or an index of the kernel: a parameter, one for equal values, unless it is a known number."""
+        value = value if isinstance(value, c.Expression) else c.Size(value)
+        if isinstance(value, c.Size) and isinstance(value.dim, int):
+            return value
+        if value not in self._sizes:
+            self._sizes[value] = self.add(c.Variable(name), value)
+        return self._sizes[value]
+
+    def call(self, kernel: Kernel, name: str, body: c.Block) -> c.Evaluate:
+        """Return the call of the function with this body, which the kernels of the source share."""
+        function = c.simplify(c.Function(name, tuple(self._given), body))
+        return c.Evaluate(c.Call(kernel.shared_function(function), tuple(self._given.values())))
