@@ -119,8 +119,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-maximum-loses-nan-in-the-tail",
         "kernels/row_reducers.py",
-        "    sum += *(const {vector}u *)(x + count - {lanes});\n",
-        "",
+        "self._loaded(registers[-1], last)",
+        "self._loaded(registers[-1][:1], last)",
         "A NaN behind the last whole register of a row is no maximum.",
         "L2-op[max]",
         "L2-op[min]",

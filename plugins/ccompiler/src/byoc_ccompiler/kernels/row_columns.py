@@ -10,8 +10,8 @@ from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import Layout, fetch, loops_around
-from byoc_ccompiler.kernels.row_reducers import DOUBLE, combined, start
-from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, Pass, RowWriter, cast, nbytes_of
+from byoc_ccompiler.kernels.row_reducers import DOUBLE, cast, combined, start
+from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, Pass, RowWriter, nbytes_of
 from byoc_ccompiler.steps import Step, dtype_of
 
 __all__ = ["ColumnWriter"]

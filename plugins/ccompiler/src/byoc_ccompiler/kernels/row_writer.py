@@ -23,7 +23,7 @@ from byoc_ccompiler.kernels.pointwise import element_statements, operand_axes
 from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["CHEAP", "LONG_NBYTES", "Pass", "RowWriter", "cast", "nbytes_of", "row_array", "row_layouts"]
+__all__ = ["CHEAP", "LONG_NBYTES", "Pass", "RowWriter", "nbytes_of", "row_array", "row_layouts"]
 
 CHEAP = frozenset(
     {"add", "subtract", "multiply", "maximum", "minimum", "negative", "abs", "nn.relu", "nn.bias_add", "broadcast_to"}
@@ -60,11 +60,6 @@ def row_layouts(kernel: Kernel) -> dict[Hashable, Layout]:
 def nbytes_of(value: Value, count: Dim) -> int:
     """Return the bytes of so many elements of a value's dtype; 0 where their number is not known."""
     return count * dtype_info(dtype_of(value)).itemsize if isinstance(count, int) else 0
-
-
-def cast(value: c.Expression, dtype: str) -> c.Expression:
-    """Return a value in a dtype."""
-    return value if value.type.dtype == dtype else c.Cast(value, c.CType(dtype))
 
 
 def row_array(name: str, dtype: str, size: int) -> c.LocalArray:

@@ -22,8 +22,17 @@ from byoc_ccompiler.kernels.composites import COMPOSITES, reject_composite
 from byoc_ccompiler.kernels.copies import StridedNest, fetch, loops_around
 from byoc_ccompiler.kernels.loads import is_moved
 from byoc_ccompiler.kernels.row_columns import ColumnWriter
-from byoc_ccompiler.kernels.row_reducers import ADD_PIECE, PIECE, REDUCTIONS, SUM_UP, combined, row_function, start
-from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, Pass, RowWriter, cast, nbytes_of, row_array, row_layouts
+from byoc_ccompiler.kernels.row_reducers import (
+    ADD_PIECE,
+    PIECE,
+    REDUCTIONS,
+    SUM_UP,
+    cast,
+    combined,
+    row_function,
+    start,
+)
+from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, Pass, RowWriter, nbytes_of, row_array, row_layouts
 from byoc_ccompiler.rejections import operand_type
 from byoc_ccompiler.steps import Step, dtype_of
 
@@ -63,8 +72,8 @@ class _Total:
 
     def add(self, first: c.Load, count: c.Expression) -> c.Block:
         """Return the statements that add so many elements from one on."""
-        function = row_function(self._kernel.unit, self._op, self._type.dtype)
-        part = c.Call(function, (c.Address(first.buffer, first.index), count), self._type)
+        function = row_function(self._op, self._type.dtype, self._kernel.unit.nbytes)
+        part = c.Call(self._kernel.shared_function(function), (c.Address(first.buffer, first.index), count), self._type)
         return (c.Let(self._variable, part),) if self._is_one_piece else self.combine(part)
 
     def combine(self, part: c.Expression) -> c.Block:
