@@ -114,7 +114,7 @@ class LineWriter(RowWriter):
     def write_pass(self, index: int, this: Pass) -> c.Block:
         """Return the statements of one pass; in the second one the next row is fetched."""
         (*outer, size), variables = self.inner.sizes or (1,), self.inner.variables
-        is_short = not outer and isinstance(size, int) and size <= self.schedule.piece
+        is_short = not outer and not self.schedule.block and isinstance(size, int) and size <= self.schedule.piece
         totals = {step: _Total(self, step, is_one_piece=is_short) for step in this.reductions}
         if self.schedule.block:
             body = self._blocks(this, totals, size)
