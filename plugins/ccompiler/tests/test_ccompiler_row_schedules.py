@@ -70,7 +70,7 @@ def _drawn(draw: random.Random, kernel: Kernel, layouts: Mapping[Any, Layout]) -
     dtypes = {dtype_of(step.operands[0]) for step in group.steps if step.op in REDUCTIONS}
     is_alone = num_passes(group) == 1 and not outer.sizes and len(inner.sizes) == 1 and len(dtypes) == 1
     block = draw.choice([0, 7, 64]) if is_alone else 0
-    loops = [index.name for index in row_loops(group, layouts, columns).outer.variables]
+    loops = [index.name for index in row_loops(group, layouts, columns)[0].variables]
     return RowSchedule(
         columns,
         draw.choice([1, 5, 16, 48, 512]) if columns else 1,

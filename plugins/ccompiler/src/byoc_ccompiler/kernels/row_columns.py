@@ -11,7 +11,7 @@ from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import Layout, fetch, loops_around
-from byoc_ccompiler.kernels.row_reducers import DOUBLE, cast, combined, start
+from byoc_ccompiler.kernels.row_reducers import DOUBLE, combined, finished, start
 from byoc_ccompiler.kernels.row_schedule import BLOCK_LOOP, LONG_NBYTES, RowSchedule
 from byoc_ccompiler.kernels.row_writer import Pass, RowWriter, nbytes_of
 from byoc_ccompiler.steps import Step, dtype_of
@@ -57,9 +57,8 @@ class _Total:
     def finish(self, count: Dim) -> c.Block:
         """Return the statements after the loops, for one column of so many elements."""
         array, whole = self.arrays[0], self.arrays[-1][self._column]
-        if self._op == "mean":
-            return (c.Store(array, self._column, cast(whole / c.Cast(c.Size(count), whole.type), array.dtype)),)
-        return (c.Store(array, self._column, cast(whole, array.dtype)),) if self.is_in_rounds else ()
+        store = c.Store(array, self._column, finished(self._op, whole, count, array.dtype))
+        return (store,) if self._op == "mean" or self.is_in_rounds else ()
 
 
 class ColumnWriter(RowWriter):

@@ -18,6 +18,7 @@ from itertools import chain
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
+from byoc_core.dims import Dim
 
 from byoc_ccompiler.kernels.copies import fetch
 from byoc_ccompiler.steps import Step, shape_of
@@ -30,6 +31,7 @@ __all__ = [
     "SUM_UP",
     "cast",
     "combined",
+    "finished",
     "reduced_axes",
     "row_function",
     "start",
@@ -78,6 +80,11 @@ def start(op: str, dtype: str) -> c.Literal:
 def cast(value: c.Expression, dtype: str) -> c.Expression:
     """Return a value in a dtype."""
     return value if value.type.dtype == dtype else c.Cast(value, c.CType(dtype))
+
+
+def finished(op: str, whole: c.Expression, count: Dim, dtype: str) -> c.Expression:
+    """Return the result of a reduction of so many elements, of what they come to."""
+    return cast(whole / c.Cast(c.Size(count), whole.type) if op == "mean" else whole, dtype)
 
 
 def combined(op: str, left: c.Expression, right: c.Expression) -> c.Expression:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from byoc_core.dims import product
 from byoc_core.ir import Value
@@ -17,7 +17,6 @@ from byoc_ccompiler.steps import dtype_of
 __all__ = [
     "BLOCK_LOOP",
     "LONG_NBYTES",
-    "RowLoops",
     "RowSchedule",
     "levels_of",
     "num_passes",
@@ -74,23 +73,12 @@ class RowSchedule:
     lender_nbytes: int | None = None
 
 
-class RowLoops(NamedTuple):
-    """The loops of a row kernel: over rows or blocks of them, along a row, and over rows that are computed together."""
-
-    outer: StridedNest
-    inner: StridedNest
-    columns: StridedNest
-
-
-def row_loops(group: Group, layouts: Mapping[Any, Layout], columns: Sequence[int]) -> RowLoops:
-    """Return the loops where rows along these axes are computed together."""
+def row_loops(group: Group, layouts: Mapping[Any, Layout], columns: Sequence[int]) -> list[StridedNest]:
+    """Return the loops over rows or blocks of them, along a row, and over rows along ``columns``: computed together."""
     space, reduced = group.space or (), group.reduced or frozenset()
     kept = [axis for axis in range(len(space)) if axis not in reduced and axis not in columns]
-    return RowLoops(
-        StridedNest(space, layouts, kept),
-        StridedNest(space, layouts, sorted(reduced), prefix="r"),
-        StridedNest(space, layouts, columns, prefix="c"),
-    )
+    axes = {"i": kept, "r": sorted(reduced), "c": columns}
+    return [StridedNest(space, layouts, along, prefix=prefix) for prefix, along in axes.items()]
 
 
 def levels_of(group: Group) -> dict[Value, int]:

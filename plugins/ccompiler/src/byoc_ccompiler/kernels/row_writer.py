@@ -76,7 +76,7 @@ class Pass:
 
 
 class RowWriter(ABC):
-    """Plans and writes one row kernel as a schedule says; loops are those of :class:`RowLoops`.
+    """Plans and writes one row kernel as a schedule says; loops are those of :func:`row_loops`.
 
     ``column`` is the position in arrays over rows that are computed together. ``row_values`` are the row's own values
     so far: variables, or elements of arrays.

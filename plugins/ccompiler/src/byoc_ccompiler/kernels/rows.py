@@ -13,7 +13,6 @@ from itertools import chain
 from byoc_core.authoring import c
 from byoc_core.backend.hooks import Rejection
 from byoc_core.dims import Dim
-from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Binding, Value, Var
 
 from byoc_ccompiler.family import KernelFamily, rows_access
@@ -29,6 +28,7 @@ from byoc_ccompiler.kernels.row_reducers import (
     SUM_UP,
     cast,
     combined,
+    finished,
     row_function,
     start,
 )
@@ -89,11 +89,6 @@ class _Total:
         """Return a call of a function that kernels share."""
         return c.Call(self._writer.kernel.shared_function(function), arguments, function.result)
 
-    def whole(self, count: Dim) -> c.Expression:
-        """Return the result of a reduction of so many elements."""
-        value = self.value()
-        return cast(value / c.Cast(c.Size(count), value.type) if self._op == "mean" else value, self._type.dtype)
-
 
 class LineWriter(RowWriter):
     """Writes row kernels that go along memory: one row after another, or blocks of a row that is large and alone."""
@@ -108,7 +103,7 @@ class LineWriter(RowWriter):
             is_next = self.outer.step(key, depth)[0] != 0 and self.lies_side_by_side(key)
             if is_next and LONG_NBYTES <= nbytes_of(operand, self.row_size) <= _FETCH_NBYTES:
                 place = self.kernel.source(operand), self.outer.position(key, last=after)
-                places[place] = self.schedule.fetched * dtype_info(dtype_of(operand)).itemsize
+                places[place] = nbytes_of(operand, self.schedule.fetched)
         return tuple(fetch(buffer, row + ahead, nbytes) for (buffer, row), nbytes in places.items())
 
     def write_pass(self, index: int, this: Pass) -> c.Block:
@@ -124,7 +119,8 @@ class LineWriter(RowWriter):
         body = (*chain.from_iterable(total.declared for total in totals.values()), *body)
         for step, total in totals.items():
             self.row_values[step.result] = variable = c.Variable(step.result.name, c.CType(dtype_of(step.result)))
-            body += (c.Let(variable, total.whole(self.row_size)), *self.row_stores(step.result))
+            whole = finished(step.op, total.value(), self.row_size, variable.type.dtype)
+            body += (c.Let(variable, whole), *self.row_stores(step.result))
         return body
 
     def _blocks(self, this: Pass, totals: Mapping[Step, _Total], size: Dim) -> c.Block:
