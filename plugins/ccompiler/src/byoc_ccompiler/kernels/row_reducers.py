@@ -129,7 +129,7 @@ class _RowFunction:
         each = (c.Let(element, self.x[k]), c.Assign(total, combined(self.op, total, element)))
         body += (c.Declare(total, c.Literal(self.none, self.type)), c.For(k, c.Size(0), self.count, each))
         name = f"row_{self.op}_{'b8' if self.type.dtype == 'bool' else c_suffix(self.type.dtype)}"
-        return c.Function(name, (self.x, self.count), (*body, c.Return(total)), self.type)
+        return c.Function(name, (self.x, self.count), (*body, c.Return(total)), self.type, is_inline=True)
 
     def _short(self, lanes: int, *, is_widest: bool) -> c.Block:
         """Return the statements for a row that fills one register, or less than two unless that is the widest."""
