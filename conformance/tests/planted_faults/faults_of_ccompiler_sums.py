@@ -99,8 +99,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-long-columns-lose-a-round",
         "kernels/row_columns.py",
-        "c.For(first, c.Size(0), c.Size(sizes[-1]), body, step=_ROUNDS)",
-        "c.For(first, c.Size(0), c.Size(sizes[-1] // _ROUNDS * _ROUNDS), body, step=_ROUNDS)",
+        "c.For(first, c.Size(0), c.Size(sizes[-1]), body, step=self.schedule.piece)",
+        "c.For(first, c.Size(0), c.Size(sizes[-1] // 64 * 64), body, step=self.schedule.piece)",
         "A sum of more than 256 rows leaves out those behind the last 64.",
         "L2-op[sum]",
         "L2-op[mean]",
@@ -109,8 +109,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-large-sum-loses-a-block",
         "kernels/rows.py",
-        "blocks, dtype = (size + (_BLOCK - 1)) // _BLOCK",
-        "blocks, dtype = size // _BLOCK",
+        "blocks = (size + (length - 1)) // length",
+        "blocks = size // length",
         "A sum of a whole tensor of more than 65536 elements leaves out the last block, which is not full.",
         "L2-op[sum]",
         "L2-op[mean]",
@@ -119,8 +119,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-maximum-loses-nan-in-the-tail",
         "kernels/row_reducers.py",
-        "    sum += *(const {vector}u *)(x + count - {lanes});\n",
-        "",
+        "self._loaded(registers[-1], last)",
+        "self._loaded(registers[-1][:1], last)",
         "A NaN behind the last whole register of a row is no maximum.",
         "L2-op[max]",
         "L2-op[min]",

@@ -93,5 +93,5 @@ def test_explain_tells_the_kernels_of_a_model_and_an_artifact_holds_none() -> No
     assert [kernel["ops"] for kernel in told["kernels"]] == [["nn.dense", "nn.relu"], ["nn.softmax"]]
     text = explanation.with_sizes(n=64).report_kernels()
     assert text.startswith("ccompiler: 2 kernels in 1 region, counting n = 64\n")
-    assert "calls vec_row_max_f32" in text
+    assert "calls byoc_shared_row_max_f32" in text
     assert "kernels" not in byoc_core.build(MODULE, ["ccompiler"]).report_data

@@ -50,6 +50,11 @@
 #define BYOC_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (__typeof__((a) == (a))){__VA_ARGS__})
 #endif
 
+/* Of each lane one of two values, by a comparison: C, other than C++, has no choice between vectors. The sum of what has no
+ * bits in common becomes one instruction; of a disjunction gcc makes two. */
+#define BYOC_SELECT(type, mask, one, other) \
+  ((type)(((mask) & (__typeof__(mask))(one)) + (~(mask) & (__typeof__(mask))(other))))
+
 #include "byoc_activations.h"
 #include "byoc_half.h"
 

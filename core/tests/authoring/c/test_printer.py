@@ -79,6 +79,12 @@ def test_a_function_returns_a_value_and_names_its_unused_parameters() -> None:
         }""")
 
 
+def test_a_function_that_is_to_be_copied_into_its_callers_says_so() -> None:
+    function = Function("f", (), (Return(),), is_inline=True)
+    assert print_function(function).startswith("static inline void f(void) {")
+    assert print_function(function, CUDA).startswith("static __device__ inline void f(void) {")
+
+
 def test_declarations_assignments_and_branches() -> None:
     total = Variable("total", FLOAT)
     body = (

@@ -85,7 +85,7 @@ FAULTS: dict[str, tuple[Block, str]] = {
     "logic of floats": ((Let(Variable("b", BOOL), Binary("&&", ONE, ONE)),), "Let: `&&` of float32"),
     "compared vectors": (
         (Let(Variable("b", BOOL.with_lanes(4)), Load(X, Size(0), 4).compare("<", Load(X, Size(4), 4))),),
-        "Let: `<` of float32x4",
+        "Let: a comparison of vectors is used as a value",
     ),
     "compared halves": (
         (Let(Variable("b", BOOL), Binary("<", Literal(1, CType("float16")), Literal(1, CType("float16")))),),

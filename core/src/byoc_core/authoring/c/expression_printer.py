@@ -147,6 +147,9 @@ class ExpressionPrinter:
                 return self._cast(expression)
             case Binary():
                 return self._binary(expression), _PRECEDENCE[expression.operator]
+            case Select(condition, then, otherwise) if then.type.lanes > 1:
+                texts = map(self._argument, (condition, then, otherwise))
+                return f"BYOC_SELECT({type_name(then.type)}, {', '.join(texts)})", _ATOM
             case Select(condition, then, otherwise):
                 parts = (self.text(item, _SELECT + 1) for item in (condition, then, otherwise))
                 return "{} ? {} : {}".format(*parts), _SELECT
@@ -175,12 +178,18 @@ class ExpressionPrinter:
             case Lane(operand, index):
                 return f"{self.atom(operand)}[{self.text(index)}]", _ATOM
             case Shuffle(left, right, order):
-                return f"BYOC_SHUFFLE({self.text(left)}, {self.text(right)}, {', '.join(map(str, order))})", _ATOM
+                texts = (self._argument(left), self._argument(right), *map(str, order))
+                return f"BYOC_SHUFFLE({', '.join(texts)})", _ATOM
             case Call(callee, arguments, _):
                 return f"{callee.name}({', '.join(self.text(item) for item in arguments)})", _ATOM
             case Raw(text, _, reads, _):
                 return text.format(*(self.atom(item) for item in reads)), _ATOM
         raise InternalError("printer", "unknown expression", got=repr(expression))
+
+    def _argument(self, expression: Expression) -> str:
+        """Return the text of an argument of a macro, which no comma parts but one in parentheses."""
+        text = self.text(expression)
+        return f"({text})" if "{" in text else text
 
     def _binary(self, expression: Binary) -> str:
         operator, own = expression.operator, _PRECEDENCE[expression.operator]
@@ -199,8 +208,9 @@ class ExpressionPrinter:
         return f"{texts[0]} {operator} {texts[1]}"
 
     def _literal(self, value: object, type_: CType) -> str:
-        element = c_literal(value, type_.dtype, self._target.compound)
-        return element if type_.lanes == 1 else self._compound(type_, ", ".join([element] * type_.lanes))
+        values = value if isinstance(value, tuple) else (value,) * type_.lanes
+        elements = [c_literal(item, type_.dtype, self._target.compound) for item in values]
+        return elements[0] if type_.lanes == 1 else self._compound(type_, ", ".join(elements))
 
     def _compound(self, type_: CType, values: str) -> str:
         return self._target.compound.format(type=type_name(type_), values=values)

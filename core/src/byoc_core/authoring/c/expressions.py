@@ -90,7 +90,7 @@ class Literal(Expression):
     """A constant element.
 
     Attributes:
-        value: a Python or numpy scalar; it is converted to the dtype.
+        value: a Python or numpy scalar, which each lane has, or a tuple of one for each lane; converted to the dtype.
         type: the type of the value.
     """
 
@@ -251,7 +251,10 @@ class Binary(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Select(Expression):
-    """One of two values; only the chosen one is computed."""
+    """One of two values; only the chosen one is computed.
+
+    Of two vectors both are computed, and each lane is chosen by that of a comparison of vectors of as many bytes.
+    """
 
     condition: Expression
     then: Expression

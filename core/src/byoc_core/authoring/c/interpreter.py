@@ -262,7 +262,7 @@ class _Frame:
                 return _element(found[0], expression.type) if lanes == 1 else found.copy()
             case Address(buffer, index):
                 return self._from(buffer, self.value(index))
-            case Select(condition, then, otherwise):
+            case Select(condition, then, otherwise) if then.type.lanes == 1:
                 return self.value(then if self.value(condition) else otherwise)
             case Binary(("&&" | "||"), left, right) if expression.type.lanes == 1:
                 first = bool(self.value(left))
@@ -280,6 +280,8 @@ def _computed(expression: Expression, operands: Sequence[Any]) -> Any:
             return (operator.neg if sign == "-" else operator.invert)(operands[0])
         case Binary(symbol, _, _):
             return _OPERATORS[symbol](*operands)
+        case Select():
+            return np.where(*operands)
         case Cast(_, type_):
             return _cast(operands[0], type_)
         case Broadcast(_, lanes):

@@ -156,6 +156,8 @@ def _head(function: Function, target: Target, names: Names, uses: Uses) -> str:
     parameters += [f"int64_t dim_{c_identifier(name)}" for name in sorted(uses.symbols)]
     result = "void" if function.result is None else type_name(function.result)
     definition = target.kernel if _is_kernel(function, target) else target.definition
+    if function.is_inline:
+        definition += " inline"
     words = [definition, *([target.contracted] if function.is_contracted and target.contracted else []), result]
     return f"{' '.join(words)} {function.name}({', '.join(parameters) or 'void'})"
 

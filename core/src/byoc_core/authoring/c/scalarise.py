@@ -116,16 +116,14 @@ class _Scalariser:
                 return buffer[self._scalar(index) + lane]
             case Broadcast(operand, _):
                 return self._scalar(operand)
+            case Literal(tuple(values), type_):
+                return _one_of([Literal(value, type_.with_lanes(1)) for value in values], lane)
             case Literal(value, type_):
                 return Literal(value, type_.with_lanes(1))
             case Shuffle(left, right, order):
                 lanes = left.type.lanes
                 places = [(left, place) if place < lanes else (right, place - lanes) for place in order]
-                taken = [self._lane(vector, Size(place)) for vector, place in places]
-                chosen = taken.pop()
-                for number, value in reversed(list(enumerate(taken))):
-                    chosen = Select(lane.compare("==", number), value, chosen)
-                return chosen
+                return _one_of([self._lane(vector, Size(place)) for vector, place in places], lane)
         if isinstance(expression, Call | Raw):
             raise InternalError(type(expression).__name__, f"computes {expression.type}, which has no form by lanes")
         operands = tuple(
@@ -142,3 +140,11 @@ class _Scalariser:
         if isinstance(expression, Call | Raw) and any(item.type.lanes > 1 for item in operands):
             raise InternalError(type(expression).__name__, "reads a vector, which has no form by lanes")
         return rebuilt(expression, tuple(map(self._scalar, operands))) if operands else expression
+
+
+def _one_of(values: list[Expression], lane: Expression) -> Expression:
+    """Return the value of a lane, of one for each."""
+    chosen = values[-1]
+    for number, value in reversed(list(enumerate(values[:-1]))):
+        chosen = Select(lane.compare("==", number), value, chosen)
+    return chosen

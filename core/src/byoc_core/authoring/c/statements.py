@@ -309,6 +309,7 @@ class Function:
         result: the type of the value that it returns; ``None`` for none.
         comments: lines before the definition.
         is_contracted: whether a product and a sum that follows may round once together (fused multiply-add).
+        is_inline: whether C compilers are asked to copy the body to where the function is called.
     """
 
     name: str
@@ -317,3 +318,4 @@ class Function:
     result: CType | None = None
     comments: tuple[str, ...] = ()
     is_contracted: bool = False
+    is_inline: bool = False

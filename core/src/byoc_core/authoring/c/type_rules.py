@@ -28,14 +28,24 @@ from byoc_core.authoring.c.types import BOOL, INDEX, CType
 from byoc_core.authoring.c.vectors import Broadcast, Lane, Shuffle
 from byoc_core.authoring.csource_types import C_TYPES, HALF_DTYPES
 
-__all__ = ["address_of", "c_type_problems", "differing_types", "known_number", "placeholder_problems", "type_problems"]
+__all__ = [
+    "address_of",
+    "c_type_problems",
+    "differing_types",
+    "is_mask",
+    "known_number",
+    "placeholder_problems",
+    "type_problems",
+]
 
 
 def type_problems(expression: Expression) -> Iterator[str]:
     """Yield what is wrong with the types of an expression's operands."""
     match expression:
-        case Literal(_, type_):
+        case Literal(value, type_):
             yield from c_type_problems(type_)
+            if isinstance(value, tuple) and len(value) != type_.lanes:
+                yield f"{len(value)} numbers in {type_}"
         case Cast(operand, type_):
             yield from c_type_problems(type_)
             if type_.lanes != operand.type.lanes or not HALF_DTYPES.isdisjoint((type_.dtype, operand.type.dtype)):
@@ -45,7 +55,9 @@ def type_problems(expression: Expression) -> Iterator[str]:
         case Binary():
             yield from _binary(expression)
         case Select(condition, then, otherwise):
-            if condition.type != BOOL:
+            if then.type.lanes > 1:
+                yield from _choice_of_lanes(condition, then.type)
+            elif condition.type != BOOL:
                 yield f"a choice by {condition.type}"
             yield from differing_types(then.type, otherwise.type, "a choice")
             if (address_of(then) is None) != (address_of(otherwise) is None):
@@ -54,6 +66,19 @@ def type_problems(expression: Expression) -> Iterator[str]:
             yield from _vector(expression)
         case Element():
             yield from _element(expression)
+
+
+def is_mask(expression: Expression) -> bool:
+    """Return whether an expression is a comparison of vectors, whose truths have no type in C."""
+    return isinstance(expression, Binary) and expression.operator in COMPARISONS and expression.left.type.lanes > 1
+
+
+def _choice_of_lanes(condition: Expression, type_: CType) -> Iterator[str]:
+    """Yield that a condition chooses no lanes of a vector: it does not compare as many, of as many bytes."""
+    if not isinstance(condition, Binary) or not is_mask(condition):
+        yield f"a choice of {type_} by {condition.type}"
+    elif (condition.left.type.lanes, condition.left.type.nbytes) != (type_.lanes, type_.nbytes):
+        yield f"a choice of {type_} by a comparison of {condition.left.type}"
 
 
 def _vector(expression: Expression) -> Iterator[str]:
@@ -90,8 +115,7 @@ def _binary(expression: Binary) -> Iterator[str]:
     elif operator in BITWISE:
         is_right = left.is_integer or left.dtype == "bool"
     elif operator in COMPARISONS:
-        # A vector of truths has no type in C; a half is a structure.
-        is_right = left.lanes == 1 and left.dtype not in HALF_DTYPES
+        is_right = left.dtype not in HALF_DTYPES  # A half is a structure.
     else:
         is_right = operator in ARITHMETIC and (left.is_integer or (left.is_float and operator != "%"))
     if not is_right:

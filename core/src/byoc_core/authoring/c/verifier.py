@@ -44,6 +44,7 @@ from byoc_core.authoring.c.type_rules import (
     address_of,
     c_type_problems,
     differing_types,
+    is_mask,
     known_number,
     placeholder_problems,
     type_problems,
@@ -319,6 +320,8 @@ class _Checker:
             yield f"`{operand.callee.name}` has no result, and is used as a value"
         elif (address := address_of(operand)) is not None and not _takes_address(user):
             yield f"the address of `{address.buffer.name}` is used as a value"
+        elif is_mask(operand) and not (isinstance(user, Select) and user.condition is operand):
+            yield "a comparison of vectors is used as a value"
         else:
             yield from self._expression(operand)
 

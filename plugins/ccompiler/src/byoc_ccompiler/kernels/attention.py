@@ -312,8 +312,8 @@ class _Attention:
         base, best, top, scale = (c.Variable(name, self.type) for name in ("base", "best", "top", "scale"))
 
         def reduced(op: str) -> c.Expression:
-            function = row_function(self.kernel.unit, op, self.layer.dtype)
-            return c.Call(function, (c.Address(line, c.Size(0)), count), self.type)
+            function = row_function(op, self.layer.dtype, self.kernel.unit.nbytes)
+            return c.Call(self.kernel.shared_function(function), (c.Address(line, c.Size(0)), count), self.type)
 
         def powers(index: c.Variable, end: c.Expression, array: c.Buffer, value: c.Expression) -> c.For:
             return c.For(index, c.Size(0), end, (c.Store(array, index, c.Call(exp, (value,), self.type)),))

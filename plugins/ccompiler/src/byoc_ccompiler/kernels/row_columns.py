@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from byoc_core.authoring import c
 from byoc_core.dims import Dim
@@ -10,23 +11,15 @@ from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import Layout, fetch, loops_around
-from byoc_ccompiler.kernels.row_reducers import DOUBLE, combined, start
-from byoc_ccompiler.kernels.row_writer import LONG_NBYTES, Pass, RowWriter, cast, nbytes_of
+from byoc_ccompiler.kernels.row_reducers import DOUBLE, combined, finished, start
+from byoc_ccompiler.kernels.row_schedule import BLOCK_LOOP, LONG_NBYTES, RowSchedule
+from byoc_ccompiler.kernels.row_writer import Pass, RowWriter, nbytes_of
 from byoc_ccompiler.steps import Step, dtype_of
 
 __all__ = ["ColumnWriter"]
 
-_LANES, _COLUMNS = 16, 512
-"""Rows that are computed together, at least (a register of them) and at most."""
-
-_KEPT_ELEMENTS = 1 << 12
-"""Elements of a block whose values wait for a later pass: fewer rows are computed together where they are long."""
-
-_FETCHED_AHEAD, _NEAR_NBYTES = 4, 1 << 12
-"""Elements along a row that are fetched ahead, and bytes from one to the next up to which the processor does that."""
-
-_ROUNDS = 64
-"""Elements that are added up one after the other, before their sum is added to that of the others in float64."""
+_NEAR_NBYTES = 1 << 12
+"""Bytes from an element along a row to the next up to which the processor fetches ahead."""
 
 
 class _Total:
@@ -37,10 +30,10 @@ class _Total:
 
     def __init__(self, writer: RowWriter, step: Step) -> None:
         self._op, self._column, dtype = step.op, writer.column, dtype_of(step.operands[0])
-        is_long = not isinstance(writer.row_size, int) or writer.row_size > 4 * _ROUNDS
+        is_long = not isinstance(writer.row_size, int) or writer.row_size > 4 * writer.schedule.piece
         self.is_in_rounds = step.op in ("sum", "mean") and c.CType(dtype).is_float and is_long
         kinds = [("totals", dtype), ("sums", "float64")][: 1 + self.is_in_rounds]
-        write, width = c.MemoryAccess.WRITE, writer.row_width
+        write, width = c.MemoryAccess.WRITE, writer.schedule.width
         self.arrays = [c.Buffer(f"{step.op}_{name}", kind, write, width) for name, kind in kinds]
 
     def start(self, array: c.Buffer) -> c.Store:
@@ -64,44 +57,30 @@ class _Total:
     def finish(self, count: Dim) -> c.Block:
         """Return the statements after the loops, for one column of so many elements."""
         array, whole = self.arrays[0], self.arrays[-1][self._column]
-        if self._op == "mean":
-            return (c.Store(array, self._column, cast(whole / c.Cast(c.Size(count), whole.type), array.dtype)),)
-        return (c.Store(array, self._column, cast(whole, array.dtype)),) if self.is_in_rounds else ()
+        store = c.Store(array, self._column, finished(self._op, whole, count, array.dtype))
+        return (store,) if self._op == "mean" or self.is_in_rounds else ()
 
 
 class ColumnWriter(RowWriter):
     """Writes row kernels that go across memory."""
 
-    def __init__(self, kernel: Kernel, layouts: Mapping[Hashable, Layout], columns: Sequence[int]) -> None:
-        super().__init__(kernel, layouts, columns)
+    def __init__(self, kernel: Kernel, layouts: Mapping[Any, Layout], schedule: RowSchedule) -> None:
+        super().__init__(kernel, layouts, schedule)
         (self._size,) = self.columns.sizes
         self._part: tuple[c.Expression, c.Expression] = c.Variable("c_first"), c.Variable("c_end")
-        if isinstance(self._size, int) and self._size <= self.row_width:
+        if isinstance(self._size, int) and self._size <= schedule.width:
             self._part = c.Size(0), c.Size(self._size)
         self.column = self.columns.variables[0] - self._part[0]
 
-    def _width(self) -> int:
-        """Return how many rows are computed together: fewer where their elements wait for a row's own values."""
-        (size,), steps, values, most = self.columns.sizes, self._group.steps, self._group.row_axes, _COLUMNS
-        if isinstance(self.row_size, int) and self.row_size * _COLUMNS > _KEPT_ELEMENTS:
-            operands = (operand for step in steps if step.result not in values for operand in step.operands)
-            if not values.keys().isdisjoint(operands):
-                most = max(_LANES, _KEPT_ELEMENTS // self.row_size // _LANES * _LANES)
-        if not isinstance(size, int):
-            return most
-        blocks = max(1, -(-size // most))
-        return -(-size // blocks // _LANES) * _LANES if blocks > 1 else max(size, 1)
-
     def write_passes(self) -> c.Block:
         """Return the statements of all passes, for one block of columns after another."""
-        body, width, (first, end) = super().write_passes(), self.row_width, self._part
+        body, width, (first, end) = super().write_passes(), self.schedule.width, self._part
         if not isinstance(first, c.Variable) or not isinstance(end, c.Variable):
             return body
-        block, stop = c.Variable("block"), c.index_min(c.Size(self._size), first + width)
+        block, stop = c.Variable(BLOCK_LOOP), c.index_min(c.Size(self._size), first + width)
         body = (c.Let(first, block * width), c.Let(end, stop), *body)
-        part = 0 if all(size == 1 for size in self.outer.sizes) else None
-        round_ps = self.row_size * width * self.element_ps
-        return loops_around(body, [block], [(self._size + (width - 1)) // width], part=part, round_ps=round_ps)
+        count, round_ps = (self._size + (width - 1)) // width, self.row_size * width * self.element_ps
+        return loops_around(body, [block], [count], part=self.shared([block]), round_ps=round_ps)
 
     def across(self, body: c.Block) -> c.Block:
         """Return the loop over the columns of a block."""
@@ -109,12 +88,12 @@ class ColumnWriter(RowWriter):
 
     def _fetches(self) -> c.Block:
         """Return the statements that fetch what lies some elements further along the rows of a block."""
-        if not self.inner.sizes or self.row_size == 1:
+        if not self.inner.sizes or self.row_size == 1 or not self.schedule.fetched:
             return ()
-        loop, after = len(self.inner.sizes) - 1, self.inner.variables[-1] + _FETCHED_AHEAD
+        loop, after = len(self.inner.sizes) - 1, self.inner.variables[-1] + self.schedule.fetched
         places: dict[tuple[c.Buffer, c.Expression], int] = {}
         for key, operand in self.element_operands():
-            step, nbytes = self.inner.step(key, loop)[0], nbytes_of(operand, self.row_width)
+            step, nbytes = self.inner.step(key, loop)[0], nbytes_of(operand, self.schedule.width)
             is_far = not isinstance(step, int) or step * dtype_info(dtype_of(operand)).itemsize > _NEAR_NBYTES
             if nbytes >= LONG_NBYTES and is_far and self.columns.step(key, 0) == (1, None):
                 row = self.inner.position(key, start=self.outer.position(key), last=after)
@@ -145,9 +124,9 @@ class ColumnWriter(RowWriter):
         first, end = c.Variable("first"), c.Variable("end")
         body = (
             *self.across(tuple(total.start(total.arrays[0]) for total in totals)),
-            c.Let(end, c.index_min(c.Size(sizes[-1]), first + _ROUNDS)),
+            c.Let(end, c.index_min(c.Size(sizes[-1]), first + self.schedule.piece)),
             c.For(indices[-1], first, end, body),
             *self.across(tuple(total.end_round() for total in totals)),
         )
-        loop = c.For(first, c.Size(0), c.Size(sizes[-1]), body, step=_ROUNDS)
+        loop = c.For(first, c.Size(0), c.Size(sizes[-1]), body, step=self.schedule.piece)
         return loops_around((loop,), indices[:-1], sizes[:-1])

@@ -11,18 +11,31 @@ element is looked at again. So neither the loop nor what combines the lanes need
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from itertools import chain
 
 import numpy as np
 from byoc_core.authoring import c
-from byoc_core.authoring.csource import c_literal, c_suffix, c_type, scalar_expression, without_parentheses
-from byoc_core.dtypes import dtype_info, to_numpy
+from byoc_core.authoring.csource import c_suffix
+from byoc_core.dims import Dim
 
+from byoc_ccompiler.kernels.copies import fetch
 from byoc_ccompiler.steps import Step, shape_of
-from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["ADD_PIECE", "DOUBLE", "PIECE", "REDUCTIONS", "SUM_UP", "combined", "reduced_axes", "row_function", "start"]
+__all__ = [
+    "ADD_PIECE",
+    "DOUBLE",
+    "PIECE",
+    "REDUCTIONS",
+    "SUM_UP",
+    "cast",
+    "combined",
+    "finished",
+    "reduced_axes",
+    "row_function",
+    "start",
+]
 
 _ELEMENT_OPS = {"sum": "add", "mean": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 _ELEMENT_OPS |= {"any": "logical_or", "all": "logical_and"}
@@ -32,6 +45,8 @@ REDUCTIONS = frozenset(_ELEMENT_OPS)
 """The reductions that row kernels compute."""
 
 DOUBLE = c.CType("float64")
+
+_Register = tuple[c.Variable, ...]
 
 _ROUNDS, PIECE = 16, 1024
 """Registers that are added up before their sum is added to that of others; elements of a row that one call combines.
@@ -62,225 +77,165 @@ def start(op: str, dtype: str) -> c.Literal:
     return c.Literal(value, c.CType(dtype))
 
 
+def cast(value: c.Expression, dtype: str) -> c.Expression:
+    """Return a value in a dtype."""
+    return value if value.type.dtype == dtype else c.Cast(value, c.CType(dtype))
+
+
+def finished(op: str, whole: c.Expression, count: Dim, dtype: str) -> c.Expression:
+    """Return the result of a reduction of so many elements, of what they come to."""
+    return cast(whole / c.Cast(c.Size(count), whole.type) if op == "mean" else whole, dtype)
+
+
 def combined(op: str, left: c.Expression, right: c.Expression) -> c.Expression:
     """Return two elements, literals or variables, combined by a reduction."""
     return c.Element(_ELEMENT_OPS[op], (left, right), left.type)
 
 
 @cache
-def row_function(unit: VectorUnit, op: str, dtype: str) -> c.Callee:
-    """Return the C function ``(const T *x, int64_t count)`` that combines elements side by side."""
-    op = "sum" if op == "mean" else op
-    none, combine = to_numpy(dtype).type(start(op, dtype).value), getattr(np, _ELEMENT_OPS[op])
+def row_function(op: str, dtype: str, nbytes: int, registers: int = 4) -> c.Function:
+    """Return the C function ``(const T *x, int64_t count)`` that combines elements side by side.
 
-    def evaluate(x: Any, count: int) -> Any:
-        return combine.reduce(x[:count], dtype=x.dtype, initial=none)
-
-    name = f"vec_row_{op}_{'b8' if dtype == 'bool' else c_suffix(dtype)}"
-    if dtype not in ("float32", "float64"):
-        definition = _plain_function(name, op, dtype)
-    elif op in ("max", "min"):
-        definition = _extreme_function(unit, name, dtype, op)
-    else:
-        definition = _total_function(unit, name, dtype, "+" if op == "sum" else "*", c_literal(none, dtype))
-    return c.Callee(name, evaluate, definition=definition)
+    Args:
+        op: the reduction.
+        dtype: the dtype of the elements.
+        nbytes: bytes of a register, a power of 2; integers are combined by loops that C compilers vectorise.
+        registers: how many are combined at a time, a power of 2.
+    """
+    return _RowFunction("sum" if op == "mean" else op, c.CType(dtype), nbytes).function(registers)
 
 
-def _plain_function(name: str, op: str, dtype: str) -> str:
-    """Return a loop that the compiler vectorises by itself: the order of integers does not matter."""
-    ctype, both = c_type(dtype), scalar_expression(_ELEMENT_OPS[op], ["total", "x[k]"], [dtype, dtype], dtype, {})
-    assert both is not None
-    return f"""
-static inline {ctype} {name}(const {ctype} *x, int64_t count) {{
-  {ctype} total = {c_literal(start(op, dtype).value, dtype)};
-  for (int64_t k = 0; k < count; ++k) total = {without_parentheses(both)};
-  return total;
-}}
-"""
+class _RowFunction:
+    """Writes a function that combines a row.
 
+    A register is one vector of what is collected so far, and for maxima and minima a second one: a sum.
+    """
 
-def _total_function(unit: VectorUnit, name: str, dtype: str, sign: str, none: str) -> str:
-    """Return the function of a sum or product, whose sign and neutral element are given, and those that it calls."""
-    lanes, *narrow = _widths(unit, dtype)
-    ctype, vector, wide = c_type(dtype), f"{name}_{lanes}", 4 * lanes
-    parts = [_total_register(f"{name}_{width}", dtype, width, sign, none) for width in (*narrow, lanes)]
-    short = "".join(f"\n  if (count >= {width}) return {name}_{width}_row(x, count);" for width in narrow)
-    each, is_in_rounds = "BYOC_UNROLL\n      for (int v = 0; v < 4; ++v)", sign == "+" and wide * _ROUNDS < PIECE
-    to, end = ("part", "end") if is_in_rounds else ("acc", "count")
-    walk = f"""\
-    for (; k + {wide} <= {end}; k += {wide}) {{
-      {_fetch(unit)}
-      {each} {to}[v] = {to}[v] {sign} *(const {vector}u *)(x + k + v * {lanes});
-    }}"""
-    if is_in_rounds:
-        walk = f"""\
-    while (k + {wide} <= count) {{
-      const int64_t end = byoc_min(count, k + {wide * _ROUNDS});
-      {vector} part[4];
-      {each} part[v] = ({vector}){{0}};
-{walk}
-      {each} acc[v] += part[v];
-    }}"""
-    return f"""{"".join(parts)}
-static inline {ctype} {name}(const {ctype} *x, int64_t count) {{
-  if (count >= {lanes}) {{
-    {vector} acc[4];
-    int64_t k = 0;
-    BYOC_UNROLL
-    for (int v = 0; v < 4; ++v) acc[v] = ({vector}){{0}} + {none};
-{walk}
-    for (; k + {lanes} <= count; k += {lanes}) acc[0] = acc[0] {sign} *(const {vector}u *)(x + k);
-    if (k < count) acc[1] = acc[1] {sign} {vector}_last(x, k, count);
-    acc[0] = acc[0] {sign} acc[1];
-    acc[2] = acc[2] {sign} acc[3];
-    acc[0] = acc[0] {sign} acc[2];
-    return {vector}_lanes(acc[0]);
-  }}{short}
-  {ctype} total = {none};
-  for (int64_t k = 0; k < count; ++k) total = total {sign} x[k];
-  return total;
-}}
-"""
+    def __init__(self, op: str, type_: c.CType, nbytes: int) -> None:
+        self.op, self.type, self.nbytes, self.is_extreme = op, type_, nbytes, op in ("max", "min")
+        self.none, self.names = start(op, type_.dtype).value, ("best", "sum") if self.is_extreme else ("total",)
+        self.x, self.count = c.Buffer("x", type_.dtype), c.Variable("count")
 
+    def function(self, registers: int) -> c.Function:
+        """Return the function, in which so many registers are combined at a time."""
+        lanes, most = _LEAST_NBYTES // self.type.nbytes, self.nbytes // self.type.nbytes
+        body: c.Block = ()
+        while self.type.is_float and 1 < lanes <= most:
+            body = (c.If(self.count.compare(">=", lanes), self._short(lanes, is_widest=lanes == most), body),)
+            lanes *= 2
+        if body and registers > 1:
+            body = (c.If(self.count.compare(">=", registers * most), self._long(most, registers), body),)
+        k, total, element = c.Variable("k"), c.Variable("total", self.type), c.Variable("element", self.type)
+        each = (c.Let(element, self.x[k]), c.Assign(total, combined(self.op, total, element)))
+        body += (c.Declare(total, c.Literal(self.none, self.type)), c.For(k, c.Size(0), self.count, each))
+        name = f"row_{self.op}_{'b8' if self.type.dtype == 'bool' else c_suffix(self.type.dtype)}"
+        return c.Function(name, (self.x, self.count), (*body, c.Return(total)), self.type, is_inline=True)
 
-def _total_register(vector: str, dtype: str, lanes: int, sign: str, none: str) -> str:
-    """Return a type of vectors, and functions: the last lanes of a row, lanes combined, and a row that fills one."""
-    ctype, bits = c_type(dtype), dtype_info(dtype).bits
-    return f"""{_types(vector, dtype, lanes)}
-/* The last lanes of a row, without those of its first `known` elements. */
-static inline {vector} {vector}_last(const {ctype} *x, int64_t known, int64_t count) {{
-  const {vector}_mask places = {{{", ".join(map(str, range(lanes)))}}};
-  const {vector}_mask fresh = places >= (int{bits}_t)(known + {lanes} - count);
-  const {vector} last = *(const {vector}u *)(x + count - {lanes}), neutral = ({vector}){{0}} + {none};
-  return ({vector})((fresh & ({vector}_mask)last) | (~fresh & ({vector}_mask)neutral));
-}}
+    def _short(self, lanes: int, *, is_widest: bool) -> c.Block:
+        """Return the statements for a row that fills one register, or less than two unless that is the widest."""
+        element = c.Variable("element", self.type.with_lanes(lanes))
+        loaded = element if self.is_extreme else self._both(self._all(lanes, self.none), element)
+        declared, register = self._register([loaded] * len(self.names))
+        rest = self._rest([register], c.Size(lanes) if is_widest else None)
+        return (c.Let(element, c.Load(self.x, c.Size(0), lanes)), *declared, *rest, *self._result(register))
 
-static inline {ctype} {vector}_lanes({vector} x) {{
-{_folds("x", lanes, f"{{0}} {sign} {{1}}")}
-  return x[0];
-}}
+    def _long(self, lanes: int, count: int) -> c.Block:
+        """Return the statements for a row that fills so many registers."""
+        (body, registers), whole = self._registers(lanes, count), c.Variable("whole")
+        body += (c.Let(whole, self.count // (count * lanes) * (count * lanes)), self._walk(registers, whole))
+        if self.is_extreme:
+            # Which of two zeros is the best one shows the order.
+            body += (*self._merged(registers), *self._rest(registers[:1], whole))
+        else:
+            body += (*self._rest(registers[:2], whole), *self._merged(registers))
+        return (*body, *self._result(registers[0]))
 
-static inline {ctype} {vector}_row(const {ctype} *x, int64_t count) {{
-  {vector} acc = ({vector}){{0}} + {none};
-  acc = acc {sign} *(const {vector}u *)x;
-  if (count > {lanes}) acc = acc {sign} {vector}_last(x, {lanes}, count);
-  return {vector}_lanes(acc);
-}}
-"""
+    def _registers(self, lanes: int, count: int) -> tuple[c.Block, list[_Register]]:
+        """Return so many registers in which nothing is collected, behind their declarations."""
+        nothing = [self._all(lanes, value) for value in (self.none, 0)[: len(self.names)]]
+        found = [self._register(nothing) for _ in range(count)]
+        return tuple(chain.from_iterable(declared for declared, _ in found)), [register for _, register in found]
 
+    def _register(self, values: Sequence[c.Expression]) -> tuple[c.Block, _Register]:
+        """Return a register that begins with these vectors, behind its declaration."""
+        register = tuple(c.Variable(name, value.type) for name, value in zip(self.names, values, strict=True))
+        return tuple(map(c.Declare, register, values)), register
 
-def _extreme_function(unit: VectorUnit, name: str, dtype: str, op: str) -> str:
-    """Return the function of a maximum or minimum, and those that it calls."""
-    lanes, *narrow = _widths(unit, dtype)
-    ctype, vector, wide = c_type(dtype), f"{name}_{lanes}", 4 * lanes
-    none, limit = (c_literal(float(f"{sign}inf"), dtype) for sign in (("-", "") if op == "max" else ("", "-")))
-    parts = [_extreme_register(f"{name}_{width}", dtype, width, op, limit) for width in (lanes, *narrow)]
-    short = "".join(
-        f" else if (count >= {width}) {{\n    best = {name}_{width}_row(x, count);\n  }}" for width in (lanes, *narrow)
-    )
-    return f"""{"".join(parts)}
-static __attribute__((noinline)) {ctype} {name}_exact(const {ctype} *x, int64_t count) {{
-  {ctype} best = {none};
-  for (int64_t k = 0; k < count; ++k) best = byoc_{op}imum_{c_suffix(dtype)}(best, x[k]);
-  return best;
-}}
+    def _all(self, lanes: int, value: float) -> c.Expression:
+        """Return a vector with one number in all lanes."""
+        return c.Broadcast(c.Literal(value, self.type), lanes)
 
-static inline {ctype} {name}(const {ctype} *x, int64_t count) {{
-  {ctype} best;
-  if (count >= {wide}) {{
-    {vector} bests[4], sums[4];
-    int64_t k = 0;
-    BYOC_UNROLL
-    for (int v = 0; v < 4; ++v) {{
-      bests[v] = ({vector}){{0}} + {none};
-      sums[v] = ({vector}){{0}};
-    }}
-    for (; k + {wide} <= count; k += {wide}) {{
-      {_fetch(unit)}
-      BYOC_UNROLL
-      for (int v = 0; v < 4; ++v) {{
-        const {vector} x_v = *(const {vector}u *)(x + k + v * {lanes});
-        bests[v] = {vector}_better(bests[v], x_v);
-        sums[v] += x_v;
-      }}
-    }}
-    bests[0] = {vector}_better({vector}_better(bests[0], bests[1]), {vector}_better(bests[2], bests[3]));
-    sums[0] += sums[1] + (sums[2] + sums[3]);
-    best = {vector}_rest(bests[0], sums[0], x, k, count);
-  }}{short} else {{
-    return {name}_exact(x, count);
-  }}
-  return best == {limit} ? {name}_exact(x, count) : best;
-}}
-"""
+    def _walk(self, registers: Sequence[_Register], whole: c.Expression) -> c.For:
+        """Return the loop over what all registers together read: sums of many rounds are made of sums of a few."""
+        lanes, k = registers[0][0].type.lanes, c.Variable("k")
+        wide = len(registers) * lanes
 
+        def rounds(to: Sequence[_Register], begin: c.Expression, end: c.Expression) -> c.For:
+            loads = (self._loaded(one, c.Load(self.x, k + v * lanes, lanes)) for v, one in enumerate(to))
+            nbytes = max(_LINE_NBYTES, wide * self.type.nbytes)
+            ahead = fetch(self.x, k + _FETCH_NBYTES // self.type.nbytes, nbytes)
+            return c.For(k, begin, end, (ahead, *chain.from_iterable(loads)), step=wide)
 
-def _extreme_register(vector: str, dtype: str, lanes: int, op: str, limit: str) -> str:
-    """Return a type of vectors, and functions for rows that fill one."""
-    ctype = c_type(dtype)
-    return f"""{_types(vector, dtype, lanes)}
-static inline {vector} {vector}_better({vector} a, {vector} b) {{
-  const {vector}_mask keep = a {">" if op == "max" else "<"} b;
-  return ({vector})((keep & ({vector}_mask)a) | (~keep & ({vector}_mask)b));
-}}
+        if self.op != "sum" or wide * _ROUNDS >= PIECE:
+            return rounds(registers, c.Size(0), whole)
+        first, end, (body, parts) = c.Variable("first"), c.Variable("end"), self._registers(lanes, len(registers))
+        body += (c.Let(end, c.index_min(whole, first + wide * _ROUNDS)), rounds(parts, first, end))
+        body += tuple(chain.from_iterable(map(self._added, registers, parts)))
+        return c.For(first, c.Size(0), whole, body, step=wide * _ROUNDS)
 
-/* The best of two registers and of what is left of a row: its last elements, some of them again. */
-static inline {ctype} {vector}_rest({vector} best, {vector} sum, const {ctype} *x, int64_t k, int64_t count) {{
-  for (; k + {lanes} <= count; k += {lanes}) {{
-    best = {vector}_better(best, *(const {vector}u *)(x + k));
-    sum += *(const {vector}u *)(x + k);
-  }}
-  if (k < count) {{
-    best = {vector}_better(best, *(const {vector}u *)(x + count - {lanes}));
-    sum += *(const {vector}u *)(x + count - {lanes});
-  }}
-  const {vector}_mask odd = sum != sum;
-  best = ({vector})((odd & ({vector}_mask)(({vector}){{0}} + {limit})) | (~odd & ({vector}_mask)best));
-{_folds("best", lanes, f"{vector}_better({{0}}, {{1}})")}
-  return best[0];
-}}
+    def _rest(self, registers: Sequence[_Register], begin: c.Expression | None) -> c.Block:
+        """Return the statements for single vectors from one on, if any, and for the last lanes of a row.
 
-static inline {ctype} {vector}_row(const {ctype} *x, int64_t count) {{
-  const {vector} first = *(const {vector}u *)x;
-  return {vector}_rest(first, first, x, {lanes}, count);
-}}
-"""
+        Of the last vector a sum or product gets only the lanes that no vector before has.
+        """
+        lanes, k = registers[0][0].type.lanes, c.Variable("k")
+        ones = self._loaded(registers[0], c.Load(self.x, k, lanes))
+        loop = () if begin is None else (c.For(k, begin, self.count - (lanes - 1), ones, step=lanes),)
+        last: c.Expression = c.Load(self.x, self.count - lanes, lanes)
+        if not self.is_extreme:
+            number = c.CType(f"int{8 * self.type.nbytes}")
+            places = c.Literal(tuple(range(lanes)), number.with_lanes(lanes))
+            fresh = places.compare(">=", c.Broadcast(cast(lanes - self.count % lanes, number.dtype), lanes))
+            last = c.Select(fresh, last, self._all(lanes, self.none))
+        return (*loop, c.If((self.count % lanes).compare("!=", 0), self._loaded(registers[-1], last)))
 
+    def _loaded(self, register: _Register, value: c.Expression) -> c.Block:
+        """Return the statements that combine a register with a vector."""
+        element = c.Variable("element", value.type)
+        return (c.Let(element, value), *self._added(register, (element,) * len(register)))
 
-def _widths(unit: VectorUnit, dtype: str) -> list[int]:
-    """Return the lanes of the registers, the widest first."""
-    widths = [unit.lanes(dtype)]
-    while widths[-1] * dtype_info(dtype).itemsize > _LEAST_NBYTES:
-        widths.append(widths[-1] // 2)
-    return widths
+    def _added(self, register: _Register, other: _Register) -> c.Block:
+        """Return the statements that combine a register with another one."""
+        (mine, *sums), (one, *others) = register, other
+        added = (c.Assign(total, total + value) for total, value in zip(sums, others, strict=True))
+        return (c.Assign(mine, self._both(mine, one)), *added)
 
+    def _both(self, one: c.Expression, other: c.Expression) -> c.Expression:
+        """Return two vectors combined lane by lane."""
+        if self.is_extreme:
+            return c.Select(one.compare(">" if self.op == "max" else "<", other), one, other)
+        return one * other if self.op == "prod" else one + other
 
-def _types(vector: str, dtype: str, lanes: int) -> str:
-    """Return the types of a register, of one at any address, and of a mask of its lanes."""
-    ctype, bits = c_type(dtype), dtype_info(dtype).bits
-    nbytes = lanes * bits // 8
-    return f"""
-typedef {ctype} {vector} __attribute__((vector_size({nbytes})));
-typedef {ctype} {vector}u __attribute__((vector_size({nbytes}), aligned({bits // 8}), may_alias));
-typedef int{bits}_t {vector}_mask __attribute__((vector_size({nbytes})));
-"""
+    def _merged(self, registers: Sequence[_Register]) -> c.Block:
+        """Return the statements that combine all registers, in pairs, into the first one."""
+        body, apart = list[c.Statement](), 1
+        while apart < len(registers):
+            for place in range(0, len(registers), 2 * apart):
+                body += self._added(registers[place], registers[place + apart])
+            apart *= 2
+        return tuple(body)
 
-
-def _fetch(unit: VectorUnit) -> str:
-    """Return the loop that fetches what lies ahead of ``x + k``, as much as four registers."""
-    return f"""for (int v = 0; v < {max(1, 4 * unit.nbytes // _LINE_NBYTES)}; ++v) {{
-        __builtin_prefetch((const char *)((uintptr_t)(x + k) + {_FETCH_NBYTES} + {_LINE_NBYTES} * v));
-      }}"""
-
-
-def _folds(vector: str, lanes: int, both: str) -> str:
-    """Return the lines that combine lanes, those of the halves with each other first."""
-    lines, width = [], lanes // 2
-    while width:
-        order = ", ".join(str((lane + width) % lanes) for lane in range(lanes))
-        lines.append(f"  {vector} = {both.format(vector, f'BYOC_SHUFFLE({vector}, {vector}, {order})')};")
-        width //= 2
-    return "\n".join(lines)
+    def _result(self, register: _Register) -> c.Block:
+        """Return the statements that combine lanes, those of halves first, and return: not where one may be NaN."""
+        (total, *sums), result, body = register, c.Variable("result", self.type), list[c.Statement]()
+        lanes = apart = total.type.lanes
+        body += (c.Assign(total, c.Select(one.compare("!=", one), self._all(lanes, -self.none), total)) for one in sums)
+        while apart > 1:
+            apart //= 2
+            turned, order = c.Variable("turned", total.type), tuple((lane + apart) % lanes for lane in range(lanes))
+            body += (c.Let(turned, c.Shuffle(total, total, order)), c.Assign(total, self._both(total, turned)))
+        is_sure = c.If(result.compare("!=", -self.none), (c.Return(result),))
+        return (*body, c.Let(result, c.Lane(total, c.Size(0))), is_sure if sums else c.Return(result))
 
 
 def _add_piece() -> c.Function:

@@ -17,13 +17,14 @@ from byoc_core.dtypes import dtype_info
 from byoc_core.ir import Value, Var
 
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.copies import Layout, StridedNest, loops_around, offset_along, rows_apart, spread
+from byoc_ccompiler.kernels.copies import Layout, loops_around, offset_along, rows_apart, spread
 from byoc_ccompiler.kernels.loads import element_in_space, is_moved, load_statements
 from byoc_ccompiler.kernels.pointwise import element_statements, operand_axes
 from byoc_ccompiler.kernels.row_reducers import REDUCTIONS
+from byoc_ccompiler.kernels.row_schedule import RowSchedule, levels_of, num_passes, row_loops
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
-__all__ = ["CHEAP", "LONG_NBYTES", "Pass", "RowWriter", "cast", "nbytes_of", "row_array", "row_layouts"]
+__all__ = ["CHEAP", "Pass", "RowWriter", "nbytes_of", "row_array", "row_layouts"]
 
 CHEAP = frozenset(
     {"add", "subtract", "multiply", "maximum", "minimum", "negative", "abs", "nn.relu", "nn.bias_add", "broadcast_to"}
@@ -33,9 +34,6 @@ CHEAP = frozenset(
 
 _MAX_READ_AGAIN, _STEP_PS = 2, 50
 """Tensors of a value that is computed again rather than kept; estimated picoseconds of a step on an element."""
-
-LONG_NBYTES, _BUFFER_NBYTES = 1 << 10, 1 << 15
-"""Bytes side by side that are worth fetching early; bytes of all buffers of a row, which stay in the first cache."""
 
 
 def row_layouts(kernel: Kernel) -> dict[Hashable, Layout]:
@@ -62,11 +60,6 @@ def nbytes_of(value: Value, count: Dim) -> int:
     return count * dtype_info(dtype_of(value)).itemsize if isinstance(count, int) else 0
 
 
-def cast(value: c.Expression, dtype: str) -> c.Expression:
-    """Return a value in a dtype."""
-    return value if value.type.dtype == dtype else c.Cast(value, c.CType(dtype))
-
-
 def row_array(name: str, dtype: str, size: int) -> c.LocalArray:
     """Return an array for elements of a row; of an empty row it is one zero, which nothing reads."""
     return c.LocalArray(c.Buffer(name, dtype, c.MemoryAccess.WRITE, size or 1), is_zeroed=size == 0, alignment=64)
@@ -83,21 +76,16 @@ class Pass:
 
 
 class RowWriter(ABC):
-    """Plans and writes one row kernel: ``outer`` loops over rows or blocks of them, ``inner`` loops along a row.
+    """Plans and writes one row kernel as a schedule says; loops are those of :func:`row_loops`.
 
-    ``columns`` is the loop over rows that are computed together, ``row_width`` at most, and ``column`` the position in
-    arrays over them. ``row_values`` are the row's own values so far: variables, or elements of arrays.
+    ``column`` is the position in arrays over rows that are computed together. ``row_values`` are the row's own values
+    so far: variables, or elements of arrays.
     """
 
-    def __init__(self, kernel: Kernel, layouts: Mapping[Any, Layout], columns: Sequence[int] = ()) -> None:
-        self.kernel, self._group, self._layouts = kernel, kernel.group, layouts
-        space, reduced = kernel.group.space or (), kernel.group.reduced or frozenset()
-        kept = [axis for axis in range(len(space)) if axis not in reduced and axis not in columns]
-        self.outer = StridedNest(space, layouts, kept)
-        self.inner = StridedNest(space, layouts, sorted(reduced), prefix="r")
-        self.columns = StridedNest(space, layouts, columns, prefix="c")
+    def __init__(self, kernel: Kernel, layouts: Mapping[Any, Layout], schedule: RowSchedule) -> None:
+        self.kernel, self.schedule, self._group, self._layouts = kernel, schedule, kernel.group, layouts
+        self.outer, self.inner, self.columns = row_loops(kernel.group, layouts, schedule.columns)
         self.row_size = product(self.inner.sizes)
-        self.row_width = self._width()
         self.column: c.Expression = c.Size(0)
         self.row_values: dict[Value, c.Expression] = {}
         self.element_ps = (len(kernel.group.steps) + 1) * _STEP_PS  # Estimated picoseconds of an element of the space.
@@ -108,7 +96,7 @@ class RowWriter(ABC):
 
     def write(self) -> None:
         """Write the kernel: all passes over a row or a block of rows, inside the loops over them."""
-        part = next((loop for loop, size in enumerate(self.outer.sizes) if size != 1), None)
+        part = self.shared(self.outer.variables)
         inside = product(self.outer.sizes[0 if part is None else part + 1 :]) * product(self.columns.sizes)
         round_ps = inside * self.row_size * self.element_ps
         loops = loops_around(self.write_passes(), self.outer.variables, self.outer.sizes, part=part, round_ps=round_ps)
@@ -118,13 +106,18 @@ class RowWriter(ABC):
     def write_pass(self, index: int, this: Pass) -> c.Block:
         """Return the statements of one pass."""
 
-    def _width(self) -> int:
-        """Return how many rows are computed together, at most."""
-        return 1
+    def shared(self, indices: Sequence[c.Variable]) -> int | None:
+        """Return which one of these loops is the one whose rounds threads share."""
+        return next((number for number, index in enumerate(indices) if index.name == self.schedule.parallel), None)
 
-    def lends(self, result: Var) -> bool:
+    def lies_side_by_side(self, key: object) -> bool:
+        """Return whether a tensor's elements lie side by side along the innermost loop of a row."""
+        return not self.inner.sizes or self.inner.step(key, len(self.inner.sizes) - 1) == (1, None)
+
+    def _lends(self, result: Var) -> bool:
         """Return whether another value had better wait in a result's memory than in a buffer."""
-        return False
+        least = self.schedule.lender_nbytes
+        return least is not None and nbytes_of(result, self.row_size) >= least and self.lies_side_by_side(result)
 
     def across(self, body: c.Block) -> c.Block:
         """Return the loop over rows that are computed together, for statements on one of them."""
@@ -133,13 +126,8 @@ class RowWriter(ABC):
     def _plan(self) -> None:
         """Say what each pass does, and which steps on a row's own values come before each, and after the last one."""
         self._maker = {step.result: step for step in self._group.steps}
-        # Of a value per element the pass that makes it, of a row's value the first pass that knows it.
-        self._at: dict[Value, int] = {}
-        for step in self._group.steps:
-            after = 1 if step.op in REDUCTIONS else 0
-            self._at[step.result] = after + max((self._at.get(operand, 0) for operand in step.operands), default=0)
-        ends = (self._at[result] + (result not in self._group.row_axes) for result in self._maker)
-        self.passes = [Pass() for _ in range(max(ends))]
+        self._at = levels_of(self._group)
+        self.passes = [Pass() for _ in range(num_passes(self._group))]
         self._between: list[list[Step]] = [[] for _ in range(len(self.passes) + 1)]
         for step in self._group.steps:
             at = self._at[step.result]
@@ -179,7 +167,7 @@ class RowWriter(ABC):
         if step.op in CHEAP and tensors.isdisjoint(self._maker) and len(tensors) <= _MAX_READ_AGAIN:
             return False
         place = self._lender(value, index)
-        if (place is not None and self.lends(place)) or not self._take_buffer(value):
+        if (place is not None and self._lends(place)) or not self._take_buffer(value):
             if place is None:
                 return False
             self._borrowed[value] = place
@@ -198,8 +186,8 @@ class RowWriter(ABC):
         """Reserve a buffer for a value of every element of a row, where the row is known to be short enough."""
         if not isinstance(self.row_size, int):
             return False
-        size, taken = self.row_size * self.row_width, self._buffers
-        if sum(nbytes_of(other, size) for other in (value, *taken)) > _BUFFER_NBYTES:
+        size, taken = self.row_size * self.schedule.width, self._buffers
+        if sum(nbytes_of(other, size) for other in (value, *taken)) > self.schedule.buffer_nbytes:
             return False
         taken[value] = row_array(f"{value.name}_row", dtype_of(value), size)
         return True
@@ -215,7 +203,7 @@ class RowWriter(ABC):
             return self.kernel.target(result)[self.offset(result)]
         if value not in self._buffers:
             return None
-        strides = [stride * self.row_width for stride in compact_strides(self.inner.sizes)]
+        strides = [stride * self.schedule.width for stride in compact_strides(self.inner.sizes)]
         return self._buffers[value].buffer[offset_along(self.inner.variables, strides) + self.column]
 
     def element_operands(self) -> list[tuple[tuple[Step, int], Value]]:
@@ -244,7 +232,7 @@ class RowWriter(ABC):
             others = (later for later in self._group.steps if later not in steps)
             if self.columns.sizes and any(step.result in later.operands for later in others):
                 name, dtype = f"{step.result.name}_columns", dtype_of(step.result)
-                array = c.Buffer(name, dtype, c.MemoryAccess.WRITE, self.row_width)
+                array = c.Buffer(name, dtype, c.MemoryAccess.WRITE, self.schedule.width)
                 arrays += (c.LocalArray(array),)
                 body += (c.Store(array, self.column, value),)
                 self.row_values[step.result] = array[self.column]

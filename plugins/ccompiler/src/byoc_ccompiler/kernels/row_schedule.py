@@ -1,0 +1,140 @@
+"""How a row kernel computes: what may be chosen, and what is chosen for a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from byoc_core.dims import product
+from byoc_core.ir import Value
+
+from byoc_ccompiler.kernel import Group, Kernel
+from byoc_ccompiler.kernels.copies import Layout, StridedNest
+from byoc_ccompiler.kernels.row_reducers import PIECE, REDUCTIONS
+from byoc_ccompiler.steps import dtype_of
+
+__all__ = [
+    "BLOCK_LOOP",
+    "LONG_NBYTES",
+    "RowSchedule",
+    "levels_of",
+    "num_passes",
+    "row_loops",
+    "row_schedule",
+]
+
+LONG_NBYTES = 1 << 10
+"""Bytes side by side that are worth fetching early."""
+
+BLOCK_LOOP = "block"
+"""The name of the loop over blocks of a row that is alone, or of rows that are computed together."""
+
+_FETCHED, _FETCHED_AHEAD = 128, 4
+"""Elements of the next row that are fetched at a time; elements that are fetched ahead along rows side by side."""
+
+_BUFFER_NBYTES, _BLOCK = 1 << 15, 1 << 15
+"""Bytes of all buffers of a row, which stay in the first cache; elements of a large row that one thread reduces."""
+
+_LANES, _COLUMNS, _COLUMN_PIECE = 16, 512, 64
+"""Rows side by side that are computed together, at least (a register of them) and at most; elements of their pieces."""
+
+_KEPT_ELEMENTS = 1 << 12
+"""Elements of a block whose values wait for a later pass: fewer rows are computed together where they are long."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowSchedule:
+    """How a row kernel computes. What it computes is the group's: under each schedule sums are those of some order.
+
+    Attributes:
+        columns: the axes of rows that are computed together, which one loop goes along; empty for one row at a time.
+        width: how many rows are computed together, at most.
+        parallel: the name of the loop whose rounds threads share; ``None`` for none.
+        block: elements that are reduced at a time of a row that is alone, has one pass and is in one dtype; 0 for all.
+        piece: elements of a row that are combined before their sum is added to that of other pieces in float64.
+        vector_nbytes: bytes of the registers that combine elements side by side; 0 where they are combined one by one.
+        registers: how many registers are combined at a time.
+        fetched: elements that are fetched ahead at a time; 0 for none.
+        buffer_nbytes: bytes of all buffers in which values wait for a later pass: others wait in the memory of a result
+            that is written later, or are computed again.
+        lender_nbytes: bytes of a row of a result from which its memory is taken before a buffer; ``None`` for never.
+    """
+
+    columns: tuple[int, ...] = ()
+    width: int = 1
+    parallel: str | None = None
+    block: int = 0
+    piece: int = PIECE
+    vector_nbytes: int = 0
+    registers: int = 4
+    fetched: int = 0
+    buffer_nbytes: int = _BUFFER_NBYTES
+    lender_nbytes: int | None = None
+
+
+def row_loops(group: Group, layouts: Mapping[Any, Layout], columns: Sequence[int]) -> list[StridedNest]:
+    """Return the loops over rows or blocks of them, along a row, and over rows along ``columns``: computed together."""
+    space, reduced = group.space or (), group.reduced or frozenset()
+    kept = [axis for axis in range(len(space)) if axis not in reduced and axis not in columns]
+    axes = {"i": kept, "r": sorted(reduced), "c": columns}
+    return [StridedNest(space, layouts, along, prefix=prefix) for prefix, along in axes.items()]
+
+
+def levels_of(group: Group) -> dict[Value, int]:
+    """Return of each value per element the pass that makes it, of each value of a row the first pass that knows it."""
+    levels: dict[Value, int] = {}
+    for step in group.steps:
+        after = 1 if step.op in REDUCTIONS else 0
+        levels[step.result] = after + max((levels.get(operand, 0) for operand in step.operands), default=0)
+    return levels
+
+
+def num_passes(group: Group) -> int:
+    """Return how many passes over a row a group takes."""
+    return max(level + (result not in group.row_axes) for result, level in levels_of(group).items())
+
+
+def row_schedule(kernel: Kernel, layouts: Mapping[Any, Layout]) -> RowSchedule:
+    """Return how a kernel computes: across rows that lie side by side, or along rows whose elements do."""
+    group, columns = kernel.group, _columns_of(kernel.group, layouts)
+    outer, inner, across = row_loops(group, layouts, columns)
+    parallel = next((index.name for index, size in zip(outer.variables, outer.sizes, strict=True) if size != 1), None)
+    if columns:
+        width = _width(group, inner, across)
+        parallel = parallel or BLOCK_LOOP
+        return RowSchedule(columns, width, parallel, piece=_COLUMN_PIECE, fetched=_FETCHED_AHEAD)
+    row_size = product(inner.sizes)
+    dtypes = {dtype_of(step.operands[0]) for step in group.steps if step.op in REDUCTIONS}
+    is_alone = num_passes(group) == 1 and not outer.sizes and len(inner.sizes) == 1 and len(dtypes) == 1
+    is_shared = is_alone and (not isinstance(row_size, int) or row_size >= 2 * _BLOCK)
+    return RowSchedule(
+        parallel=BLOCK_LOOP if is_shared else parallel,
+        block=_BLOCK if is_shared else 0,
+        vector_nbytes=kernel.unit.nbytes,
+        fetched=_FETCHED,
+        lender_nbytes=LONG_NBYTES,
+    )
+
+
+def _columns_of(group: Group, layouts: Mapping[Any, Layout]) -> tuple[int, ...]:
+    """Return the axes of rows that lie side by side, where those of a row's elements do not."""
+    space, reduced = group.space or (), group.reduced or frozenset()
+    wide = [axis for axis, size in enumerate(space) if size != 1]
+    if not wide or wide[-1] in reduced:
+        return ()
+    after = max((axis for axis in wide if axis in reduced), default=-1)
+    return tuple(StridedNest(space, layouts, range(after + 1, len(space))).groups[-1])
+
+
+def _width(group: Group, inner: StridedNest, across: StridedNest) -> int:
+    """Return how many rows are computed together: fewer where their elements wait for a row's own values."""
+    (size,), row_size, values, most = across.sizes, product(inner.sizes), group.row_axes, _COLUMNS
+    if isinstance(row_size, int) and row_size * _COLUMNS > _KEPT_ELEMENTS:
+        operands = (operand for step in group.steps if step.result not in values for operand in step.operands)
+        if not values.keys().isdisjoint(operands):
+            most = max(_LANES, _KEPT_ELEMENTS // row_size // _LANES * _LANES)
+    if not isinstance(size, int):
+        return most
+    blocks = max(1, -(-size // most))
+    return -(-size // blocks // _LANES) * _LANES if blocks > 1 else max(size, 1)
