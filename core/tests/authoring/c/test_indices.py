@@ -20,6 +20,14 @@ def _value(expression: c.Expression, index: int) -> int:
     return int(out[0])
 
 
+def test_variables_are_new_ones_for_indices() -> None:
+    row, column = c.variables("row column")
+    assert (row.name, column.name) == ("row", "column")
+    assert row.type == column.type == c.INDEX
+    assert c.variables("row") != (row,)
+    assert c.variables("") == ()
+
+
 @pytest.mark.parametrize("index", [-7, -1, 0, 3, 4, 9])
 def test_bounds_and_remainders(index: int) -> None:
     assert _value(c.index_min(INDEX, 3), index) == min(index, 3)

@@ -31,6 +31,7 @@ from byoc_core.authoring.c.expressions import (
     Size,
     Unary,
     Variable,
+    variables,
 )
 from byoc_core.authoring.c.grid import Grid, Launch, map_to_grid
 from byoc_core.authoring.c.hoist import hoist
@@ -185,6 +186,7 @@ __all__ = [
     "unravelled",
     "unrolled",
     "uses_of",
+    "variables",
     "variables_in",
     "vector_typedefs",
     "vectorised",
