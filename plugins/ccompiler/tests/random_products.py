@@ -223,7 +223,8 @@ def grow(rng: random.Random, builder: FunctionBuilder) -> tuple[Case, list[Value
     return case, results
 
 
-def _in_memory(array: NDArray, order: tuple[int, ...] | None) -> NDArray:
+def in_memory(array: NDArray, order: tuple[int, ...] | None) -> NDArray:
+    """Gives an array of the shape of another, whose memory has the other's axes in an order."""
     return array if order is None else np.ascontiguousarray(array.transpose(order)).reshape(array.shape)
 
 
@@ -286,7 +287,7 @@ def _try_sizes(bench: Bench, case: Case, function: Function, seed: int) -> int:
     inputs = [
         _draw_array(case.rng, [evaluate(dim, sizes) for dim in _shape(param)], case.dtype) for param in function.params
     ]
-    given = [_in_memory(x, case.orders.get(param.name)) for x, param in zip(inputs, function.params, strict=True)]
+    given = [in_memory(x, case.orders.get(param.name)) for x, param in zip(inputs, function.params, strict=True)]
     where = f"seed {seed}, sizes {sizes}, orders {case.orders}, options {bench.options}\n{function}"
     expected = _or_refused(lambda: bench.reference(function, *inputs))
     actual = _or_refused(lambda: bench.run(function, *given))

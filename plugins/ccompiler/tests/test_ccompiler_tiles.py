@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from byoc_ccompiler.kernels.blocks import even_part
+from byoc_ccompiler.kernels.product_schedules import even_part
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, tile_function
 from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.authoring import c

@@ -20,10 +20,12 @@ def _value(expression: c.Expression, index: int) -> int:
     return int(out[0])
 
 
-def test_names_make_variables() -> None:
-    one, other = c.variables("one other")
-    assert [(item.name, item.type) for item in (one, other)] == [("one", c.INDEX), ("other", c.INDEX)]
-    assert one is not c.variables("one")[0]
+def test_variables_are_new_ones_for_indices() -> None:
+    row, column = c.variables("row column")
+    assert (row.name, column.name) == ("row", "column")
+    assert row.type == column.type == c.INDEX
+    assert c.variables("row") != (row,)
+    assert c.variables("") == ()
 
 
 @pytest.mark.parametrize("index", [-7, -1, 0, 3, 4, 9])

@@ -31,10 +31,11 @@ from byoc_core.authoring.c.expressions import (
     Size,
     Unary,
     Variable,
+    variables,
 )
 from byoc_core.authoring.c.grid import Grid, Launch, map_to_grid
 from byoc_core.authoring.c.hoist import hoist
-from byoc_core.authoring.c.indices import index_max, index_min, index_mod, unravelled, variables
+from byoc_core.authoring.c.indices import index_max, index_min, index_mod, unravelled
 from byoc_core.authoring.c.linear_maps import linear_map
 from byoc_core.authoring.c.loop_tree import describe_loops
 from byoc_core.authoring.c.loops import as_copy, change_loop, peeled, smaller, split, unrolled

@@ -34,6 +34,7 @@ __all__ = [
     "Size",
     "Unary",
     "Variable",
+    "variables",
 ]
 
 ARITHMETIC = ("+", "-", "*", "/", "%")
@@ -124,6 +125,11 @@ class Variable(Expression):
 
     def __repr__(self) -> str:
         return f"Variable({self.name!r}, {self.type})"
+
+
+def variables(names: str) -> tuple[Variable, ...]:
+    """Return new variables for indices, one for each of the names, between which there are blanks."""
+    return tuple(map(Variable, names.split()))
 
 
 class MemoryAccess(Enum):

@@ -1,4 +1,4 @@
-"""Indices by name, their minimum, maximum and remainder, and positions along axes."""
+"""The smaller and the larger of two indices, remainders that are never negative, and positions along axes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import operator
 from collections.abc import Sequence
 
 from byoc_core.authoring.c.callee import Callee
-from byoc_core.authoring.c.expressions import Call, Expression, Size, Variable
+from byoc_core.authoring.c.expressions import Call, Expression, Size
 from byoc_core.authoring.c.types import INDEX
 from byoc_core.dims import Dim, dim_max, dim_min, product
 
-__all__ = ["MAX", "MIN", "index_max", "index_min", "index_mod", "unravelled", "variables"]
+__all__ = ["MAX", "MIN", "index_max", "index_min", "index_mod", "unravelled"]
 
 MIN, MAX = Callee("byoc_min", min), Callee("byoc_max", max)
 """Functions of the header: the smaller and the larger of two indices."""
@@ -48,8 +48,3 @@ def unravelled(index: Expression, sizes: Sequence[Dim]) -> list[Expression]:
         Size(0) if size == 1 else place % size if axis > outermost else place
         for axis, (place, size) in enumerate(zip(places, sizes, strict=True))
     ]
-
-
-def variables(names: str) -> list[Variable]:
-    """Return new variables of the type of an index, by their names, which spaces part."""
-    return [Variable(name) for name in names.split()]

@@ -12,6 +12,7 @@ the instructions take subnormal numbers for zero and give zero for subnormal sum
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from byoc_core.authoring import c
@@ -26,6 +27,7 @@ from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import epilogue, result_place
 from byoc_ccompiler.kernels.matrix_tiles import BEGIN, END, PERMIT, TILES, tile_product
 from byoc_ccompiler.kernels.product_geometry import Product
+from byoc_ccompiler.kernels.product_schedules import SizedSchedule, check_laws
 from byoc_ccompiler.kernels.tiles import in_parts
 from byoc_ccompiler.kernels.words import Blocks, RowWriter, pack_panels, word_tile
 from byoc_ccompiler.steps import Step
@@ -98,6 +100,32 @@ def write_convolution(kernel: Kernel) -> None:
     kernel.finish_block((*whole.set_up, loops))
 
 
+@dataclass(frozen=True, slots=True)
+class RoundedSchedule(SizedSchedule):
+    """How rounded operands are multiplied.
+
+    Attributes:
+        width: columns of a panel: 16 or 32.
+        pass_rows: rows that are rounded before all panels meet them: whole blocks. ``None``: each block of rows is
+            rounded on the stack when the first panel meets it.
+    """
+
+    width: int
+    pass_rows: int | None
+
+
+def choose(num_rows: Dim, num_columns: Dim, depth: Dim) -> RoundedSchedule:
+    """Return the schedule of a product of these sizes."""
+    width, num_steps = 16 if isinstance(num_columns, int) and num_columns <= 16 else 32, ceildiv(depth, STEP_DEPTH)
+    panels, block = num_steps * (STEP_WORDS * width) * ceildiv(num_columns, width), num_steps * STEP_PITCH
+    limits = ((panels, _NEAR_NBYTES), (block, _STACK_NBYTES))
+    if all(isinstance(size, int) and size * 4 <= nbytes for size, nbytes in limits):
+        return RoundedSchedule(width, None)
+    most = max(1, _ROWS_NBYTES // (block * 4)) * STEP_ROWS if isinstance(block, int) else _PASS_ROWS
+    even = ceildiv(num_rows, ceildiv(num_rows, most) * STEP_ROWS) * STEP_ROWS
+    return RoundedSchedule(width, even if isinstance(even, int) else most)
+
+
 class _Rounded:
     """Rows of factors, whose runs have so many numbers, times panels: weights (depth x columns), or packed first."""
 
@@ -105,19 +133,22 @@ class _Rounded:
         self, kernel: Kernel, sizes: tuple[Dim, Dim, Dim], weights: NDArray | None, run: Dim, *leading: c.Expression
     ) -> None:
         num_rows, num_columns, self.depth = sizes
-        width = 16 if isinstance(num_columns, int) and num_columns <= 16 else 32
+        kernel.schedule = schedule = choose(*sizes)
         self.kernel, self.run, self.leading = kernel, run, leading
+        width, self.pass_rows = schedule.width, schedule.pass_rows
+        check_laws(
+            {
+                "panels have 16 or 32 columns": width in (16, 32),
+                "rows are rounded in whole blocks": (self.pass_rows or 0) % STEP_ROWS == 0,
+                "the size of what lies on the stack is known": bool(self.pass_rows) or isinstance(self.depth, int),
+            }
+        )
         self.blocks, self.num_steps = Blocks(num_rows, num_columns, STEP_ROWS, width), ceildiv(self.depth, STEP_DEPTH)
         self.panel_size, self.block_size = self.num_steps * (STEP_WORDS * width), self.num_steps * STEP_PITCH
-        panels, block = self.blocks.panels * self.panel_size, self.block_size
-        limits = ((panels, _NEAR_NBYTES), (block, _STACK_NBYTES))
-        self.is_near = all(isinstance(size, int) and size * 4 <= nbytes for size, nbytes in limits)
-        most = max(1, _ROWS_NBYTES // (block * 4)) * STEP_ROWS if isinstance(block, int) else _PASS_ROWS
-        even = ceildiv(num_rows, ceildiv(num_rows, most) * STEP_ROWS) * STEP_ROWS
-        self.pass_rows = even if isinstance(even, int) else most
-        self.rounded = c.Buffer("rounded", PAIRS.dtype, c.MemoryAccess.WRITE, block * (self.pass_rows // STEP_ROWS))
-        self.panels = c.Buffer("panels", PAIRS.dtype, c.MemoryAccess.WRITE, panels)
-        in_scratch = [] if self.is_near else [self.rounded]
+        size = self.block_size * ((self.pass_rows or 0) // STEP_ROWS)
+        self.rounded = c.Buffer("rounded", PAIRS.dtype, c.MemoryAccess.WRITE, size)
+        self.panels = c.Buffer("panels", PAIRS.dtype, c.MemoryAccess.WRITE, self.blocks.panels * self.panel_size)
+        in_scratch = [self.rounded] if self.pass_rows else []
         if weights is None:
             in_scratch.append(self.panels)
         else:
@@ -129,7 +160,7 @@ class _Rounded:
     def packing(self, right: c.Buffer, row_step: Dim, column_step: Dim) -> c.Block:
         """Return the loop that rounds and rearranges the matrix on the right, step by step of each panel."""
         width, depth, zero = self.blocks.width, c.Size(self.depth), c.Literal(0, c.CType("float32"))
-        item, k, w, n, n0 = map(c.Variable, ("item", "k", "w", "n", "n0"))
+        item, k, w, n, n0 = c.variables("item k w n n0")
         row, column = k * STEP_DEPTH + w * 2, n0 + n
         at = item * self.panel_size + (k * STEP_WORDS + w) * width + n
         # Inside goes what lies side by side in the matrix.
@@ -152,14 +183,14 @@ class _Rounded:
     def loops(self, gather: Callable[[RowWriter], c.For]) -> c.Statement:
         """Return the loops: rows are rounded, as the loop that writes the rows of a block says, and multiplied."""
         step_ps, blocks, zero = STEP_ROWS * STEP_DEPTH * _ROUND_PS, self.blocks, c.Size(0)
-        if self.is_near:
+        if self.pass_rows is None:
             rows = c.Buffer("rows", PAIRS.dtype, c.MemoryAccess.WRITE, self.block_size)
             writer = rounded_rows(rows, zero, self.depth, self.run)
             before = (c.LocalArray(rows, alignment=64), *writer.arrays, BEGIN)
             round_ps = self.num_steps * (_STEP_PS + step_ps // blocks.panels)
             products = self._products(c.Address(rows, zero), blocks.panel, zero, 0)
             return blocks.loop(gather(writer), products, round_ps, before, END)
-        m_begin, block, item = map(c.Variable, ("m_begin", "block", "item"))
+        m_begin, block, item = c.variables("m_begin block item")
         # The last pass may have fewer blocks.
         count = ceildiv(dim_min(self.pass_rows, blocks.num_rows), STEP_ROWS)
         panel, at, first = item // count, block * self.block_size, m_begin + block * STEP_ROWS
@@ -215,8 +246,8 @@ def _block_function(kernel: Kernel, width: int) -> c.Callee:
     """
     rows, panel, ahead = (c.Buffer(name, PAIRS.dtype) for name in ("rows", "panel", "ahead"))
     sums = c.Buffer("sums", PAIRS.sum_dtype, c.MemoryAccess.SHARED)
-    num_steps, num_rows, num_lines, pitch = map(c.Variable, ("num_steps", "num_rows", "num_lines", "pitch"))
-    unit, zero, column = kernel.unit, c.Size(0), c.Variable("column")
+    num_steps, num_rows, num_lines, pitch, column = c.variables("num_steps num_rows num_lines pitch column")
+    unit, zero = kernel.unit, c.Size(0)
     vectors = min(2, width // unit.lanes(PAIRS.sum_dtype))
     parameters = (rows, panel, num_steps, num_rows, ahead, num_lines, sums, pitch, TILES)
     arguments = tuple(c.Address(item, zero) if isinstance(item, c.Buffer) else item for item in parameters[:-1])

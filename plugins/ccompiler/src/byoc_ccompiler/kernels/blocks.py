@@ -14,38 +14,24 @@ import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
 from byoc_core.dims import Dim, ceildiv, dim_min, product
-from byoc_core.dtypes import dtype_info
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue, result_place
 from byoc_ccompiler.kernels.product_geometry import Product
+from byoc_ccompiler.kernels.product_schedules import PanelSchedule, RightOperand, check_laws
 from byoc_ccompiler.kernels.tiles import multiply
 from byoc_ccompiler.kernels.transposes import turn_function
-from byoc_ccompiler.vector_unit import VectorUnit, product_ps
+from byoc_ccompiler.rejections import FLOATS
+from byoc_ccompiler.vector_unit import product_ps
 
-__all__ = ["PanelKernel", "block_function", "even_part", "pack_function", "packed_panels", "panel_vectors"]
+__all__ = ["PanelKernel", "block_function", "pack_function", "packed_panels"]
 
-_DEPTH_BLOCK, _PACKED_PS = 768, 100
-"""Steps of a panel that pass in one go (longer sums are cut into equal parts); picoseconds to pack a number."""
-
-_FEW_ROWS, _ROWS_AT_ONCE, _ROWS_WAITING = 12, 48, 192
-"""Rows for which nothing is rearranged; whose sums are complete at once; whose sums wait for a panel's next part."""
-
-_NEAR_NBYTES, _CACHE_NBYTES = 1 << 16, 1 << 20
-"""What surely stays in the nearest cache, or one behind it, while a kernel runs."""
+_PACKED_PS = 100
+"""Estimated picoseconds to pack a number."""
 
 _ZERO = c.Size(0)
-
-
-def panel_vectors(unit: VectorUnit, dtype: str, columns: Dim) -> tuple[int, int]:
-    """Return the vectors in a row of a panel, and those of the last one where it is known to have fewer."""
-    if not isinstance(columns, int):
-        return unit.panel_vectors, 0
-    needed = max(1, -(-columns // unit.lanes(dtype)))
-    vectors = min(unit.panel_vectors, needed)
-    return vectors, needed % vectors
 
 
 def block_function(kernel: Kernel, dtype: str, vectors: int, num_rows: Collection[int], *, strided: bool) -> c.Callee:
@@ -61,8 +47,8 @@ def block_function(kernel: Kernel, dtype: str, vectors: int, num_rows: Collectio
     fewer = sorted(counts - {rows}, reverse=True)
     a, panel = c.Buffer("a", dtype), c.Buffer("panel", dtype)
     sums, adds = c.Buffer("sums", dtype, c.MemoryAccess.WRITE), c.Variable("adds", c.BOOL)
-    names = ("a_row_step", "panel_step", "depth", "num_rows", "pitch", "ahead", "ahead_rows", "whole", "row")
-    a_row_step, panel_step, depth, given, pitch, ahead, ahead_rows, whole, row = map(c.Variable, names)
+    a_row_step, panel_step, depth, given, pitch = c.variables("a_row_step panel_step depth num_rows pitch")
+    ahead, ahead_rows, whole, row = c.variables("ahead ahead_rows whole row")
 
     def shared(size: c.Expression) -> c.Expression:
         return c.Select(ahead_rows.compare(">", 0), size // ahead_rows, _ZERO)
@@ -92,9 +78,8 @@ def pack_function(kernel: Kernel, dtype: str, width: int) -> c.Callee:
     """
     lanes, turn = kernel.unit.lanes(dtype), kernel.shared_function(turn_function(kernel.unit, dtype))
     from_, panel = c.Buffer("from", dtype), c.Buffer("panel", dtype, c.MemoryAccess.WRITE)
-    names = ("row_step", "column_step", "depth", "num_columns", "n", "j", "column", "turned", "end")
-    row_step, column_step, depth, num_columns, n, j, column, turned, end = map(c.Variable, names)
-    row, k, rest = c.Variable("k"), c.Variable("k"), c.Variable("k")
+    row_step, column_step, depth, num_columns = c.variables("row_step column_step depth num_columns")
+    n, j, column, turned, end, row, k, rest = c.variables("n j column turned end k k k")
     zero = c.Literal(0, c.CType(dtype))
     copy = c.Copy(panel, row * width, from_, row * row_step, c.Size(width))
     padded = c.Select(column.compare("<", num_columns), from_[row * row_step + column], zero)
@@ -130,70 +115,45 @@ def packed_panels(matrix: NDArray, width: int, lanes: int) -> NDArray:
     return np.concatenate(panels) if panels else np.zeros(0, matrix.dtype)
 
 
-def even_part(whole: int, most: int, step: int) -> int:
-    """Return the size of parts of about one size, a multiple of the step, where one part is too much.
-
-    Threads get equal numbers of parts, so a small last part would leave one of them idle.
-    """
-    if whole <= most:
-        return whole
-    parts = -(-whole // most)
-    return min(most, -(-whole // (parts * step)) * step)
-
-
 class PanelKernel:
     """A kernel of a product of floats and of what follows elementwise: an item is a panel and the rows that meet it."""
 
-    def __init__(self, kernel: Kernel, p: Product) -> None:
-        self.kernel, self.p, self.lanes = kernel, p, kernel.unit.lanes(p.dtype)
+    def __init__(self, kernel: Kernel, p: Product, schedule: PanelSchedule) -> None:
+        right, all_meet = schedule.right, schedule.outer == p.num_rows
+        check_laws(
+            {
+                "panels are of floats": p.dtype in FLOATS,
+                "rows come in whole chunks": all_meet or schedule.outer % schedule.chunk == 0,
+                "all rows meet a panel that an item packs": all_meet or not schedule.packs_inside(p, kernel.unit),
+                "constant panels are of weights": right is not RightOperand.CONSTANT or p.weights is not None,
+                "columns in place lie side by side": right is not RightOperand.IN_PLACE or p.right.column_step == 1,
+                "one matrix is packed apart": right is not RightOperand.PACKED_APART or p.batch == (),
+            }
+        )
+        self.kernel, self.p, self.schedule, self.lanes = kernel, p, schedule, kernel.unit.lanes(p.dtype)
         # Columns of a panel, and of the last one where that is known to have fewer vectors; else 0.
-        vectors, tail = panel_vectors(kernel.unit, p.dtype, p.num_columns)
-        self.width, self.tail = vectors * self.lanes, tail * self.lanes
+        self.width = schedule.vectors * self.lanes
+        self.tail = -(-(p.known_columns or 0) // self.lanes) % schedule.vectors * self.lanes
         self.num_panels = ceildiv(p.num_columns, self.width)
-        self.item, self.b, self.n0, self.n_count = map(c.Variable, ("item", "b", "n0", "n_count"))
-        self.m_begin, self.m_end, self.panel_step = map(c.Variable, ("m_begin", "m_end", "panel_step"))
+        self.item, self.b, self.n0, self.n_count = c.variables("item b n0 n_count")
+        self.m_begin, self.m_end, self.panel_step = c.variables("m_begin m_end panel_step")
         self.rows, self.matrix, self.panel = (c.Buffer(name, p.dtype) for name in ("left", "right", "panel"))
         # The last columns may be fewer than a vector's; a tail that is known has tiles of its own.
-        self.has_ragged_tail = p.known_columns is None or p.known_columns % self.lanes != 0
         rest = self.n_count % self.lanes
         self.is_ragged = self.n_count.compare("<", self.width) if p.known_columns is None else rest.compare("!=", 0)
-        row_nbytes = p.depth * dtype_info(p.dtype).itemsize
-        nbytes = row_nbytes * p.num_columns
-        is_near, is_cached = (isinstance(nbytes, int) and nbytes <= most for most in (_NEAR_NBYTES, _CACHE_NBYTES))
-        has_few_rows = p.known_rows is not None and p.known_rows <= _FEW_ROWS
-        # How the right operand reaches the tiles: as a constant, as it lies, or else packed.
-        stays = has_few_rows or (is_near and not self.has_ragged_tail)
-        self.is_in_place = p.weights is None and p.right.column_step == 1 and stays
-        self.is_packed = p.weights is None and not self.is_in_place
-        # Steps that pass in one go: equal parts of long sums; or all of them.
-        self.depth_block = None if has_few_rows else _DEPTH_BLOCK
-        if self.depth_block is not None and isinstance(p.depth, int):
-            parts = -(-p.depth // _DEPTH_BLOCK)
-            self.depth_block = -(-p.depth // parts // 4) * 4 if parts > 1 else None
-        chunk = _ROWS_AT_ONCE if self.depth_block is None else _ROWS_WAITING
-        # Rows whose sums are held at a time, and rows that all panels meet before the next come: those that stay in
-        # the cache, where the panels do not.
-        self.chunk = chunk if p.known_rows is None else even_part(p.known_rows, chunk, kernel.unit.panel_rows(vectors))
-        stay = _CACHE_NBYTES // row_nbytes if isinstance(row_nbytes, int) and row_nbytes else 2 * _ROWS_WAITING
-        self.outer = self.chunk if is_cached else max(1, stay // self.chunk) * self.chunk
-        # What the panel goes on with is fetched meanwhile where it is far away and enough rows pass.
-        self.fetches = not (self.is_in_place or has_few_rows or (self.depth_block is None and is_cached))
-        self.left, right, weights = kernel.source(p.left.value, "x"), p.right.value, p.weight_matrix(kernel)
-        if weights is not None:
-            right = kernel.scope.constants.derive(packed_panels(weights, self.width, self.lanes))
-        self.right = kernel.source(right, "weights")
+        self.is_in_place, self.left = right is RightOperand.IN_PLACE, kernel.source(p.left.value, "x")
+        operand, weights = p.right.value, p.weight_matrix(kernel)
+        if right is RightOperand.CONSTANT and weights is not None:
+            operand = kernel.scope.constants.derive(packed_panels(weights, self.width, self.lanes))
+        self.right = kernel.source(operand, "weights")
 
     def block(self) -> c.Block:
         """Return the loops."""
-        p, batch = self.p, product(self.p.batch)
-        packs_apart = self.is_packed and not p.batch and ceildiv(p.num_rows, self.outer) != 1
-        packs_inside = (self.is_packed and not packs_apart) or (self.is_in_place and self.has_ragged_tail)
-        # A panel that an item packs serves all rows of that item.
-        outer: Dim = p.num_rows if packs_inside else self.outer
-        num_outer = ceildiv(p.num_rows, outer)
+        p, outer, batch = self.p, self.schedule.outer, product(self.p.batch)
+        num_outer, packs_apart = ceildiv(p.num_rows, outer), self.schedule.right is RightOperand.PACKED_APART
         scratch = None
-        if packs_apart or packs_inside:
-            num_panels = self.num_panels if self.is_packed else 1
+        if packs_apart or self.schedule.packs_inside(p, self.kernel.unit):
+            num_panels = 1 if self.is_in_place else self.num_panels
             scratch = self.kernel.scratch_memory(batch * num_panels * self.width * p.depth, p.dtype)
         position, indices = p.position(self.b)
         b, part, _ = c.unravelled(self.item, (batch, num_outer, self.num_panels))
@@ -204,7 +164,7 @@ class PanelKernel:
             c.Let(self.m_end, c.index_min(self.m_begin + outer, p.num_rows)),
             c.Alias(self.rows, self.left, p.left.place(p.batch, indices)),
             c.Alias(self.matrix, self.right, p.right.place(p.batch, indices)),
-            *self._panel(scratch, packs_inside=packs_inside),
+            *self._panel(scratch),
             self._chunks(indices),
         )
         ps = product_ps(self.kernel.unit, p.dtype, dim_min(p.num_rows, outer))
@@ -232,16 +192,16 @@ class PanelKernel:
         operands = (c.Address(self.matrix, self.n0 * right.column_step), *steps, self.n_count, c.Address(to, place))
         return self._by_width(lambda width: c.Call(pack_function(self.kernel, to.dtype, width), operands))
 
-    def _panel(self, scratch: c.Buffer | None, *, packs_inside: bool) -> c.Block:
+    def _panel(self, scratch: c.Buffer | None) -> c.Block:
         """Return the statements that say where the panel of an item lies, and pack it there if need be."""
-        p, row_step = self.p, c.Size(self.p.right.row_step)
-        if p.weights is not None:
+        p, right, row_step = self.p, self.schedule.right, c.Size(self.p.right.row_step)
+        if right is RightOperand.CONSTANT:
             return (c.Alias(self.panel, self.right, self.n0 * p.depth),)
         if scratch is None:
             return (c.Alias(self.panel, self.matrix, self.n0), c.Let(self.panel_step, row_step))
-        if self.is_packed:
+        if not self.is_in_place:
             place = (self.b * (self.num_panels * self.width) + self.n0) * p.depth
-            pack = (self._pack(scratch, place),) if packs_inside else ()
+            pack = (self._pack(scratch, place),) if right is RightOperand.PACKED else ()
             return (*pack, c.Alias(self.panel, scratch, place))
         in_place, packed = c.Buffer("columns", p.dtype), c.Buffer("packed", p.dtype, c.MemoryAccess.WRITE)
         is_whole, width = self.n_count.compare(">", self.tail), c.Size(self.width)
@@ -256,25 +216,25 @@ class PanelKernel:
 
     def _chunks(self, indices: tuple[c.Variable, ...]) -> c.For:
         """Return the loop over the rows of an item: their sums, part by part, and what follows."""
-        m0, m_count = c.Variable("m0"), c.Variable("m_count")
-        sums = c.Buffer("sums", self.p.dtype, c.MemoryAccess.WRITE, self.chunk * self.width)
+        (m0, m_count), chunk = c.variables("m0 m_count"), self.schedule.chunk
+        sums = c.Buffer("sums", self.p.dtype, c.MemoryAccess.WRITE, chunk * self.width)
         is_even = self.p.known_columns is not None and self.p.known_columns % self.width == 0
         columns = (self.n0, c.Size(self.width) if is_even else self.n_count, self.width)
         tile = SumsTile(sums, self.width, m0, m_count, *columns, indices, self.p.has_columns)
-        waiting = self._sums(m0, m_count, sums, _ZERO, self.width)
-        body: c.Block = (c.LocalArray(sums), *waiting, *epilogue(self.kernel, tile))
+        body: c.Block = (c.LocalArray(sums), *self._sums(m0, m_count, sums, _ZERO, self.width))
+        body = (*body, *epilogue(self.kernel, tile))
         # Where nothing follows, whole vectors of sums go where they belong, and stay there until they are complete.
         place = result_place(self.kernel, tile)
         if place is not None:
             direct = self._sums(m0, m_count, *place)
-            body = (c.If(self.is_ragged, body, direct),) if self.has_ragged_tail else direct
-        body = (c.Let(m_count, c.index_min(c.Size(self.chunk), self.m_end - m0)), *body)
-        return c.For(m0, self.m_begin, self.m_end, body, step=self.chunk)
+            body = (c.If(self.is_ragged, body, direct),) if self.p.has_ragged_columns(self.lanes) else direct
+        body = (c.Let(m_count, c.index_min(c.Size(chunk), self.m_end - m0)), *body)
+        return c.For(m0, self.m_begin, self.m_end, body, step=chunk)
 
     def _sums(self, m0: c.Expression, m_count: c.Expression, to: c.Buffer, place: c.Expression, pitch: Dim) -> c.Block:
         """Return the statements that sum up a chunk of rows, to a place from which rows lie ``pitch`` apart."""
-        p, depth, block = self.p, c.Size(self.p.depth), self.depth_block
-        rows: set[int] = set() if p.known_rows is None else {self.chunk, p.known_rows % self.chunk}
+        p, depth, chunk, block = self.p, c.Size(self.p.depth), self.schedule.chunk, self.schedule.depth_block
+        rows: set[int] = set() if p.known_rows is None else {chunk, p.known_rows % chunk}
         strided = (self.panel_step,) if self.is_in_place else ()
 
         def multiply(k0: c.Expression, k_count: c.Expression) -> c.Statement:
@@ -283,13 +243,13 @@ class PanelKernel:
                 left = (c.Address(self.rows, m0 * p.left.row_step + k0), c.Size(p.left.row_step))
                 panel = c.Address(self.panel, k0 * (self.panel_step if self.is_in_place else c.Size(width)))
                 target = (c.Address(to, place), c.Size(pitch), k0.compare(">", 0))
-                ahead = (k_count * width, m_count) if self.fetches else (_ZERO, _ZERO)
+                ahead = (k_count * width, m_count) if self.schedule.fetches else (_ZERO, _ZERO)
                 return c.Call(function, (*left, panel, *strided, k_count, m_count, *target, *ahead))
 
             return self._by_width(call)
 
         if block is None:
             return (multiply(_ZERO, depth),)
-        k0, k_count = c.Variable("k0"), c.Variable("k_count")
+        k0, k_count = c.variables("k0 k_count")
         count = c.Let(k_count, c.index_min(c.Size(block), depth - k0))
         return (c.For(k0, _ZERO, c.index_max(depth, 1), (count, multiply(k0, k_count)), step=block),)

@@ -7,6 +7,8 @@ each sum is the same for all rows, and the sums start with it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope
@@ -21,10 +23,11 @@ from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.conv2d import require_room
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
 from byoc_ccompiler.kernels.epilogue import epilogue
+from byoc_ccompiler.kernels.product_schedules import SizedSchedule, check_laws
 from byoc_ccompiler.kernels.words import Blocks, RowWriter, WordFormat, pack_panels, word_tile
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
-from byoc_ccompiler.vector_unit import multiply_add_ps
+from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
 
 __all__ = ["FAMILY", "MAX_DEPTH"]
 
@@ -75,6 +78,35 @@ _BYTES = WordFormat("bytes", "int32", "int32", _ADD_BYTES, _add_bytes)
 """Four bytes: unsigned ones on the left, signed ones on the right. Sums wrap around."""
 
 
+@dataclass(frozen=True, slots=True)
+class ByteSchedule(SizedSchedule):
+    """How bytes are multiplied.
+
+    Attributes:
+        vectors: vectors in a row of a panel.
+        tile_rows: rows whose sums are in registers at a time.
+        block_rows: rows that are gathered at a time: whole tiles.
+        part: words of each row that meet a panel in one go; the panel's share stays in the nearest cache.
+    """
+
+    vectors: int
+    tile_rows: int
+    block_rows: int
+    part: int
+
+
+def choose(num_rows: Dim, words: int, columns: int, unit: VectorUnit) -> ByteSchedule:
+    """Return the schedule of a product with so many words in a row."""
+    lanes = unit.lanes("int32")
+    vectors = -(-columns // (-(-columns // (unit.panel_vectors * lanes)) * lanes))
+    known_rows = num_rows if isinstance(num_rows, int) else _GATHERED_ROWS
+    tile_rows = max(1, min(unit.panel_rows(vectors), MAX_DEPTH // (4 * words), known_rows))
+    most_tiles = max(1, min(_GATHERED_ROWS, _GATHERED_NBYTES // (4 * words)) // tile_rows)
+    block_rows = min(most_tiles, max(1, -(-known_rows // tile_rows))) * tile_rows
+    part = -(-words // -(-words // max(1, _NEAR_NBYTES // (4 * vectors * lanes))))
+    return ByteSchedule(vectors, tile_rows, block_rows, part)
+
+
 def _write(kernel: Kernel) -> None:
     """Write the kernel: blocks of rows, gathered at a time, times panels of weights."""
     step, constants = kernel.group.steps[0], kernel.scope.constants
@@ -84,14 +116,11 @@ def _write(kernel: Kernel) -> None:
     # A row of weights is a window of the image: line by line, pixel by pixel, channels last.
     matrix = array if array.ndim == 2 else array.transpose(0, 2, 3, 1).reshape(array.shape[0], -1)
     columns, depth = matrix.shape
-    num_rows, words, lanes = product(shape_of(step.result)[:-1]), -(-depth // 4), kernel.unit.lanes("int32")
-    vectors = -(-columns // (-(-columns // (kernel.unit.panel_vectors * lanes)) * lanes))
-    # Rows of a tile, and those that are gathered at a time: whole tiles.
-    known_rows = num_rows if isinstance(num_rows, int) else _GATHERED_ROWS
-    tile_rows = max(1, min(kernel.unit.panel_rows(vectors), MAX_DEPTH // (4 * words), known_rows))
-    most_tiles = max(1, min(_GATHERED_ROWS, _GATHERED_NBYTES // (4 * words)) // tile_rows)
-    block_rows = min(most_tiles, max(1, -(-known_rows // tile_rows))) * tile_rows
-    blocks = Blocks(num_rows, columns, block_rows, vectors * lanes)
+    num_rows, words = product(shape_of(step.result)[:-1]), -(-depth // 4)
+    kernel.schedule = schedule = choose(num_rows, words, columns, kernel.unit)
+    check_laws({"rows come in whole tiles": schedule.block_rows % schedule.tile_rows == 0})
+    block_rows, tile_rows, part = schedule.block_rows, schedule.tile_rows, schedule.part
+    blocks = Blocks(num_rows, columns, block_rows, schedule.vectors * kernel.unit.lanes("int32"))
     panel, width = blocks.panel, blocks.width
     # Bytes with a sign are moved up by half of what there are, and so is their zero point.
     zero = int_of(step.binding, "zero_point") + (128 if dtype_of(x) == "int8" else 0)
@@ -112,10 +141,8 @@ def _write(kernel: Kernel) -> None:
     shares[:columns] = matrix.sum(axis=1, dtype=np.int64) * -zero
     starts = kernel.source(constants.derive(shares.astype(np.int32)), "starts")
     sums = c.Buffer("sums", "int32", c.MemoryAccess.WRITE, block_rows * width)
-    tile = kernel.shared_function(word_tile(kernel.unit, _BYTES, tile_rows, vectors, width))
-    k, count, row = map(c.Variable, ("k", "count", "row"))
-    # Long sums go part by part, whose panels stay in the nearest cache.
-    part = -(-words // -(-words // max(1, _NEAR_NBYTES // (4 * width))))
+    tile = kernel.shared_function(word_tile(kernel.unit, _BYTES, tile_rows, schedule.vectors, width))
+    k, count, row = c.variables("k count row")
 
     def tiles(start: c.Address, start_step: int) -> c.For:
         factors = (c.Address(rows, row * words + k), c.Address(panels, (panel * words + k) * width))

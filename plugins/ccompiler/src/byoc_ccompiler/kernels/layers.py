@@ -39,7 +39,7 @@ def _write_lrn(kernel: Kernel) -> None:
     beta, bias = (c.Literal(float_of(step.binding, name), type_) for name in ("beta", "bias"))
     alpha = c.Literal(float_of(step.binding, "alpha") / size, type_)
     power = c.Callee("powf" if type_.dtype == "float32" else "pow", np.power, flops=1)
-    row, first, end, near, k = map(c.Variable, ("row", "first", "end", "near", "k"))
+    row, first, end, near, k = c.variables("row first end near k")
     base, number, at = c.Variable("base", type_), row % channels, row * inner + k
     neighbour = source[(row + near) * inner + k]
 
@@ -100,7 +100,7 @@ def _write_rotary(kernel: Kernel) -> None:
     (batch, heads, steps, size), half = shape_of(x), shape_of(cos)[2]
     source, out = kernel.source(x), kernel.target(step.result)
     across, along = kernel.source(cos, "cos_"), kernel.source(sin, "sin_")
-    row, angle, k = map(c.Variable, ("row", "angle", "k"))
+    row, angle, k = c.variables("row angle k")
     left, right = (c.Variable(name, c.CType(source.dtype)) for name in ("left", "right"))
     near, far = (k * 2, k * 2 + 1) if flag_of(step.binding, "interleaved") else (k, k + half)
     near, far, rest = row * size + near, row * size + far, row * size + 2 * half

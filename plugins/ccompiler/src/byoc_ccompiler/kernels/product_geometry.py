@@ -10,9 +10,10 @@ from byoc_core.dims import Dim, product
 from byoc_core.ir import Constant, Value
 from byoc_core.runtime.module import NDArray
 
-from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.copies import index_term
+from byoc_ccompiler.kernel import Kernel, compact_strides
+from byoc_ccompiler.kernels.copies import index_term, offset_along
 from byoc_ccompiler.kernels.epilogue import collapsed_step
+from byoc_ccompiler.kernels.pointwise import element_product, element_sum
 from byoc_ccompiler.steps import dtype_of, shape_of
 
 __all__ = ["Matrix", "Product"]
@@ -91,6 +92,17 @@ class Product:
         found = tuple(c.Variable(f"b{axis}") for axis in range(len(self.batch)))
         return tuple(map(c.Let, found, c.unravelled(index, self.batch))), found
 
+    def nest(self, left: c.Buffer, right: c.Buffer, result: c.Buffer) -> c.Nest:
+        """Return what is computed, from buffers of the operands to one of the row-major result."""
+        *along, m, n = indices = [*map(c.Variable, map("b{}".format, range(len(self.batch)))), *c.variables("m n")]
+        sizes, k = (*self.batch, self.num_rows, self.num_columns), c.Variable("k")
+        x = left[self.left.place(self.batch, along) + m * self.left.row_step + k * self.left.column_step]
+        y = right[self.right.place(self.batch, along) + k * self.right.row_step + n * self.right.column_step]
+        total = c.Variable("total", x.type)
+        sums = c.Accumulator(total, c.Literal(0, x.type), element_sum(total, element_product(x, y)))
+        store = c.Store(result, offset_along(indices, compact_strides(sizes)), total)
+        return c.Nest(tuple(map(c.Axis, indices, sizes)), (store,), (c.Axis(k, self.depth),), accumulators=(sums,))
+
     @property
     def known_rows(self) -> int | None:
         """How many rows there are, where that is known."""
@@ -100,6 +112,10 @@ class Product:
     def known_columns(self) -> int | None:
         """How many columns there are, where that is known."""
         return self.num_columns if isinstance(self.num_columns, int) else None
+
+    def has_ragged_columns(self, lanes: int) -> bool:
+        """Return whether the last columns may be fewer than those of a vector."""
+        return self.known_columns is None or self.known_columns % lanes != 0
 
     @property
     def weights(self) -> Constant | None:

@@ -1,9 +1,4 @@
-"""Matrix products, ``nn.dense`` and ``matmul``: which way each is computed, dot products, and products of integers.
-
-Dot products rearrange nothing. They are for operands that both run along the sums, with few rows, or one or two
-columns: each element of the larger operand is read once, in the order in which it lies. Products of integers go row by
-row, whatever the strides, and wrap around as numpy's do.
-"""
+"""Matrix products, ``nn.dense`` and ``matmul``: the family, and those that go by dot products, or row by row."""
 
 from __future__ import annotations
 
@@ -23,6 +18,7 @@ from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.pointwise import element_product, element_sum
 from byoc_ccompiler.kernels.product_geometry import Product
+from byoc_ccompiler.kernels.product_schedules import DotSchedule, PanelSchedule, RowSchedule, check_laws, choose
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, in_parts
 from byoc_ccompiler.rejections import FLOATS, operand_shape, reject_sizes
 from byoc_ccompiler.size_checks import require_broadcast
@@ -33,22 +29,27 @@ __all__ = ["FAMILY"]
 
 _OPS, _ZERO = frozenset({"nn.dense", "matmul"}), c.Size(0)
 
-_FEW_ROWS, _FEW_COLUMNS, _AT_HAND, _INTEGER_PS = 8, 2, 64, 200
-"""For dot products; rows, and columns, whose sums are held at a time; estimated picoseconds of an integer product."""
+_INTEGER_PS = 200
+"""Estimated picoseconds of an integer product."""
 
 
 def _write(kernel: Kernel) -> None:
     geometry = Product.of_kernel(kernel)
     if 0 in shape_of(kernel.group.steps[0].result):
         kernel.finish_block(())
-    elif geometry.dtype not in FLOATS:
-        _write_integers(kernel, geometry)
-    elif _prefers_dots(geometry):
-        _write_dots(kernel, geometry)
-    elif suits_product(kernel, geometry):
+        return
+    schedule = choose(geometry, kernel.unit)
+    if isinstance(schedule, PanelSchedule) and suits_product(kernel, geometry):
         write_product(kernel, geometry)
-    else:
-        kernel.finish_block(PanelKernel(kernel, geometry).block())
+        return
+    kernel.schedule = schedule
+    match schedule:
+        case PanelSchedule():
+            kernel.finish_block(PanelKernel(kernel, geometry, schedule).block())
+        case DotSchedule():
+            _write_dots(kernel, geometry, schedule)
+        case RowSchedule():
+            _write_rows(kernel, geometry, schedule)
 
 
 def _reads(step: Step, index: int) -> Access:
@@ -68,35 +69,26 @@ def _require(scope: FunctionScope, step: Step) -> None:
     require_broadcast(scope, step, skip=2, of_result=sum(len(shape_of(operand)) > 1 for operand in step.operands))
 
 
-def _prefers_dots(p: Product) -> bool:
-    """Return whether a product is best computed as dot products: both operands lie along the sums, and one is small."""
-    has_few_columns = p.known_columns is not None and p.known_columns <= _FEW_COLUMNS
-    has_few_rows = p.weights is None and p.known_rows is not None and p.known_rows <= _FEW_ROWS
-    return p.right.row_step == 1 and p.left.column_step == 1 and (has_few_columns or has_few_rows)
-
-
-def _write_dots(kernel: Kernel, p: Product) -> None:
-    """Write the kernel of such a product of floats and of what follows it elementwise."""
+def _write_dots(kernel: Kernel, p: Product, schedule: DotSchedule) -> None:
+    """Write the kernel of a product of floats, and of what follows it elementwise, by dot products."""
+    runs_along = p.right.row_step == 1 and p.left.column_step == 1
+    check_laws({"dot products are of floats": p.dtype in FLOATS, "operands run along the sums": runs_along})
     left, right = kernel.source(p.left.value, "x"), kernel.source(p.right.value, "y")
-    rows, columns = (min(_AT_HAND, size or _AT_HAND) for size in (p.known_rows, p.known_columns))
+    rows, columns = schedule.rows, schedule.columns
     across, down = ceildiv(p.num_columns, columns), ceildiv(p.num_rows, rows)
-    item, m0, m_count, n0, n_count = map(c.Variable, ("item", "m0", "m_count", "n0", "n_count"))
+    item, m0, m_count, n0, n_count = c.variables("item m0 m_count n0 n_count")
     position, indices = p.position(item // (across * down))
     sums = c.Buffer("sums", p.dtype, c.MemoryAccess.WRITE, rows * columns)
     x, w = (c.Buffer(name, p.dtype) for name in ("x", "w"))
     tile = SumsTile(sums, columns, m0, m_count, n0, n_count, columns, indices, has_columns=p.has_columns)
     x_step, w_step = c.Size(p.left.row_step), c.Size(p.right.column_step)
-    # How many rows and columns are multiplied at a time.
-    side = 4 if kernel.unit.registers >= 32 else 2
-    tile_columns = min(columns, 8 if rows == 1 else side)
-    tile_rows = min(rows, 8 if tile_columns == 1 else side)
 
     def dots(tile_rows: int, m: c.Expression, tile_columns: int, n: c.Expression) -> c.Block:
         function = kernel.shared_function(_dot_tile(kernel.unit, p.dtype, tile_rows, tile_columns))
         factors = (c.Address(x, m * x_step), x_step, c.Address(w, n * w_step), w_step, c.Size(p.depth))
         return (c.Evaluate(c.Call(function, (*factors, c.Address(sums, m * columns + n), c.Size(columns)))),)
 
-    parts = partial(in_parts, "n", n_count, tile_columns)
+    parts = partial(in_parts, "n", n_count, schedule.tile_columns)
     body = (
         c.Let(n0, item % across * columns),
         c.Let(n_count, c.index_min(c.Size(columns), c.Size(p.num_columns) - n0)),
@@ -106,7 +98,7 @@ def _write_dots(kernel: Kernel, p: Product) -> None:
         c.Alias(x, left, p.left.place(p.batch, indices) + m0 * x_step),
         c.Alias(w, right, p.right.place(p.batch, indices) + n0 * w_step),
         c.LocalArray(sums),
-        *in_parts("m", m_count, tile_rows, lambda count, m: parts(partial(dots, count, m))),
+        *in_parts("m", m_count, schedule.tile_rows, lambda count, m: parts(partial(dots, count, m))),
         *epilogue(kernel, tile),
     )
     item_ps = p.depth * columns * product_ps(kernel.unit, p.dtype, rows)
@@ -123,8 +115,8 @@ def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Functi
     vector = type_.with_lanes(lanes)
     x, w, sums = c.Buffer("x", dtype), c.Buffer("w", dtype), c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
     totals = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, rows * columns)
-    x_step, w_step, depth, pitch = map(c.Variable, ("x_step", "w_step", "depth", "pitch"))
-    begin, end, whole, i, j, k, rest = map(c.Variable, ("begin", "end", "whole", "i", "j", "k", "rest"))
+    x_step, w_step, depth, pitch = c.variables("x_step w_step depth pitch")
+    begin, end, whole, i, j, k, rest = c.variables("begin end whole i j k rest")
     lefts = [c.Variable("left", vector) for _ in range(rows)]
     rights = [c.Variable("right", vector) for _ in range(columns)]
     values = [c.Variable("value", vector) for _ in range(rows * columns)]
@@ -166,17 +158,17 @@ def _lane_sum(vector: c.Expression, to: c.Buffer, place: c.Expression) -> c.Bloc
     return (*block, c.Store(to, place, c.Lane(vector, _ZERO)))
 
 
-def _write_integers(kernel: Kernel, p: Product) -> None:
-    """Write the kernel of a product of integers and of what follows it elementwise."""
-    item, m0, n0, n_count, k, j = map(c.Variable, ("item", "m0", "n0", "n_count", "k", "j"))
+def _write_rows(kernel: Kernel, p: Product, schedule: RowSchedule) -> None:
+    """Write the kernel of a product row by row, and of what follows it elementwise; integers wrap around."""
+    (item, m0, n0, n_count, k, j), size = c.variables("item m0 n0 n_count k j"), schedule.columns
     position, indices = p.position(item // p.num_rows)
     left, right = c.Buffer("left", p.dtype), c.Buffer("right", p.dtype)
-    sums, factor = c.Buffer("sums", p.dtype, c.MemoryAccess.WRITE, _AT_HAND), c.Variable("factor", c.CType(p.dtype))
+    sums, factor = c.Buffer("sums", p.dtype, c.MemoryAccess.WRITE, size), c.Variable("factor", c.CType(p.dtype))
     term = element_product(factor, right[k * p.right.row_step + (n0 + j) * p.right.column_step])
     add = c.For(j, _ZERO, n_count, (c.Store(sums, j, element_sum(sums[j], term)),))
-    tile = SumsTile(sums, 0, m0, c.Size(1), n0, n_count, _AT_HAND, indices, p.has_columns)
+    tile = SumsTile(sums, 0, m0, c.Size(1), n0, n_count, size, indices, p.has_columns)
     columns = (
-        c.Let(n_count, c.index_min(c.Size(_AT_HAND), c.Size(p.num_columns) - n0)),
+        c.Let(n_count, c.index_min(c.Size(size), c.Size(p.num_columns) - n0)),
         c.LocalArray(sums, is_zeroed=True),
         *loops_around((c.Let(factor, left[k * p.left.column_step]), add), (k,), (p.depth,)),
         *epilogue(kernel, tile),
@@ -186,7 +178,7 @@ def _write_integers(kernel: Kernel, p: Product) -> None:
         *(c.Let(m0, item % p.num_rows), *position),
         c.Alias(left, x, p.left.place(p.batch, indices) + m0 * p.left.row_step),
         c.Alias(right, y, p.right.place(p.batch, indices)),
-        c.For(n0, _ZERO, c.Size(p.num_columns), columns, step=_AT_HAND),
+        c.For(n0, _ZERO, c.Size(p.num_columns), columns, step=size),
     )
     count, round_ps = product(p.batch) * p.num_rows, p.num_columns * p.depth * _INTEGER_PS
     kernel.finish_block(loops_around(body, (item,), (count,), part=0, round_ps=round_ps))

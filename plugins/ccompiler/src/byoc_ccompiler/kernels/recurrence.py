@@ -24,9 +24,10 @@ from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels, panel_vectors
+from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels
 from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.indexing import range_check
+from byoc_ccompiler.kernels.product_schedules import panel_vectors
 from byoc_ccompiler.kernels.tiles import multiply
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes

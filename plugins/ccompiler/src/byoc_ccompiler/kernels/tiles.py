@@ -63,7 +63,7 @@ def in_parts(
     name: str, end: c.Expression, part: int, body: Callable[[int, c.Expression], c.Block], begin: c.Expression = _ZERO
 ) -> c.Block:
     """Return a loop over whole parts from a beginning to an end, and a loop over what is left of it, one by one."""
-    index, rest = c.Variable(name), c.Variable(name)
+    index, rest = c.variables(f"{name} {name}")
     if part == 1:
         return (c.For(index, begin, end, body(1, index)),)
     # Where the rest begins is computed from the size, so that a compiler sees where there is none.
@@ -97,9 +97,9 @@ def tile_function(
     of sums go over all ``panels``, which have ``depth`` steps and lie one behind the other.
     """
     lanes, type_, width = unit.lanes(dtype), c.CType(dtype), vectors * unit.lanes(dtype)
-    names = ("a_row_step", "num_taps", "first", "panel_step", "depth", "ahead_at", "ahead_step", "pitch")
-    a_row_step, num_taps, first, panel_step, depth, ahead_at, ahead_step, pitch = map(c.Variable, names)
-    j, t, k, begin, end, room = map(c.Variable, ("j", "t", "k", "begin", "end", "room"))
+    a_row_step, num_taps, first, panel_step, depth = c.variables("a_row_step num_taps first panel_step depth")
+    ahead_at, ahead_step, pitch, j, t, k = c.variables("ahead_at ahead_step pitch j t k")
+    begin, end, room = c.variables("begin end room")
     adds, is_later, scale = c.Variable("adds", c.BOOL), c.Variable("is_later", c.BOOL), c.Variable("scale", type_)
     left = c.PointerArray("rows", dtype) if indirect else c.Buffer("a", dtype)
     panel, ahead, row = (c.Buffer(name, dtype) for name in ("panel", "ahead", "row"))

@@ -79,8 +79,7 @@ def word_tile(unit: VectorUnit, words: WordFormat, rows: int, vectors: int, widt
     left, panel, line, part = (c.Buffer(name, words.dtype) for name in ("left", "panel", "line", "part"))
     start, sums = c.Buffer("start", type_.dtype), c.Buffer("sums", type_.dtype, c.MemoryAccess.SHARED)
     acc = c.Buffer("acc", type_.dtype, c.MemoryAccess.WRITE, rows * own)
-    names = ("count", "row_step", "start_step", "pitch", "j", "k", "w")
-    count, row_step, start_step, pitch, j, k, w = map(c.Variable, names)
+    count, row_step, start_step, pitch, j, k, w = c.variables("count row_step start_step pitch j k w")
     factor, columns = c.Variable("factor", word), {n: c.Variable("column", word) for n in range(0, own, lanes)}
     held, add = {n: c.Load(acc, j * own + n, lanes) for n in columns}, words.add(lanes)
 
@@ -129,8 +128,7 @@ class Blocks:
     def __init__(self, num_rows: Dim, num_columns: Dim, rows: int, width: int) -> None:
         self.num_rows, self.num_columns, self.rows, self.width = num_rows, num_columns, rows, width
         self.count, self.panels = ceildiv(num_rows, rows), ceildiv(num_columns, width)
-        names = ("m0", "m_count", "n0", "n_count", "panel")
-        self.m0, self.m_count, self.n0, self.n_count, self.panel = map(c.Variable, names)
+        self.m0, self.m_count, self.n0, self.n_count, self.panel = c.variables("m0 m_count n0 n_count panel")
 
     def lets(self, first: c.Expression, panel: c.Expression) -> c.Block:
         """Return the statements that say where a block that begins with a row, and a panel with a number, lie."""
@@ -152,7 +150,7 @@ class Blocks:
 
         ``gather`` makes a block ready, which then stays. ``before`` and ``after`` stand around the loop of each thread.
         """
-        item, block, at_hand = map(c.Variable, ("item", "block", "at_hand"))
+        item, block, at_hand = c.variables("item block at_hand")
         body = (
             c.Let(block, item // self.panels),
             c.Let(self.panel, item % self.panels),
@@ -181,8 +179,8 @@ class Blocks:
         apart = collapsed_step(sizes, sizes, (batch, down, right))
         if shape.is_pointwise and shape.strides == (1, 1) and apart is not None:
             return self.gather_rows(image, apart, channels, writer)
-        row, m, y, x, plane = map(c.Variable, ("row", "m", "y", "x", "plane"))
-        tap_down, tap_right, top, col = map(c.Variable, ("tap_down", "tap_right", "top", "col"))
+        row, m, y, x, plane = c.variables("row m y x plane")
+        tap_down, tap_right, top, col = c.variables("tap_down tap_right top col")
         picture, line = c.Buffer("picture", image.dtype), c.Buffer("line", image.dtype)
         move, (planes, pixel) = writer.move, (1, channels) if channel == 1 else (channels, 1)
         at = (tap_down * planes + plane) * (across * pixel)
@@ -215,5 +213,5 @@ class Blocks:
         index: c.Variable, count: Dim, body: c.Block, round_ps: Dim, before: c.Block, *after: c.Statement
     ) -> c.Dispatch:
         """Return a loop that threads share, with what each does before and after its part of the rounds."""
-        first, end = c.Variable(FIRST_ITEM), c.Variable(END_ITEM)
+        first, end = c.variables(f"{FIRST_ITEM} {END_ITEM}")
         return c.Dispatch(first, end, (*before, c.For(index, first, end, body), *after), count, 1, count * round_ps)

@@ -1,0 +1,200 @@
+"""How matrix products are computed: schedules, and which one is chosen for a product.
+
+Dot products rearrange nothing. They are for operands that both run along the sums, with few rows, or one or two
+columns: each element of the larger operand is read once, in the order in which it lies. Other products of floats go by
+panels. Products of integers go row by row, whatever the strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+
+from byoc_core.dims import Dim, ceildiv
+from byoc_core.dtypes import dtype_info
+from byoc_core.errors import InternalError
+
+from byoc_ccompiler.kernels.product_geometry import Product
+from byoc_ccompiler.rejections import FLOATS
+from byoc_ccompiler.vector_unit import VectorUnit
+
+__all__ = [
+    "DotSchedule",
+    "PanelSchedule",
+    "RightOperand",
+    "RowSchedule",
+    "SizedSchedule",
+    "check_laws",
+    "choose",
+    "even_part",
+    "panel_vectors",
+]
+
+_DEPTH_BLOCK = 768
+"""Steps of a panel that pass in one go; longer sums are cut into equal parts."""
+
+_FEW_ROWS, _ROWS_AT_ONCE, _ROWS_WAITING = 12, 48, 192
+"""Rows for which nothing is rearranged; whose sums are complete at once; whose sums wait for a panel's next part."""
+
+_NEAR_NBYTES, _CACHE_NBYTES = 1 << 16, 1 << 20
+"""What surely stays in the nearest cache, or one behind it, while a kernel runs."""
+
+_FEW_DOT_ROWS, _FEW_DOT_COLUMNS, _AT_HAND = 8, 2, 64
+"""Rows, and columns, for which dot products pay; rows, and columns, whose sums are held at a time."""
+
+
+def check_laws(laws: Mapping[str, bool]) -> None:
+    """Check that a schedule keeps its laws.
+
+    Raises:
+        InternalError: it breaks one.
+    """
+    for law, is_kept in laws.items():
+        if not is_kept:
+            raise InternalError("schedule", f"breaks the law that {law}")
+
+
+class RightOperand(StrEnum):
+    """Where the panels of the right operand come from.
+
+    Attributes:
+        CONSTANT: weights, which are packed when code is generated.
+        IN_PLACE: the operand as it lies, its columns side by side; last columns that fill no vector are packed.
+        PACKED: scratch memory, where each item packs its panel, which all rows of a matrix meet.
+        PACKED_APART: scratch memory, where a loop of its own packs all panels of the only matrix.
+    """
+
+    CONSTANT = "constant"
+    IN_PLACE = "in place"
+    PACKED = "packed"
+    PACKED_APART = "packed apart"
+
+
+@dataclass(frozen=True, slots=True)
+class SizedSchedule:
+    """Choices whose numbers are above 0."""
+
+    def __post_init__(self) -> None:
+        sizes = [getattr(self, item.name) for item in fields(self)]
+        check_laws({"sizes are above 0": all(size > 0 for size in sizes if type(size) is int)})
+
+
+@dataclass(frozen=True, slots=True)
+class PanelSchedule(SizedSchedule):
+    """A product of floats by panels.
+
+    Attributes:
+        right: where the panels come from.
+        vectors: vectors in a row of a panel.
+        chunk: rows whose sums are held at a time.
+        outer: rows that all panels meet before the next rows come: whole chunks, or all rows.
+        depth_block: steps of a panel that pass in one go; ``None`` for all of them.
+        fetches: whether what a panel goes on with is fetched while rows pass.
+    """
+
+    right: RightOperand
+    vectors: int
+    chunk: int
+    outer: Dim
+    depth_block: int | None = None
+    fetches: bool = False
+
+    def packs_inside(self, p: Product, unit: VectorUnit) -> bool:
+        """Return whether some item packs its panel: each, or the one of last columns that fill no vector."""
+        is_in_place = self.right is RightOperand.IN_PLACE
+        return self.right is RightOperand.PACKED or (is_in_place and p.has_ragged_columns(unit.lanes(p.dtype)))
+
+
+@dataclass(frozen=True, slots=True)
+class DotSchedule(SizedSchedule):
+    """A product of floats by dot products.
+
+    Attributes:
+        rows: rows whose sums are held at a time.
+        columns: columns whose sums are held at a time.
+        tile_rows: rows whose sums are in registers at a time.
+        tile_columns: columns whose sums are in registers at a time.
+    """
+
+    rows: int
+    columns: int
+    tile_rows: int
+    tile_columns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowSchedule(SizedSchedule):
+    """A product row by row, of numbers of any dtype.
+
+    Attributes:
+        columns: columns whose sums are held at a time.
+    """
+
+    columns: int
+
+
+def choose(p: Product, unit: VectorUnit) -> PanelSchedule | DotSchedule | RowSchedule:
+    """Return the schedule of a product that has elements."""
+    if p.dtype not in FLOATS:
+        return RowSchedule(_AT_HAND)
+    has_few_columns = p.known_columns is not None and p.known_columns <= _FEW_DOT_COLUMNS
+    has_few_rows = p.weights is None and p.known_rows is not None and p.known_rows <= _FEW_DOT_ROWS
+    if p.right.row_step == 1 and p.left.column_step == 1 and (has_few_columns or has_few_rows):
+        return _choose_dots(p, unit)
+    return _choose_panels(p, unit)
+
+
+def _choose_dots(p: Product, unit: VectorUnit) -> DotSchedule:
+    rows, columns = (min(_AT_HAND, size or _AT_HAND) for size in (p.known_rows, p.known_columns))
+    side = 4 if unit.registers >= 32 else 2
+    tile_columns = min(columns, 8 if rows == 1 else side)
+    return DotSchedule(rows, columns, min(rows, 8 if tile_columns == 1 else side), tile_columns)
+
+
+def _choose_panels(p: Product, unit: VectorUnit) -> PanelSchedule:
+    vectors, _ = panel_vectors(unit, p.dtype, p.num_columns)
+    row_nbytes = p.depth * dtype_info(p.dtype).itemsize
+    nbytes = row_nbytes * p.num_columns
+    is_near, is_cached = (isinstance(nbytes, int) and nbytes <= most for most in (_NEAR_NBYTES, _CACHE_NBYTES))
+    has_few_rows = p.known_rows is not None and p.known_rows <= _FEW_ROWS
+    depth_block = None if has_few_rows else _DEPTH_BLOCK
+    if depth_block is not None and isinstance(p.depth, int):
+        parts = -(-p.depth // _DEPTH_BLOCK)
+        depth_block = -(-p.depth // parts // 4) * 4 if parts > 1 else None
+    chunk = _ROWS_AT_ONCE if depth_block is None else _ROWS_WAITING
+    chunk = chunk if p.known_rows is None else even_part(p.known_rows, chunk, unit.panel_rows(vectors))
+    # All panels meet those rows that stay in the cache, where the panels do not.
+    stay = _CACHE_NBYTES // row_nbytes if isinstance(row_nbytes, int) and row_nbytes else 2 * _ROWS_WAITING
+    outer = chunk if is_cached else max(1, stay // chunk) * chunk
+    if p.weights is not None:
+        right = RightOperand.CONSTANT
+    elif p.right.column_step == 1 and (has_few_rows or (is_near and not p.has_ragged_columns(unit.lanes(p.dtype)))):
+        right = RightOperand.IN_PLACE
+    else:
+        is_apart = p.batch == () and ceildiv(p.num_rows, outer) != 1
+        right = RightOperand.PACKED_APART if is_apart else RightOperand.PACKED
+    # What a panel goes on with is fetched where it is far away and enough rows pass.
+    fetches = not (right is RightOperand.IN_PLACE or has_few_rows or (depth_block is None and is_cached))
+    schedule = PanelSchedule(right, vectors, chunk, outer, depth_block, fetches)
+    return replace(schedule, outer=p.num_rows) if schedule.packs_inside(p, unit) else schedule
+
+
+def panel_vectors(unit: VectorUnit, dtype: str, columns: Dim) -> tuple[int, int]:
+    """Return the vectors in a row of a panel, and those of the last one where it is known to have fewer."""
+    if not isinstance(columns, int):
+        return unit.panel_vectors, 0
+    needed = max(1, -(-columns // unit.lanes(dtype)))
+    vectors = min(unit.panel_vectors, needed)
+    return vectors, needed % vectors
+
+
+def even_part(whole: int, most: int, step: int) -> int:
+    """Return the size of parts of about one size, a multiple of the step, where one part is too much.
+
+    Threads get equal numbers of parts, so a small last part would leave one of them idle.
+    """
+    if whole <= most:
+        return whole
+    parts = -(-whole // most)
+    return min(most, -(-whole // (parts * step)) * step)

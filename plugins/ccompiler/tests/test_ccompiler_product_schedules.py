@@ -1,0 +1,306 @@
+"""Matrix products by random legal schedules give what their nests say, to the last bit; illegal ones are refused.
+
+Numbers are small and whole, so that sums are exact in any order.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+import byoc_ccompiler.codegen as codegen
+import numpy as np
+import pytest
+from byoc_ccompiler.backend import byoc_generated_kernels
+from byoc_ccompiler.kernels import bfloat16_products, byte_products, products
+from byoc_ccompiler.kernels.bfloat16 import STEP_ROWS
+from byoc_ccompiler.kernels.bfloat16_products import RoundedSchedule
+from byoc_ccompiler.kernels.byte_products import ByteSchedule
+from byoc_ccompiler.kernels.product_geometry import Product
+from byoc_ccompiler.kernels.product_schedules import DotSchedule, PanelSchedule, RightOperand, RowSchedule
+from byoc_ccompiler.vector_unit import VectorUnit
+from byoc_core.authoring import c
+from byoc_core.backend.hooks import CompileContext
+from byoc_core.dims import Dim, evaluate, symbol
+from byoc_core.errors import InternalError
+from byoc_core.ir import Function, Value, Var, tensor
+from byoc_core.runtime.module import NDArray
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from plugins.ccompiler.tests.bench import Bench, sizes_of, tensor_type
+from plugins.ccompiler.tests.random_products import LaidOut, in_memory
+
+KINDS = (*RightOperand, DotSchedule, RowSchedule)
+"""What a schedule is of: panels from somewhere, dot products, rows."""
+
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+"""Nothing is gained by smaller draws of a generator, and each try is a run of the C compiler."""
+
+_ACCESSES = (c.MemoryAccess.READ, c.MemoryAccess.READ, c.MemoryAccess.WRITE)
+
+Kind = RightOperand | type[DotSchedule] | type[RowSchedule]
+Schedule = PanelSchedule | DotSchedule | RowSchedule
+
+
+@dataclass
+class Case:
+    """A function of one product.
+
+    Attributes:
+        kind: what its schedule is of.
+        function: the function, whose operands are its parameters, the right one perhaps a constant.
+        symbols: the sizes that its symbols stand for.
+        orders: by name, the axes of a parameter in the order in which its memory has them.
+        is_negated: whether something follows the product.
+        made: the product that the writer found, and the schedule that it was given.
+    """
+
+    kind: Kind
+    function: Function
+    symbols: Mapping[str, int]
+    orders: Mapping[str, tuple[int, ...]]
+    is_negated: bool
+    made: tuple[Product, Schedule] | None = None
+
+
+def _draw_schedule(rng: random.Random, kind: Kind, p: Product, unit: VectorUnit) -> Schedule:
+    """Return a legal schedule of a kind."""
+
+    def size(most: int) -> int:
+        return rng.randint(1, most)
+
+    if kind is DotSchedule:
+        return DotSchedule(size(9), size(9), size(5), size(5))
+    if kind is RowSchedule:
+        return RowSchedule(size(20))
+    assert isinstance(kind, RightOperand)
+    depth_block = rng.choice((None, size(4), size(12)))
+    whole = PanelSchedule(kind, size(5), size(20), p.num_rows, depth_block, rng.choice((False, True)))
+    if whole.packs_inside(p, unit) or size(2) == 1:
+        return whole
+    return PanelSchedule(kind, whole.vectors, whole.chunk, whole.chunk * size(3), depth_block, whole.fetches)
+
+
+def _draw_case(rng: random.Random, bench: Bench, kind: Kind, number: int) -> Case:
+    """Return a product that a kind of schedule is legal for."""
+    symbols = dict[str, int]()
+
+    def flag(*kinds: Kind) -> bool:
+        """Draw whether, for a kind that is not one of these."""
+        return kind not in kinds and rng.random() < 0.5
+
+    def size(name: str, most: int) -> Dim:
+        known = rng.randint(1, most)
+        if rng.random() < 0.75:
+            return known
+        symbols[f"{name}{number}"] = known
+        return symbol(f"{name}{number}")
+
+    lead: tuple[Dim, ...] = () if kind is RightOperand.PACKED_APART else rng.choice(((), (2,), (1, 3)))
+    is_constant = kind is RightOperand.CONSTANT or flag()
+    is_vector = flag(RightOperand.CONSTANT, RightOperand.IN_PLACE)
+    is_dense = not is_vector and (kind is DotSchedule or flag(RightOperand.IN_PLACE))
+    rows, (depth, columns) = size("m", 23), (size("k", 20), size("n", 21))
+    if is_constant:
+        depth, columns = (evaluate(dim, symbols) for dim in (depth, columns))
+    matrix = (columns, depth) if is_dense else (depth,) if is_vector else (depth, columns)
+    has_stack = not is_dense and not is_vector and flag(RightOperand.CONSTANT)
+    right = (*(lead if has_stack else ()), *matrix)
+    dtype = rng.choice(("float32", "float64", "int32", "uint8")[: 4 if kind is RowSchedule else 2])
+    builder = bench.builder()
+    operands: list[Value] = [builder.param("x", tensor((*lead, rows, depth), dtype))]
+    # The matrix on the left, or a vector's, goes along its rows.
+    orders = {"x": (*rng.sample(range(len(lead) + 1), len(lead) + 1), len(lead) + 1)}
+    if is_constant:
+        operands.append(builder.const(_drawn([evaluate(dim, {}) for dim in right], dtype, number)))
+    else:
+        operands.append(builder.param("y", tensor(right, dtype)))
+        axes = range(len(right))
+        orders["y"] = tuple(axes if kind in (RightOperand.IN_PLACE, DotSchedule) else rng.sample(axes, len(axes)))
+    result, is_negated = builder.emit("nn.dense" if is_dense else "matmul", *operands), dtype != "uint8" and flag()
+    function = bench.add(builder, builder.emit("negative", result) if is_negated else result)
+    return Case(kind, function, symbols, orders, is_negated)
+
+
+def _drawn(shape: Sequence[int], dtype: str, seed: int) -> NDArray:
+    return np.random.default_rng(seed).integers(0 if dtype == "uint8" else -4, 5, shape).astype(dtype)
+
+
+def _interpreted(case: Case, bench: Bench, memory: Mapping[str, NDArray]) -> NDArray:
+    """Return what the nest of a case's product says, of operands as they lie in memory."""
+    assert case.made is not None
+    p = case.made[0]
+    x, y, out = (c.Buffer(name, p.dtype, access) for name, access in zip("xyz", _ACCESSES, strict=True))
+    function = c.verify(c.Function("product", (x, y, out), c.lower_nest(p.nest(x, y, out))))
+    left, right = (
+        memory[value.name] if isinstance(value, Var) else bench.constants[value.digest]
+        for value in (p.left.value, p.right.value)
+    )
+    result = np.zeros(sizes_of(case.function.results[0], case.symbols), p.dtype)
+    c.interpret(function, {x: left.reshape(-1), y: right.reshape(-1), out: result.reshape(-1)}, case.symbols)
+    return -result if case.is_negated else result
+
+
+def _check(case: Case, bench: Bench) -> None:
+    params = case.function.params
+    inputs = [_drawn(sizes_of(param, case.symbols), tensor_type(param).dtype, k) for k, param in enumerate(params)]
+    given = [in_memory(array, case.orders[param.name]) for array, param in zip(inputs, params, strict=True)]
+    memory = {param.name: array for array, param in zip(given, params, strict=True)}
+    (actual,), (reference,) = bench.run(case.function, *given), bench.reference(case.function, *inputs)
+    np.testing.assert_array_equal(actual, _interpreted(case, bench, memory), err_msg=f"{case}")
+    np.testing.assert_array_equal(actual, reference, err_msg=f"{case}")
+
+
+def test_random_schedules_compute_what_the_nests_say() -> None:
+    ran = set[Schedule]()
+
+    @settings(max_examples=5, deadline=None, phases=PHASES)
+    @given(st.randoms(use_true_random=True), st.sampled_from(["generic", "native"]))
+    def check(rng: random.Random, march: str) -> None:
+        bench, laid_out = Bench(march=march, opt_level=1), LaidOut()
+        # Several at a time: a run of the C compiler costs more than a product.
+        cases = [_draw_case(rng, bench, kind, number) for number, kind in enumerate(KINDS * 2)]
+        laid_out.orders.update((case.function, case.orders) for case in cases)
+        by_value = {case.function.params[0]: case for case in cases}
+
+        def choose(p: Product, unit: VectorUnit) -> Schedule:
+            (case,) = (by_value[value] for value in (p.left.value, p.right.value) if value in by_value)
+            case.made = p, _draw_schedule(rng, case.kind, p, unit)
+            return case.made[1]
+
+        with patch.object(products, "choose", choose), patch.object(codegen, "KernelContext", laid_out.context):
+            bench.module  # noqa: B018 - generates the code
+        for case in cases:
+            _check(case, bench)
+        ran.update(case.made[1] for case in cases if case.made is not None)
+
+    check()
+    panels = [schedule for schedule in ran if isinstance(schedule, PanelSchedule)]
+    assert {schedule.right for schedule in panels} == set(RightOperand)
+    assert {schedule.fetches for schedule in panels} == {True, False}
+    assert len({schedule.depth_block for schedule in panels} - {None}) > 2
+    assert len({schedule.vectors for schedule in panels}) > 2
+    assert len({schedule.chunk for schedule in panels}) > 2
+    assert {type(schedule) for schedule in ran} == {PanelSchedule, DotSchedule, RowSchedule}
+
+
+def _panels(right: RightOperand, *, chunk: int = 4, outer: int = 8, vectors: int = 1) -> PanelSchedule:
+    return PanelSchedule(right, vectors, chunk, outer)
+
+
+ILLEGAL: list[tuple[str, Callable[[], object], tuple[int, ...], tuple[int, ...], str]] = [
+    ("panels are of floats", lambda: _panels(RightOperand.PACKED), (8, 5), (5, 7), "int32"),
+    ("rows come in whole chunks", lambda: _panels(RightOperand.PACKED_APART, outer=6), (9, 5), (5, 7), "float32"),
+    ("all rows meet a panel that an item packs", lambda: _panels(RightOperand.PACKED), (9, 5), (5, 7), "float32"),
+    ("all rows meet a panel that an item packs", lambda: _panels(RightOperand.IN_PLACE), (9, 5), (5, 7), "float32"),
+    ("constant panels are of weights", lambda: _panels(RightOperand.CONSTANT), (8, 5), (5, 7), "float32"),
+    ("columns in place lie side by side", lambda: _panels(RightOperand.IN_PLACE, outer=1), (5, 4), (4,), "float32"),
+    ("one matrix is packed apart", lambda: _panels(RightOperand.PACKED_APART), (2, 8, 5), (2, 5, 7), "float32"),
+    ("sizes are above 0", lambda: _panels(RightOperand.PACKED, chunk=0), (8, 5), (5, 7), "float32"),
+    ("sizes are above 0", lambda: RowSchedule(0), (8, 5), (5, 7), "float32"),
+    ("dot products are of floats", lambda: DotSchedule(2, 2, 2, 2), (8, 5), (5,), "int32"),
+    ("operands run along the sums", lambda: DotSchedule(2, 2, 2, 2), (8, 5), (5, 7), "float32"),
+]
+
+
+@pytest.mark.parametrize(("law", "schedule", "x", "y", "dtype"), ILLEGAL)
+def test_illegal_schedules_are_refused(
+    bench: Bench, law: str, schedule: Callable[[], Schedule], x: tuple[int, ...], y: tuple[int, ...], dtype: str
+) -> None:
+    bench.op("matmul", [tensor(x, dtype), tensor(y, dtype)])
+    with patch.object(products, "choose", lambda p, unit: schedule()), pytest.raises(InternalError, match=law):
+        bench.module  # noqa: B018 - generates the code
+
+
+def test_reports_tell_the_schedule(bench: Bench) -> None:
+    bench.op("matmul", [tensor((40, 20)), tensor((20, 64))])
+    (kernel,) = byoc_generated_kernels(bench.functions, CompileContext("ccompiler", bench.options, bench.constants))
+    assert kernel.schedule["right"] == "in place"
+    assert list(kernel.schedule) == ["right", "vectors", "chunk", "outer", "depth_block", "fetches"]
+
+
+def _rounded(bench: Bench, rows: int) -> Function:
+    """Add a product of rounded operands."""
+    return bench.op("matmul", [tensor((rows, 70)), tensor((70, 40))])
+
+
+def _rounded_of_unknown_depth(bench: Bench, rows: int) -> Function:
+    """Add a product of rounded operands whose sums are of unknown length."""
+    return bench.op("matmul", [tensor((rows, "k")), tensor(("k", 40))])
+
+
+def _of_bytes(bench: Bench, rows: int) -> Function:
+    """Add a product of bytes with weights."""
+    builder = bench.builder()
+    left = builder.emit("cast", builder.param("x", tensor((rows, 70), "uint8")), dtype="int32")
+    right = builder.const(_drawn((70, 40), "int32", 1))
+    return bench.add(builder, builder.emit("matmul", builder.emit("subtract", left, builder.const(np.int32(3))), right))
+
+
+def _draw_rounded(rng: random.Random) -> RoundedSchedule:
+    return RoundedSchedule(rng.choice((16, 32)), rng.choice((None, STEP_ROWS, 2 * STEP_ROWS, 3 * STEP_ROWS)))
+
+
+def _draw_of_bytes(rng: random.Random) -> ByteSchedule:
+    vectors, tile_rows, tiles, part = (rng.randint(1, most) for most in (3, 5, 4, 20))
+    return ByteSchedule(vectors, tile_rows, tile_rows * tiles, part)
+
+
+@pytest.mark.parametrize(
+    ("module", "add", "draw"),
+    [(bfloat16_products, _rounded, _draw_rounded), (byte_products, _of_bytes, _draw_of_bytes)],
+)
+def test_random_schedules_of_words_give_what_the_reference_gives(
+    module: ModuleType, add: Callable[[Bench, int], Function], draw: Callable[[random.Random], Any]
+) -> None:
+    ran = set[object]()
+
+    @settings(max_examples=3, deadline=None, phases=PHASES)
+    @given(st.randoms(use_true_random=True), st.sampled_from(["generic", "native"]))
+    def check(rng: random.Random, march: str) -> None:
+        bench = Bench(march=march, opt_level=1, precision="bfloat16")
+        functions = [add(bench, rows) for rows in (17, 40, 65, 100)]
+        drawn = []
+
+        def choose(*sizes: object) -> object:
+            drawn.append(draw(rng))
+            return drawn[-1]
+
+        with patch.object(module, "choose", choose):
+            bench.module  # noqa: B018 - generates the code
+        assert len(drawn) == len(functions)
+        for function in functions:
+            inputs = [_drawn(sizes_of(param), tensor_type(param).dtype, 1) for param in function.params]
+            (actual,), (expected,) = bench.run(function, *inputs), bench.reference(function, *inputs)
+            np.testing.assert_array_equal(actual, expected)
+        ran.update(drawn)
+
+    check()
+    assert len(ran) > 3
+
+
+@pytest.mark.parametrize(
+    ("law", "module", "add", "schedule"),
+    [
+        ("panels have 16 or 32 columns", bfloat16_products, _rounded, lambda: RoundedSchedule(8, None)),
+        ("rows are rounded in whole blocks", bfloat16_products, _rounded, lambda: RoundedSchedule(16, STEP_ROWS + 1)),
+        ("sizes are above 0", bfloat16_products, _rounded, lambda: RoundedSchedule(16, 0)),
+        ("is known", bfloat16_products, _rounded_of_unknown_depth, lambda: RoundedSchedule(16, None)),
+        ("rows come in whole tiles", byte_products, _of_bytes, lambda: ByteSchedule(1, 4, 6, 8)),
+    ],
+)
+def test_illegal_schedules_of_words_are_refused(
+    law: str,
+    module: ModuleType,
+    add: Callable[[Bench, int], Function],
+    schedule: Callable[[], object],
+) -> None:
+    bench = Bench(precision="bfloat16")
+    add(bench, 40)
+    with patch.object(module, "choose", lambda *sizes: schedule()), pytest.raises(InternalError, match=law):
+        bench.module  # noqa: B018 - generates the code
