@@ -6,7 +6,21 @@ import random
 from dataclasses import replace
 
 import pytest
-from byoc_core.authoring.c import For, LoopKind, Schedule, Size, hoist, lower_nest, outline, scalarise, simplify, verify
+from byoc_core.authoring.c import (
+    Copy,
+    For,
+    LoopKind,
+    Nest,
+    Schedule,
+    Size,
+    Store,
+    hoist,
+    lower_nest,
+    outline,
+    scalarise,
+    simplify,
+    verify,
+)
 from byoc_core.errors import InternalError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,6 +66,16 @@ def test_a_loop_without_vectors_may_be_one_for_vectors() -> None:
     assert isinstance(rows, For)
     assert isinstance(rows.body[0], For)
     assert (rows.kind, rows.body[0].kind) == (LoopKind.SERIAL, LoopKind.VECTOR)
+
+
+def test_a_loop_without_vectors_may_be_a_copy() -> None:
+    case = product_case(3, 4, 5, {})
+    (left, _), (out,) = case.inputs, case.outputs
+    row, column = case.nest.axes
+    nest = Nest((row, column), (Store(out, row.index * 4 + column.index, left[row.index * 5 + column.index]),))
+    (rows,) = lower_nest(nest, Schedule(vector="j"))
+    assert isinstance(rows, For)
+    assert rows.body == (Copy(out, rows.index * 4, left, rows.index * 5, Size(4)),)
 
 
 @pytest.mark.parametrize("parallel", [("j", "i"), ("r",), ("i", "r")])

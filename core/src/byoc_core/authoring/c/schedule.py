@@ -22,7 +22,7 @@ from byoc_core.authoring.c.expressions import (
     Variable,
 )
 from byoc_core.authoring.c.indices import unravelled
-from byoc_core.authoring.c.loops import smaller
+from byoc_core.authoring.c.loops import as_copy, smaller
 from byoc_core.authoring.c.nest import Accumulator, Nest
 from byoc_core.authoring.c.operands import operands_of
 from byoc_core.authoring.c.renewal import renewed
@@ -60,7 +60,8 @@ class Schedule:
         parallel: the names of loops one inside the other whose rounds threads share, as one loop; those outside them go
             round after round.
         vector: the name of the loop whose rounds lie in vector registers; the innermost one of the domain.
-        lanes: elements of a vector; with 1 the C compiler learns that no round needs another, and chooses.
+        lanes: elements of a vector; with 1 the loop becomes a copy where it is one, else the C compiler learns that no
+            round needs another, and chooses.
         unrolled: the names of loops that are written out; of each the number of rounds is known. Of a loop that is
             shorter in the last tile, the rounds of that tile are not.
         grain: rounds of the parallel loop that stay together.
@@ -209,7 +210,8 @@ class _Lowering:
         kind = LoopKind.UNROLLED if is_unrolled else LoopKind.SERIAL
         if is_vector and loop.name == self._schedule.vector:
             if self._schedule.lanes == 1:
-                return (loop.around(body, kind if is_unrolled else LoopKind.VECTOR),)
+                plain = loop.around(body, kind if is_unrolled else LoopKind.VECTOR)
+                return (as_copy(plain) or plain,)
             whole, *rest = vectorised(loop.around(body), self._schedule.lanes)
             assert isinstance(whole, For)
             return (replace(whole, kind=kind), *rest)

@@ -122,7 +122,7 @@ def _filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffe
     taps = kernel.scratch_memory(geometry.num_taps * channels, geometry.dtype)
     sizes, steps = (geometry.filter_height, geometry.filter_width, channels), geometry.weight_steps
     source = kernel.source(weight, "weight")
-    return taps, copy_block(taps, source, sizes, compact_strides(sizes), (*steps[2:], steps[0]))
+    return taps, copy_block(kernel, taps, source, sizes, compact_strides(sizes), (*steps[2:], steps[0]))
 
 
 def write(kernel: Kernel) -> None:

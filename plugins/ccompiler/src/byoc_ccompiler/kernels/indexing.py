@@ -178,7 +178,7 @@ def _one_hot(kernel: Kernel, step: Step) -> c.Block:
 def _whole(kernel: Kernel, step: Step) -> c.Block:
     """Return the statements that copy operand 0 to the result."""
     x = step.operands[0]
-    return copy_block(kernel.target(step.result), kernel.source(x), [product(shape_of(x))], [1], [1])
+    return copy_block(kernel, kernel.target(step.result), kernel.source(x), [product(shape_of(x))], [1], [1])
 
 
 def _combined(step: Step, old: c.Expression, new: c.Expression) -> c.Expression:

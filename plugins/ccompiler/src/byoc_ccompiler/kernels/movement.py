@@ -20,7 +20,15 @@ from byoc_core.ops import is_open_bound
 from byoc_ccompiler.attributes import axis_of, dim_of, dims_of, flag_of, float_of, int_of, ints_of
 from byoc_ccompiler.family import KernelFamily, any_access, writer_by_table
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.copies import GRAIN, MOVE_PS, bytes_ps, copy_block, copy_run, loops_around, offset_along
+from byoc_ccompiler.kernels.copies import (
+    MOVE_PS,
+    bytes_ps,
+    copy_block,
+    copy_run,
+    loops_around,
+    offset_along,
+    share_outermost,
+)
 from byoc_ccompiler.kernels.indexing import range_check
 from byoc_ccompiler.rejections import operand_shape, reject_sizes
 from byoc_ccompiler.size_checks import require_equal_sizes
@@ -37,7 +45,7 @@ def _copied(
     """Return the copy of an operand; sizes and strides are the operand's and the result's own where none are given."""
     sizes, to = shape_of(operand) if sizes is None else sizes, kernel.strides(result) if to is None else to
     come = kernel.strides(operand) if come is None else come
-    return copy_block(kernel.target(result), kernel.source(operand), sizes, to, come, **first)
+    return copy_block(kernel, kernel.target(result), kernel.source(operand), sizes, to, come, **first)
 
 
 def _reshape(kernel: Kernel, step: Step) -> c.Block:
@@ -113,9 +121,9 @@ def _pad(kernel: Kernel, step: Step) -> c.Block:
         return copied
     with np.errstate(all="ignore"):  # as the reference converts it: what does not fit is not an error
         value = np.asarray(float_of(step.binding, "pad_value")).astype(to_numpy(out.dtype))[()]
-    k, count = c.Variable("k"), c.Size(product(shape_of(step.result)))
-    fill = (c.Store(out, k, c.Literal(value, c.CType(out.dtype))),)
-    return (c.For(k, c.Size(0), count, fill, 1, c.LoopKind.PARALLEL, GRAIN, bytes_ps(out, 1)), *copied)
+    place = c.Axis(c.Variable("k"), product(shape_of(step.result)))
+    filled = c.Nest((place,), (c.Store(out, place.index, c.Literal(value, c.CType(out.dtype))),))
+    return (*kernel.lower(filled, share_outermost(filled.axes, bytes_ps(out, 1))), *copied)
 
 
 def _pixel_blocks(kernel: Kernel, step: Step) -> c.Block:
@@ -198,7 +206,7 @@ def _mapped(
     """
     source, out, result = kernel.source(step.operands[0]), kernel.target(step.result), shape_of(step.result)
     if not places:
-        return copy_block(out, source, [product(result)], [1], [1])
+        return copy_block(kernel, out, source, [product(result)], [1], [1])
     along = [c.Variable(f"at{axis}") if axis in places else index for axis, index in enumerate(indices)]
     lets = (*values, *(c.Let(along[axis], place) for axis, place in places.items()))
     # A value is computed in the innermost of the loops that it follows from.

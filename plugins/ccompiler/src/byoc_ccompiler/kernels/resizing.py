@@ -168,7 +168,7 @@ def _write(kernel: Kernel) -> None:
     passes, (x,) = _passes(step), step.operands
     source, out, count = kernel.source(x), kernel.target(step.result), product(shape_of(x))
     if not passes:
-        kernel.finish_block(copy_block(out, source, [count], [1], [1]))
+        kernel.finish_block(copy_block(kernel, out, source, [count], [1], [1]))
         return
     nothing = c.Clear(out, c.Size(0), c.Size(product(shape_of(step.result))))
     if count == 0:
