@@ -28,6 +28,7 @@ __all__ = [
     "offset_along",
     "rows_apart",
     "share_outermost",
+    "shared_block",
     "spread",
 ]
 
@@ -201,6 +202,11 @@ def share_outermost(axes: Sequence[c.Axis], element_ps: Dim, *, run: Dim = 1) ->
     names, inside = [axis.name for axis in axes], product([*(axis.size for axis in axes[1:]), run])
     grain = GRAIN if len(names) == 1 and run == 1 else 1
     return c.Schedule(parallel=tuple(names[:1]), grain=grain, round_ps=inside * element_ps)
+
+
+def shared_block(kernel: Kernel, axes: Sequence[c.Axis], body: c.Block, element_ps: Dim, *, run: Dim = 1) -> c.Block:
+    """Return the statements of a nest whose outermost axis threads share, as :func:`share_outermost` says."""
+    return kernel.lower(c.Nest(tuple(axes), body), share_outermost(axes, element_ps, run=run))
 
 
 def copy_block(

@@ -27,7 +27,7 @@ from byoc_ccompiler.kernels.copies import (
     copy_run,
     loops_around,
     offset_along,
-    share_outermost,
+    shared_block,
 )
 from byoc_ccompiler.kernels.indexing import range_check
 from byoc_ccompiler.rejections import operand_shape, reject_sizes
@@ -122,8 +122,8 @@ def _pad(kernel: Kernel, step: Step) -> c.Block:
     with np.errstate(all="ignore"):  # as the reference converts it: what does not fit is not an error
         value = np.asarray(float_of(step.binding, "pad_value")).astype(to_numpy(out.dtype))[()]
     place = c.Axis(c.Variable("k"), product(shape_of(step.result)))
-    filled = c.Nest((place,), (c.Store(out, place.index, c.Literal(value, c.CType(out.dtype))),))
-    return (*kernel.lower(filled, share_outermost(filled.axes, bytes_ps(out, 1))), *copied)
+    fill = (c.Store(out, place.index, c.Literal(value, c.CType(out.dtype))),)
+    return (*shared_block(kernel, [place], fill, bytes_ps(out, 1)), *copied)
 
 
 def _pixel_blocks(kernel: Kernel, step: Step) -> c.Block:
@@ -237,14 +237,14 @@ def _trilu(kernel: Kernel, step: Step) -> c.Block:
     if is_upper:
         moves = (c.Copy(out, first + edge, source, first + edge, last), c.Clear(out, first, edge))
     body = (c.Let(edge, c.index_min(c.index_max(crossing, 0), columns)), *moves)
-    return loops_around(body, [row], [product([*outer, rows])], part=0, round_ps=bytes_ps(out, columns))
+    return shared_block(kernel, [c.Axis(row, product([*outer, rows]))], body, bytes_ps(out, 1), run=columns)
 
 
 def _arange(kernel: Kernel, step: Step) -> c.Block:
     out, k = kernel.target(step.result), c.Variable("k")
     first, apart = (dim_of(step.binding, name) for name in ("start", "step"))
     number = c.Cast(c.Binary("+", c.Size(first), k * apart), c.CType(out.dtype))
-    return loops_around((c.Store(out, k, number),), [k], shape_of(step.result), part=0, round_ps=MOVE_PS)
+    return shared_block(kernel, [c.Axis(k, *shape_of(step.result))], (c.Store(out, k, number),), MOVE_PS)
 
 
 def _sizes(kernel: Kernel, step: Step) -> c.Block:
