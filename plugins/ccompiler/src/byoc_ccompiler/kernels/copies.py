@@ -14,12 +14,11 @@ from byoc_core.dtypes import dtype_info
 from byoc_ccompiler.kernel import Kernel
 
 __all__ = [
-    "GRAIN",
     "MOVE_PS",
     "Layout",
     "StridedNest",
     "bytes_ps",
-    "copy_block",
+    "copy_nest",
     "copy_run",
     "fetch",
     "fetch_line",
@@ -27,8 +26,8 @@ __all__ = [
     "loops_around",
     "offset_along",
     "rows_apart",
+    "share_nest",
     "share_outermost",
-    "shared_block",
     "spread",
 ]
 
@@ -38,13 +37,14 @@ MOVE_PS = 500
 _BYTE_PS = 30
 """Estimated picoseconds to move one byte among many that lie side by side."""
 
-GRAIN = 64
+_GRAIN = 64
 """Elements that stay with one thread where threads share a line: no two of them write to one cache line."""
 
 _ENOUGH_ITEMS = 16
 _TARGET, _SOURCE = "target", "source"
 _Dims = tuple[Dim, ...]
 _Sizes = Sequence[Dim]
+_Rounds = Sequence[Dim | c.Expression]
 
 _FETCH = """
 /* Fetches lines of memory so many bytes behind a pointer, perhaps behind the end of what it points into. */
@@ -169,12 +169,7 @@ def offset_along(indices: Sequence[c.Expression], strides: Sequence[Dim], first:
 
 
 def loops_around(
-    body: c.Block,
-    indices: Sequence[c.Variable],
-    sizes: Sequence[Dim | c.Expression],
-    *,
-    part: int | None = None,
-    round_ps: Dim = 0,
+    body: c.Block, indices: Sequence[c.Variable], sizes: _Rounds, *, part: int | None = None, round_ps: Dim = 0
 ) -> c.Block:
     """Return loops of these sizes around a block, outermost first.
 
@@ -200,27 +195,19 @@ def share_outermost(axes: Sequence[c.Axis], element_ps: Dim, *, run: Dim = 1) ->
         run: elements of a point.
     """
     names, inside = [axis.name for axis in axes], product([*(axis.size for axis in axes[1:]), run])
-    grain = GRAIN if len(names) == 1 and run == 1 else 1
+    grain = _GRAIN if len(names) == 1 and run == 1 else 1
     return c.Schedule(parallel=tuple(names[:1]), grain=grain, round_ps=inside * element_ps)
 
 
-def shared_block(kernel: Kernel, axes: Sequence[c.Axis], body: c.Block, element_ps: Dim, *, run: Dim = 1) -> c.Block:
+def share_nest(kernel: Kernel, axes: Sequence[c.Axis], body: c.Block, element_ps: Dim, *, run: Dim = 1) -> c.Block:
     """Return the statements of a nest whose outermost axis threads share, as :func:`share_outermost` says."""
     return kernel.lower(c.Nest(tuple(axes), body), share_outermost(axes, element_ps, run=run))
 
 
-def copy_block(
-    kernel: Kernel,
-    target: c.Buffer,
-    source: c.Buffer,
-    sizes: _Sizes,
-    to: _Sizes,
-    come: _Sizes,
-    *,
-    at: Dim = 0,
-    source_at: Dim = 0,
-) -> c.Block:
-    """Return the statements that copy elements, none of which is written twice; what lies side by side goes as a whole.
+def copy_nest(
+    target: c.Buffer, source: c.Buffer, sizes: _Sizes, to: _Sizes, come: _Sizes, *, at: Dim = 0, source_at: Dim = 0
+) -> tuple[c.Nest, c.Schedule]:
+    """Return the nest that copies elements, none of which is written twice, and how: what lies side by side as a whole.
 
     ``to`` are the strides in the target, ``come`` those in the source: 0 where one element is read again, negative
     where an axis is read backwards. ``at`` and ``source_at`` are the offsets of the first elements.
@@ -233,14 +220,14 @@ def copy_block(
     place = nest.position(_TARGET, start=c.Size(at), last=last)
     origin = nest.position(_SOURCE, start=c.Size(source_at), last=last)
     if is_by_element:
-        return kernel.lower(c.Nest(nest.axes, (c.Store(target, place, source[origin]),)), schedule)
+        return c.Nest(nest.axes, (c.Store(target, place, source[origin]),)), schedule
     # Pointers to a line: C compilers do not see that its places are the same in all rounds where sizes are symbolic.
     (*outer, line), k = nest.axes, c.Variable("k")
     to_line, from_line = c.Buffer("to", target.dtype, c.MemoryAccess.WRITE), c.Buffer("from", source.dtype)
     apart, source_apart = (nest.step(tensor, len(outer))[0] for tensor in (_TARGET, _SOURCE))
     moves = loops_around((c.Store(to_line, k * apart, from_line[k * source_apart]),), [k], [line.size])
     body = (c.Alias(to_line, target, place), c.Alias(from_line, source, origin), *moves)
-    return kernel.lower(c.Nest(tuple(outer), body), schedule)
+    return c.Nest(tuple(outer), body), schedule
 
 
 def _copy_schedule(nest: StridedNest, target: c.Buffer) -> c.Schedule:

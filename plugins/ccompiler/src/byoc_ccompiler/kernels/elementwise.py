@@ -16,7 +16,7 @@ from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels import pointwise
 from byoc_ccompiler.kernels.axes import view_along
-from byoc_ccompiler.kernels.copies import StridedNest, share_outermost, shared_block
+from byoc_ccompiler.kernels.copies import StridedNest, share_nest, share_outermost
 from byoc_ccompiler.kernels.loads import load_statements
 from byoc_ccompiler.kernels.row_writer import row_layouts
 from byoc_ccompiler.rejections import operand_shape, operand_type, reject_sizes
@@ -72,7 +72,7 @@ def _write_blocks(kernel: Kernel, step: Step) -> None:
     body = pointwise.element_statements(kernel, [step], lambda _, index: place if index else here, known)
     body += (c.Store(kernel.target(step.result), here, known[step.result]),)
     axes = (c.Axis(row, count), c.Axis(k, run))
-    kernel.finish_block(shared_block(kernel, axes, body, _QUANTISED_PS))
+    kernel.finish_block(share_nest(kernel, axes, body, _QUANTISED_PS))
 
 
 def _reject(binding: Binding) -> Rejection | None:

@@ -17,15 +17,7 @@ from byoc_ccompiler.attributes import axis_of, dim_of, int_of
 from byoc_ccompiler.family import KernelFamily, writer_by_table
 from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.axes import require_along, view_of
-from byoc_ccompiler.kernels.copies import (
-    MOVE_PS,
-    bytes_ps,
-    copy_block,
-    copy_run,
-    loops_around,
-    offset_along,
-    shared_block,
-)
+from byoc_ccompiler.kernels.copies import MOVE_PS, bytes_ps, copy_nest, copy_run, loops_around, offset_along
 from byoc_ccompiler.kernels.pointwise import element_product, element_sum
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
@@ -179,14 +171,14 @@ def _one_hot(kernel: Kernel, step: Step) -> c.Block:
     places, out, roles = kernel.source(indices, "indices"), kernel.target(step.result), ("on", "off")
     on, off = (kernel.constant(end) or kernel.source(end, role)[0] for end, role in zip(ends, roles, strict=True))
     is_here = _resolved(places[row // depth * inner + k], depth).compare("==", row % depth)
-    axes = (c.Axis(row, product(shape[: axis + 1])), c.Axis(k, inner))
-    return shared_block(kernel, axes, (c.Store(out, row * inner + k, c.Select(is_here, on, off)),), MOVE_PS)
+    columns = loops_around((c.Store(out, row * inner + k, c.Select(is_here, on, off)),), [k], [inner])
+    return loops_around(columns, [row], [product(shape[: axis + 1])], part=0, round_ps=inner * MOVE_PS)
 
 
 def _whole(kernel: Kernel, step: Step) -> c.Block:
     """Return the statements that copy operand 0 to the result."""
     x = step.operands[0]
-    return copy_block(kernel, kernel.target(step.result), kernel.source(x), [product(shape_of(x))], [1], [1])
+    return kernel.lower(*copy_nest(kernel.target(step.result), kernel.source(x), [product(shape_of(x))], [1], [1]))
 
 
 def _combined(step: Step, old: c.Expression, new: c.Expression) -> c.Expression:

@@ -20,15 +20,7 @@ from byoc_core.ops import is_open_bound
 from byoc_ccompiler.attributes import axis_of, dim_of, dims_of, flag_of, float_of, int_of, ints_of
 from byoc_ccompiler.family import KernelFamily, any_access, writer_by_table
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.copies import (
-    MOVE_PS,
-    bytes_ps,
-    copy_block,
-    copy_run,
-    loops_around,
-    offset_along,
-    shared_block,
-)
+from byoc_ccompiler.kernels.copies import MOVE_PS, bytes_ps, copy_nest, copy_run, loops_around, offset_along, share_nest
 from byoc_ccompiler.kernels.indexing import range_check
 from byoc_ccompiler.rejections import operand_shape, reject_sizes
 from byoc_ccompiler.size_checks import require_equal_sizes
@@ -45,7 +37,7 @@ def _copied(
     """Return the copy of an operand; sizes and strides are the operand's and the result's own where none are given."""
     sizes, to = shape_of(operand) if sizes is None else sizes, kernel.strides(result) if to is None else to
     come = kernel.strides(operand) if come is None else come
-    return copy_block(kernel, kernel.target(result), kernel.source(operand), sizes, to, come, **first)
+    return kernel.lower(*copy_nest(kernel.target(result), kernel.source(operand), sizes, to, come, **first))
 
 
 def _reshape(kernel: Kernel, step: Step) -> c.Block:
@@ -123,7 +115,7 @@ def _pad(kernel: Kernel, step: Step) -> c.Block:
         value = np.asarray(float_of(step.binding, "pad_value")).astype(to_numpy(out.dtype))[()]
     place = c.Axis(c.Variable("k"), product(shape_of(step.result)))
     fill = (c.Store(out, place.index, c.Literal(value, c.CType(out.dtype))),)
-    return (*shared_block(kernel, [place], fill, bytes_ps(out, 1)), *copied)
+    return (*share_nest(kernel, [place], fill, bytes_ps(out, 1)), *copied)
 
 
 def _pixel_blocks(kernel: Kernel, step: Step) -> c.Block:
@@ -206,7 +198,7 @@ def _mapped(
     """
     source, out, result = kernel.source(step.operands[0]), kernel.target(step.result), shape_of(step.result)
     if not places:
-        return copy_block(kernel, out, source, [product(result)], [1], [1])
+        return kernel.lower(*copy_nest(out, source, [product(result)], [1], [1]))
     along = [c.Variable(f"at{axis}") if axis in places else index for axis, index in enumerate(indices)]
     lets = (*values, *(c.Let(along[axis], place) for axis, place in places.items()))
     # A value is computed in the innermost of the loops that it follows from.
@@ -237,14 +229,14 @@ def _trilu(kernel: Kernel, step: Step) -> c.Block:
     if is_upper:
         moves = (c.Copy(out, first + edge, source, first + edge, last), c.Clear(out, first, edge))
     body = (c.Let(edge, c.index_min(c.index_max(crossing, 0), columns)), *moves)
-    return shared_block(kernel, [c.Axis(row, product([*outer, rows]))], body, bytes_ps(out, 1), run=columns)
+    return share_nest(kernel, [c.Axis(row, product([*outer, rows]))], body, bytes_ps(out, 1), run=columns)
 
 
 def _arange(kernel: Kernel, step: Step) -> c.Block:
     out, k = kernel.target(step.result), c.Variable("k")
     first, apart = (dim_of(step.binding, name) for name in ("start", "step"))
     number = c.Cast(c.Binary("+", c.Size(first), k * apart), c.CType(out.dtype))
-    return shared_block(kernel, [c.Axis(k, *shape_of(step.result))], (c.Store(out, k, number),), MOVE_PS)
+    return share_nest(kernel, [c.Axis(k, *shape_of(step.result))], (c.Store(out, k, number),), MOVE_PS)
 
 
 def _sizes(kernel: Kernel, step: Step) -> c.Block:

@@ -17,7 +17,7 @@ from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.family import KernelFamily, any_access
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.copies import Layout, StridedNest, fetch, loops_around, shared_block
+from byoc_ccompiler.kernels.copies import Layout, StridedNest, fetch, loops_around, share_nest
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
@@ -68,11 +68,11 @@ def _write(kernel: Kernel) -> None:
     if is_row and isinstance(row_nbytes, int) and row_nbytes in _FETCHED_NBYTES:
         ahead = nest.position(_SOURCE, last=c.Size(0)) + nest.step(_SOURCE, last - 1)[0] * _ROWS_AHEAD
         row = loops_around(moves, nest.variables[last:], nest.sizes[last:])
-        block = shared_block(
+        block = share_nest(
             kernel, nest.axes[:last], (fetch(source, ahead, row_nbytes), *row), _MOVE_PS, run=nest.sizes[last]
         )
     else:
-        block = shared_block(kernel, nest.axes, moves, _MOVE_PS)
+        block = share_nest(kernel, nest.axes, moves, _MOVE_PS)
     kernel.finish_block(block)
 
 
@@ -108,7 +108,7 @@ def _tiles(
     part, line_ps = None if planes.sizes else 0, width * _MOVE_PS
     tiles = loops_around(item, [tile], [height // lanes], part=part, round_ps=line_ps * lanes)
     pointers = (c.Alias(from_, source, planes.position(_SOURCE)), c.Alias(to, target, planes.position(_RESULT)))
-    return shared_block(kernel, planes.axes, (*pointers, *tiles), _MOVE_PS, run=height * width)
+    return share_nest(kernel, planes.axes, (*pointers, *tiles), _MOVE_PS, run=height * width)
 
 
 @cache
