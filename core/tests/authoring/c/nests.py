@@ -210,8 +210,11 @@ def product_case(num_rows: Dim, num_columns: Dim, depth: Dim, sizes: Mapping[str
 
 
 @st.composite
-def schedules(draw: st.DrawFn, nest: Nest) -> Schedule:
-    """Draw a schedule of a nest; some nests cannot be computed by it."""
+def schedules(draw: st.DrawFn, nest: Nest, *, is_nested: bool = False) -> Schedule:
+    """Draw a schedule of a nest; some nests cannot be computed by it.
+
+    The parallel loops are the outermost ones; other loops may be around them where ``is_nested``.
+    """
     names = [axis.name for axis in nest.axes]
     tiles: dict[str, int] = {}
     loops: list[str] = []
@@ -231,12 +234,13 @@ def schedules(draw: st.DrawFn, nest: Nest) -> Schedule:
         reduced.append(axis.name)
     order = _order(draw, loops, reduced)
     domain = order[: order.index(reduced[0])] if reduced else order
-    parallel = tuple(domain[: draw(st.integers(0, min(2, len(domain))))])
+    first = draw(st.integers(0, max(len(domain) - 1, 0))) if is_nested else 0
+    parallel = tuple(domain[first : first + draw(st.integers(0, 2))])
     free = [name for name in order if name not in parallel and name not in reduced]
     has_vector: bool = draw(st.booleans())
     vector = free[-1] if free and has_vector else None
     unrolled = frozenset(name for name in (*free, *reduced) if draw(st.integers(0, 3)) == 0)
-    lanes = draw(st.sampled_from([4, 8])) if vector else 1
+    lanes = draw(st.sampled_from([1, 4, 8])) if vector else 1
     return Schedule(tiles, tuple(order), parallel, vector, lanes, unrolled, draw(st.integers(1, 3)))
 
 

@@ -21,11 +21,14 @@ from byoc_core.authoring.c import (
     KnownCalls,
     Literal,
     MemoryAccess,
+    Nest,
     ParallelWork,
     Return,
+    Schedule,
     Size,
     Uses,
     anonymous_text,
+    lower_nest,
     outline,
     parallel_works,
     print_function,
@@ -275,6 +278,11 @@ class Kernel:
             return None
         array = self.scope.constants.array(value, self.scope.where)
         return Literal(array.reshape(-1)[0], CType(dtype_of(value)))
+
+    def lower(self, nest: Nest, schedule: Schedule) -> Block:
+        """Return the statements of a nest; reports tell the first schedule of a kernel."""
+        self.schedule = self.schedule or schedule
+        return lower_nest(nest, schedule)
 
     def finish_block(self, block: Block) -> None:
         """End the writing of the kernel.

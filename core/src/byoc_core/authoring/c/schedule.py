@@ -21,7 +21,8 @@ from byoc_core.authoring.c.expressions import (
     Size,
     Variable,
 )
-from byoc_core.authoring.c.loops import smaller
+from byoc_core.authoring.c.indices import unravelled
+from byoc_core.authoring.c.loops import as_copy, smaller
 from byoc_core.authoring.c.nest import Accumulator, Nest
 from byoc_core.authoring.c.operands import operands_of
 from byoc_core.authoring.c.renewal import renewed
@@ -56,12 +57,15 @@ class Schedule:
             may be split again (``{"i": 4, "i.tile": 8}``).
         order: the names of all loops from the outermost to the innermost; by default the axes, then the reduced ones.
             Loops of the domain inside a reduced one are a tile whose sums are held at once.
-        parallel: the names of the outermost loops whose rounds threads share, as one loop.
+        parallel: the names of loops one inside the other whose rounds threads share, as one loop; those outside them go
+            round after round.
         vector: the name of the loop whose rounds lie in vector registers; the innermost one of the domain.
-        lanes: elements of a vector.
+        lanes: elements of a vector; with 1 the loop becomes a copy where it is one, else the C compiler learns that no
+            round needs another, and chooses.
         unrolled: the names of loops that are written out; of each the number of rounds is known. Of a loop that is
             shorter in the last tile, the rounds of that tile are not.
         grain: rounds of the parallel loop that stay together.
+        round_ps: estimated picoseconds of a round of the parallel loop; ``None`` where the body alone shall say.
     """
 
     tiles: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -71,6 +75,7 @@ class Schedule:
     lanes: int = 1
     unrolled: frozenset[str] = frozenset()
     grain: Dim = 1
+    round_ps: Dim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,15 +190,15 @@ class _Lowering:
     def block(self) -> Block:
         """Return the statements."""
         body = self._tile() if self._nest.reduced else self._points(self._nest.body)
-        outer = list(self._outer)
-        parallel = self._schedule.parallel
-        if tuple(loop.name for loop in outer[: len(parallel)]) != tuple(parallel):
-            raise InternalError("schedule", "the parallel loops are not the outermost ones", got=", ".join(parallel))
-        for loop in reversed(outer[len(parallel) :]):
-            body = self._around(loop, body, not self._nest.reduced)
+        names, parallel = [loop.name for loop in self._outer], list(self._schedule.parallel)
+        first = names.index(parallel[0]) if parallel and parallel[0] in names else 0
+        end = first + len(parallel)
+        if names[first:end] != parallel:
+            raise InternalError("schedule", "the parallel loops are not side by side", got=", ".join(parallel))
+        body = self._loops_around(self._outer[end:], body, not self._nest.reduced)
         if parallel:
-            body = (self._collapsed(outer[: len(parallel)], body),)
-        return drop_unused(simplify_block(body))
+            body = (self._collapsed(self._outer[first:end], body),)
+        return drop_unused(simplify_block(self._loops_around(self._outer[:first], body, False)))
 
     def _points(self, block: Block) -> Block:
         """Return statements of the nest with the positions of the loops in the place of the axes."""
@@ -203,7 +208,10 @@ class _Lowering:
         """Return a loop around a block, as the schedule wants it: vectors, or written out."""
         is_unrolled = loop.name in self._schedule.unrolled and not loop.is_ragged
         kind = LoopKind.UNROLLED if is_unrolled else LoopKind.SERIAL
-        if is_vector and loop.name == self._schedule.vector and self._schedule.lanes > 1:
+        if is_vector and loop.name == self._schedule.vector:
+            if self._schedule.lanes == 1:
+                plain = loop.around(body, kind if is_unrolled else LoopKind.VECTOR)
+                return (as_copy(plain) or plain,)
             whole, *rest = vectorised(loop.around(body), self._schedule.lanes)
             assert isinstance(whole, For)
             return (replace(whole, kind=kind), *rest)
@@ -211,21 +219,17 @@ class _Lowering:
 
     def _collapsed(self, loops: Sequence[_Loop], body: Block) -> For:
         """Return one parallel loop over the rounds of several."""
+        schedule = self._schedule
         if len(loops) == 1:
-            (loop,) = loops
-            return replace(loop.around(body, LoopKind.PARALLEL), grain=self._schedule.grain)
-        item = Variable("item")
-        places: dict[Variable, Expression] = {}
-        rest: Expression = item
-        for loop in reversed(loops):
-            places[loop.index] = rest if loop is loops[0] else rest % loop.most
-            rest = rest // loop.most
-        lets = tuple(Let(loop.index, places[loop.index]) for loop in loops)
+            parallel = loops[0].around(body, LoopKind.PARALLEL)
+            return replace(parallel, grain=schedule.grain, round_ps=schedule.round_ps)
         for loop in loops:
             if loop.is_ragged:
                 body = (If(loop.index.compare("<", loop.stop), body),)
-        count = Size(product(loop.most for loop in loops))
-        return For(item, Size(0), count, (*lets, *body), kind=LoopKind.PARALLEL, grain=self._schedule.grain)
+        item, sizes = Variable("item"), [loop.most for loop in loops]
+        lets = map(Let, (loop.index for loop in loops), unravelled(item, sizes))
+        body = (*lets, *body)
+        return For(item, Size(0), Size(product(sizes)), body, 1, LoopKind.PARALLEL, schedule.grain, schedule.round_ps)
 
     def _tile(self) -> Block:
         """Return the statements of the loops from the first reduced one on: whole tiles apart from ragged ones."""
@@ -264,7 +268,7 @@ class _Lowering:
             LocalArray(array, lanes=self._schedule.lanes if is_vector else 1) for _, array in arrays
         )
         spill: Block = ()
-        if is_vector:
+        if is_vector and self._schedule.lanes > 1:
             # The body is not bound to have a vector form: it reads the sums from memory, element by element.
             lines = self._arrays(product(loop.most for loop in held))
             pairs = list(zip(lines, arrays, strict=True))

@@ -11,13 +11,14 @@ from byoc_core.authoring.layouts import compact_layout
 from byoc_core.dims import Dim, product
 from byoc_core.dtypes import dtype_info
 
+from byoc_ccompiler.kernel import Kernel
+
 __all__ = [
-    "GRAIN",
     "MOVE_PS",
     "Layout",
     "StridedNest",
     "bytes_ps",
-    "copy_block",
+    "copy_nest",
     "copy_run",
     "fetch",
     "fetch_line",
@@ -25,6 +26,8 @@ __all__ = [
     "loops_around",
     "offset_along",
     "rows_apart",
+    "share_nest",
+    "share_outermost",
     "spread",
 ]
 
@@ -34,13 +37,14 @@ MOVE_PS = 500
 _BYTE_PS = 30
 """Estimated picoseconds to move one byte among many that lie side by side."""
 
-GRAIN = 64
+_GRAIN = 64
 """Elements that stay with one thread where threads share a line: no two of them write to one cache line."""
 
 _ENOUGH_ITEMS = 16
 _TARGET, _SOURCE = "target", "source"
 _Dims = tuple[Dim, ...]
 _Sizes = Sequence[Dim]
+_Rounds = Sequence[Dim | c.Expression]
 
 _FETCH = """
 /* Fetches lines of memory so many bytes behind a pointer, perhaps behind the end of what it points into. */
@@ -82,10 +86,10 @@ def spread(values: Sequence[Dim], axes: Sequence[int], rank: int, fill: Dim) -> 
 
 
 class StridedNest:
-    """The loops that go along axes of a space, as few as the strides permit.
+    """The axes of a nest that goes along axes of a space, as few as the strides permit.
 
-    Neighbouring axes become one loop where every tensor goes along both in steps of one length, or along neither.
-    The axes that make a loop are its group; groups, sizes and variables are those of the loops, outermost first.
+    Neighbouring axes become one where every tensor goes along both in steps of one length, or along neither. The axes
+    of the space that make an axis of the nest are its group; groups, sizes and variables are in the nest's order.
 
     Args:
         space: the sizes of the iteration space.
@@ -109,6 +113,7 @@ class StridedNest:
         self.sizes: _Dims = tuple(product(space[axis] for axis in group) for group in self.groups)
         names = [prefix] if len(self.groups) == 1 else [f"{prefix}{loop}" for loop in range(len(self.groups))]
         self.variables = tuple(map(c.Variable, names))
+        self.axes = tuple(map(c.Axis, self.variables, self.sizes))
         self._space, self._layouts = tuple(space), dict(layouts)
 
     def indices(self) -> dict[int, c.Expression]:
@@ -139,10 +144,6 @@ class StridedNest:
         terms = (index_term(variable, dims[axis], self._space[axis], strides[axis]) for axis, variable in along)
         return sum(terms, start or c.Size(0))
 
-    def loops(self, body: c.Block, body_ps: Dim) -> c.Block:
-        """Return the loops around a block of so many picoseconds; threads share the rounds of the outermost."""
-        return loops_around(body, self.variables, self.sizes, part=0, round_ps=product(self.sizes[1:]) * body_ps)
-
 
 def _is_one_walk(space: Sequence[Dim], layout: Layout, outer: int, inner: int) -> bool:
     """Return whether a tensor goes along two neighbouring axes as along one."""
@@ -168,14 +169,14 @@ def offset_along(indices: Sequence[c.Expression], strides: Sequence[Dim], first:
 
 
 def loops_around(
-    body: c.Block, indices: Sequence[c.Variable], sizes: _Sizes, *, part: int | None = None, round_ps: Dim = 0
+    body: c.Block, indices: Sequence[c.Variable], sizes: _Rounds, *, part: int | None = None, round_ps: Dim = 0
 ) -> c.Block:
     """Return loops of these sizes around a block, outermost first.
 
     Several threads may share the rounds of loop number ``part``, each of which takes so many estimated picoseconds.
     """
     for number, (index, size) in reversed(list(enumerate(zip(indices, sizes, strict=True)))):
-        loop = c.For(index, c.Size(0), c.Size(size), body)
+        loop = c.For(index, c.Size(0), size if isinstance(size, c.Expression) else c.Size(size), body)
         body = (replace(loop, kind=c.LoopKind.PARALLEL, round_ps=round_ps) if number == part else loop,)
     return body
 
@@ -185,38 +186,61 @@ def bytes_ps(buffer: c.Buffer, count: Dim) -> Dim:
     return count * (dtype_info(buffer.dtype).itemsize * _BYTE_PS)
 
 
-def copy_block(
+def share_outermost(axes: Sequence[c.Axis], element_ps: Dim, *, run: Dim = 1) -> c.Schedule:
+    """Return the schedule whose threads share the outermost axis.
+
+    Args:
+        axes: those of a nest.
+        element_ps: estimated picoseconds of an element.
+        run: elements of a point.
+    """
+    names, inside = [axis.name for axis in axes], product([*(axis.size for axis in axes[1:]), run])
+    grain = _GRAIN if len(names) == 1 and run == 1 else 1
+    return c.Schedule(parallel=tuple(names[:1]), grain=grain, round_ps=inside * element_ps)
+
+
+def share_nest(kernel: Kernel, axes: Sequence[c.Axis], body: c.Block, element_ps: Dim, *, run: Dim = 1) -> c.Block:
+    """Return the statements of a nest whose outermost axis threads share, as :func:`share_outermost` says."""
+    return kernel.lower(c.Nest(tuple(axes), body), share_outermost(axes, element_ps, run=run))
+
+
+def copy_nest(
     target: c.Buffer, source: c.Buffer, sizes: _Sizes, to: _Sizes, come: _Sizes, *, at: Dim = 0, source_at: Dim = 0
-) -> c.Block:
-    """Return the statements that copy elements, none of which is written twice; what lies side by side goes as a whole.
+) -> tuple[c.Nest, c.Schedule]:
+    """Return the nest that copies elements, none of which is written twice, and how: what lies side by side as a whole.
 
     ``to`` are the strides in the target, ``come`` those in the source: 0 where one element is read again, negative
     where an axis is read backwards. ``at`` and ``source_at`` are the offsets of the first elements.
     """
     layouts = {_TARGET: Layout(tuple(sizes), tuple(to)), _SOURCE: Layout(tuple(sizes), tuple(come))}
-    axes = StridedNest(sizes, layouts, range(len(sizes)))
-    k, last, outer = c.Variable("k"), len(axes.sizes) - 1, axes.sizes[:-1]
-    first = c.Size(0) if outer else k
-    place = axes.position(_TARGET, start=c.Size(at), last=first)
-    origin = axes.position(_SOURCE, start=c.Size(source_at), last=first)
-    if not outer:
-        size, stores = c.Size(product(axes.sizes)), (c.Store(target, place, source[origin]),)
-        return (c.For(k, c.Size(0), size, stores, 1, c.LoopKind.PARALLEL, GRAIN, bytes_ps(target, 1)),)
-    count, apart, source_apart = axes.sizes[-1], axes.step(_TARGET, last)[0], axes.step(_SOURCE, last)[0]
-    if apart == source_apart == 1:
-        body: c.Block = (c.Copy(target, place, source, origin, c.Size(count)),)
-    else:
-        to_line, line = c.Buffer("to", target.dtype, c.MemoryAccess.WRITE), c.Buffer("from", source.dtype)
-        moves = loops_around((c.Store(to_line, k * apart, line[k * source_apart]),), [k], [count])
-        body = (c.Alias(to_line, target, place), c.Alias(line, source, origin), *moves)
-    line_ps = bytes_ps(target, count) if apart == 1 and source_apart in (0, 1) else count * MOVE_PS
-    # Several threads share the first axis that has enough places, or else the longest one.
-    wide = (number for number, size in enumerate(outer) if not isinstance(size, int) or size >= _ENOUGH_ITEMS)
-    part = next(wide, None)
-    if part is None:
-        part = max(range(last), key=lambda number: int(str(outer[number])))
-    round_ps = product([*outer[:part], *outer[part + 1 :]]) * line_ps
-    return loops_around(body, axes.variables[:-1], outer, part=part, round_ps=round_ps)
+    nest = StridedNest(sizes, layouts, range(len(sizes)))
+    schedule = _copy_schedule(nest, target)
+    is_by_element = schedule.vector is not None or len(nest.axes) < 2
+    last = None if is_by_element else c.Size(0)
+    place = nest.position(_TARGET, start=c.Size(at), last=last)
+    origin = nest.position(_SOURCE, start=c.Size(source_at), last=last)
+    if is_by_element:
+        return c.Nest(nest.axes, (c.Store(target, place, source[origin]),)), schedule
+    # Pointers to a line: C compilers do not see that its places are the same in all rounds where sizes are symbolic.
+    (*outer, line), k = nest.axes, c.Variable("k")
+    to_line, from_line = c.Buffer("to", target.dtype, c.MemoryAccess.WRITE), c.Buffer("from", source.dtype)
+    apart, source_apart = (nest.step(tensor, len(outer))[0] for tensor in (_TARGET, _SOURCE))
+    moves = loops_around((c.Store(to_line, k * apart, from_line[k * source_apart]),), [k], [line.size])
+    body = (c.Alias(to_line, target, place), c.Alias(from_line, source, origin), *moves)
+    return c.Nest(tuple(outer), body), schedule
+
+
+def _copy_schedule(nest: StridedNest, target: c.Buffer) -> c.Schedule:
+    """Return how to copy: threads share the first axis around lines that has enough places, or else the longest one."""
+    if len(nest.axes) < 2:
+        return share_outermost(nest.axes, bytes_ps(target, 1))
+    *outer, line = nest.axes
+    apart, source_apart = (nest.step(tensor, len(outer))[0] for tensor in (_TARGET, _SOURCE))
+    shared = max(outer, key=lambda axis: min(axis.size, _ENOUGH_ITEMS) if isinstance(axis.size, int) else _ENOUGH_ITEMS)
+    line_ps = bytes_ps(target, line.size) if apart == 1 and source_apart in (0, 1) else line.size * MOVE_PS
+    round_ps = product(axis.size for axis in outer if axis is not shared) * line_ps
+    vector = line.name if apart == source_apart == 1 else None
+    return c.Schedule(parallel=(shared.name,), vector=vector, round_ps=round_ps)
 
 
 def copy_run(target: c.Buffer, at: c.Expression, source: c.Buffer, source_at: c.Expression, count: Dim) -> c.Block:

@@ -23,7 +23,7 @@ from byoc_core.errors import InternalError
 
 from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, ImagePixels, known
-from byoc_ccompiler.kernels.copies import copy_block, loops_around
+from byoc_ccompiler.kernels.copies import copy_nest, loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.implicit_gemm import copy_image
 from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule, choose_tiles, has_gaps
@@ -173,7 +173,7 @@ def _filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffe
     taps = kernel.scratch_memory(geometry.num_taps * channels, geometry.dtype)
     sizes, steps = (geometry.filter_height, geometry.filter_width, channels), geometry.weight_steps
     source = kernel.source(kernel.group.steps[0].operands[1], "weight")
-    return taps, copy_block(taps, source, sizes, compact_strides(sizes), (*steps[2:], steps[0]))
+    return taps, kernel.lower(*copy_nest(taps, source, sizes, compact_strides(sizes), (*steps[2:], steps[0])))
 
 
 def write(kernel: Kernel, geometry: ConvolutionGeometry, schedule: DepthwiseSchedule) -> None:

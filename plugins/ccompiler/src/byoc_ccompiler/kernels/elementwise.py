@@ -16,8 +16,9 @@ from byoc_ccompiler.family import Access, KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels import pointwise
 from byoc_ccompiler.kernels.axes import view_along
-from byoc_ccompiler.kernels.copies import GRAIN, Layout, StridedNest, loops_around, rows_apart
+from byoc_ccompiler.kernels.copies import StridedNest, share_nest, share_outermost
 from byoc_ccompiler.kernels.loads import load_statements
+from byoc_ccompiler.kernels.row_writer import row_layouts
 from byoc_ccompiler.rejections import operand_shape, operand_type, reject_sizes
 from byoc_ccompiler.size_checks import require_broadcast, require_equal_sizes
 from byoc_ccompiler.steps import Step, shape_of
@@ -36,23 +37,17 @@ def _write(kernel: Kernel) -> None:
     if not pointwise.is_pointwise(kernel.group.steps[0]):
         _write_blocks(kernel, kernel.group.steps[0])
         return
-    steps, space = kernel.group.steps, kernel.group.space or ()
-    operands = [(step, index) for step in steps for index in range(len(step.operands))]
-    layouts: dict[object, Layout] = {operand: pointwise.operand_layout(kernel, *operand) for operand in operands}
-    layouts |= {value: Layout(shape_of(value), kernel.strides(value)) for value in kernel.stored}
-    if kernel.group.loads:
-        layouts[None] = rows_apart(space)
-    nest = StridedNest(space, layouts, _memory_order(kernel.strides(kernel.stored[0])))
+    steps = kernel.group.steps
+    axes = _memory_order(kernel.strides(kernel.stored[0]))
+    nest = StridedNest(kernel.group.space or (), row_layouts(kernel), axes)
     known: dict[Value, c.Expression] = {}
     body = load_statements(kernel, steps, nest.indices(), known)
     body += pointwise.element_statements(kernel, steps, lambda step, index: nest.position((step, index)), known)
     body += tuple(c.Store(kernel.target(value), nest.position(value), known[value]) for value in kernel.stored)
-    block = nest.loops(body, (len(steps) + 1) * _STEP_PS)
-    if len(nest.sizes) == 1:
-        block = c.change_loop(block, nest.variables[0], lambda loop: (replace(loop, grain=GRAIN),))
-    elif nest.sizes and kernel.shared:
-        block = c.change_loop(block, nest.variables[-1], lambda loop: (replace(loop, kind=c.LoopKind.VECTOR),))
-    kernel.finish_block(block)
+    schedule = share_outermost(nest.axes, (len(steps) + 1) * _STEP_PS)
+    if len(nest.axes) > 1 and kernel.shared:
+        schedule = replace(schedule, vector=nest.axes[-1].name)
+    kernel.finish_block(kernel.lower(c.Nest(nest.axes, body), schedule))
 
 
 def _memory_order(strides: Sequence[Dim]) -> list[int]:
@@ -76,7 +71,8 @@ def _write_blocks(kernel: Kernel, step: Step) -> None:
     here = row * run + k
     body = pointwise.element_statements(kernel, [step], lambda _, index: place if index else here, known)
     body += (c.Store(kernel.target(step.result), here, known[step.result]),)
-    kernel.finish_block(loops_around(body, [row, k], [count, run], part=0, round_ps=run * _QUANTISED_PS))
+    axes = (c.Axis(row, count), c.Axis(k, run))
+    kernel.finish_block(share_nest(kernel, axes, body, _QUANTISED_PS))
 
 
 def _reject(binding: Binding) -> Rejection | None:

@@ -17,7 +17,7 @@ from byoc_ccompiler.attributes import axis_of, dim_of, int_of
 from byoc_ccompiler.family import KernelFamily, writer_by_table
 from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.axes import require_along, view_of
-from byoc_ccompiler.kernels.copies import MOVE_PS, bytes_ps, copy_block, copy_run, loops_around, offset_along
+from byoc_ccompiler.kernels.copies import MOVE_PS, bytes_ps, copy_nest, copy_run, loops_around, offset_along
 from byoc_ccompiler.kernels.pointwise import element_product, element_sum
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
@@ -178,7 +178,7 @@ def _one_hot(kernel: Kernel, step: Step) -> c.Block:
 def _whole(kernel: Kernel, step: Step) -> c.Block:
     """Return the statements that copy operand 0 to the result."""
     x = step.operands[0]
-    return copy_block(kernel.target(step.result), kernel.source(x), [product(shape_of(x))], [1], [1])
+    return kernel.lower(*copy_nest(kernel.target(step.result), kernel.source(x), [product(shape_of(x))], [1], [1]))
 
 
 def _combined(step: Step, old: c.Expression, new: c.Expression) -> c.Expression:

@@ -20,7 +20,7 @@ from byoc_core.ops import is_open_bound
 from byoc_ccompiler.attributes import axis_of, dim_of, dims_of, flag_of, float_of, int_of, ints_of
 from byoc_ccompiler.family import KernelFamily, any_access, writer_by_table
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.copies import GRAIN, MOVE_PS, bytes_ps, copy_block, copy_run, loops_around, offset_along
+from byoc_ccompiler.kernels.copies import MOVE_PS, bytes_ps, copy_nest, copy_run, loops_around, offset_along, share_nest
 from byoc_ccompiler.kernels.indexing import range_check
 from byoc_ccompiler.rejections import operand_shape, reject_sizes
 from byoc_ccompiler.size_checks import require_equal_sizes
@@ -37,7 +37,7 @@ def _copied(
     """Return the copy of an operand; sizes and strides are the operand's and the result's own where none are given."""
     sizes, to = shape_of(operand) if sizes is None else sizes, kernel.strides(result) if to is None else to
     come = kernel.strides(operand) if come is None else come
-    return copy_block(kernel.target(result), kernel.source(operand), sizes, to, come, **first)
+    return kernel.lower(*copy_nest(kernel.target(result), kernel.source(operand), sizes, to, come, **first))
 
 
 def _reshape(kernel: Kernel, step: Step) -> c.Block:
@@ -113,9 +113,9 @@ def _pad(kernel: Kernel, step: Step) -> c.Block:
         return copied
     with np.errstate(all="ignore"):  # as the reference converts it: what does not fit is not an error
         value = np.asarray(float_of(step.binding, "pad_value")).astype(to_numpy(out.dtype))[()]
-    k, count = c.Variable("k"), c.Size(product(shape_of(step.result)))
-    fill = (c.Store(out, k, c.Literal(value, c.CType(out.dtype))),)
-    return (c.For(k, c.Size(0), count, fill, 1, c.LoopKind.PARALLEL, GRAIN, bytes_ps(out, 1)), *copied)
+    place = c.Axis(c.Variable("k"), product(shape_of(step.result)))
+    fill = (c.Store(out, place.index, c.Literal(value, c.CType(out.dtype))),)
+    return (*share_nest(kernel, [place], fill, bytes_ps(out, 1)), *copied)
 
 
 def _pixel_blocks(kernel: Kernel, step: Step) -> c.Block:
@@ -198,7 +198,7 @@ def _mapped(
     """
     source, out, result = kernel.source(step.operands[0]), kernel.target(step.result), shape_of(step.result)
     if not places:
-        return copy_block(out, source, [product(result)], [1], [1])
+        return kernel.lower(*copy_nest(out, source, [product(result)], [1], [1]))
     along = [c.Variable(f"at{axis}") if axis in places else index for axis, index in enumerate(indices)]
     lets = (*values, *(c.Let(along[axis], place) for axis, place in places.items()))
     # A value is computed in the innermost of the loops that it follows from.
@@ -229,14 +229,14 @@ def _trilu(kernel: Kernel, step: Step) -> c.Block:
     if is_upper:
         moves = (c.Copy(out, first + edge, source, first + edge, last), c.Clear(out, first, edge))
     body = (c.Let(edge, c.index_min(c.index_max(crossing, 0), columns)), *moves)
-    return loops_around(body, [row], [product([*outer, rows])], part=0, round_ps=bytes_ps(out, columns))
+    return share_nest(kernel, [c.Axis(row, product([*outer, rows]))], body, bytes_ps(out, 1), run=columns)
 
 
 def _arange(kernel: Kernel, step: Step) -> c.Block:
     out, k = kernel.target(step.result), c.Variable("k")
     first, apart = (dim_of(step.binding, name) for name in ("start", "step"))
     number = c.Cast(c.Binary("+", c.Size(first), k * apart), c.CType(out.dtype))
-    return loops_around((c.Store(out, k, number),), [k], shape_of(step.result), part=0, round_ps=MOVE_PS)
+    return share_nest(kernel, [c.Axis(k, *shape_of(step.result))], (c.Store(out, k, number),), MOVE_PS)
 
 
 def _sizes(kernel: Kernel, step: Step) -> c.Block:

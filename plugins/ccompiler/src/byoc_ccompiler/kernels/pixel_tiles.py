@@ -171,7 +171,9 @@ def rows_function(dtype: str, count: int) -> c.Function:
         c.For(j, _START, c.Size(count), corner, kind=c.LoopKind.UNROLLED),
         c.For(tap_down, _START, taps_down, (c.For(tap_right, _START, taps_right, tap),)),
     )
-    return c.Function(f"windows_{c_suffix(dtype)}_{count}", (rows, x, zeros, window, m0), body)
+    # Of what its callers know much goes, so that it is worth a copy for each.
+    parameters = (rows, x, zeros, window, m0)
+    return c.Function(f"windows_{c_suffix(dtype)}_{count}", parameters, body, is_inline=True)
 
 
 def _by_count(count: c.Expression, counts: Sequence[int], of: Callable[[int], c.Statement]) -> c.Block:

@@ -94,13 +94,14 @@ class _Axis:
 class _Window(NamedTuple):
     """One window: the place of a tap along each axis, what a mean divides by, and the statements that declare both.
 
-    For each axis ``taps`` has the index of a tap, from the first one inside the image on, and how many lie there.
+    For each axis, ``taps`` has the index of a tap, from the first one inside the image on, ``counts`` their number.
     """
 
     places: Sequence[c.Expression]
     divisor: c.Variable
     statements: c.Block
-    taps: Sequence[tuple[c.Variable, c.Variable]]
+    taps: Sequence[c.Variable]
+    counts: Sequence[c.Variable]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +168,19 @@ class _Pooling:
     def window(self, indices: Sequence[c.Expression]) -> _Window:
         """Return the window with this number along each axis."""
         statements: c.Block = ()
-        taps: list[tuple[c.Variable, c.Variable]] = []
+        taps = [c.Variable(f"k_{axis.name}") for axis in self.axes]
         places: list[c.Expression] = []
+        counts: list[c.Variable] = []
         counted: c.Expression = c.Size(1)
-        for axis, index in zip(self.axes, indices, strict=True):
+        for axis, index, tap in zip(self.axes, indices, taps, strict=True):
             first, count, wide, declarations = axis.taps(index)
             statements += declarations
-            taps.append((c.Variable(f"k_{axis.name}"), count))
-            places.append(first + taps[-1][0] * axis.dilation)
+            counts.append(count)
+            places.append(first + tap * axis.dilation)
             counted = counted * (wide if self.counts_padding else count)
         divisor = c.Variable("divisor", self.type)
         declared = c.Let(divisor, c.Cast(c.index_max(c.Size(1), counted), self.type))
-        return _Window(places, divisor, (*statements, declared), taps)
+        return _Window(places, divisor, (*statements, declared), taps, counts)
 
     def _power(self, base: c.Expression, exponent: float) -> c.Expression:
         return base if exponent == 1 else self._call("pow", np.power, base, c.Literal(exponent, self.type))
@@ -201,45 +203,48 @@ class _Image(NamedTuple):
 
 
 def _write(kernel: Kernel) -> None:
-    """Write the kernel of a pooling op: a loop over pixels, or over planes where the layout has channels first."""
+    """Write the kernel of a pooling op: a nest over windows, or rows of them, in chunks of channels."""
     (step,) = kernel.group.steps
     (x,) = step.operands
     pooling, order = _Pooling.of_step(step), axes_of(str(step.binding.attrs["layout"]), "NC")
-    item, batch, first, count = map(c.Variable, ("item", "n", "c0", "c_count"))
-    indices, sizes = [c.Variable(f"o_{axis.name}") for axis in pooling.axes], [axis.out_size for axis in pooling.axes]
+    batch, first, count, chunk = map(c.Variable, ("n", "c0", "c_count", "chunk"))
+    windows = tuple(c.Axis(c.Variable(f"o_{axis.name}"), axis.out_size) for axis in pooling.axes)
+    indices = [axis.index for axis in windows]
 
     def image_in(name: str, buffer: c.Buffer, value: Value) -> _Image:
         batch_step, channel_step, *strides = (kernel.strides(value)[axis] for axis in order)
         start = batch * batch_step + first * channel_step
         return _Image(c.Alias(replace(buffer, name=name), buffer, start), strides)
 
-    image = image_in("from", kernel.source(x), x)
-    result = image_in("to", kernel.target(step.result), step.result)
+    images = image_in("from", kernel.source(x), x), image_in("to", kernel.target(step.result), step.result)
     before: c.Block = ()
-    chunk: Dim = 1
-    if _access(step, 0) is Access.COMPACT:
+    room: Dim = _CHUNK
+    tap_ps = _CHANNEL_PS
+    has_planes = _access(step, 0) is Access.COMPACT
+    if has_planes:
         # Planes follow one another, from one batch to the next, too.
-        pooling = replace(pooling, batch=1, channels=pooling.batch * pooling.channels)
+        pooling, room = replace(pooling, batch=1, channels=pooling.batch * pooling.channels), 1
         takes_passes = _takes_passes(pooling)
-        tap_ps = product(sizes) * (_INSIDE_PS if takes_passes or pooling.is_inside else _TAP_PS)
+        tap_ps = _INSIDE_PS if takes_passes or pooling.is_inside else _TAP_PS
         if takes_passes:
-            body = loops_around(_passes(pooling, indices, image, result), indices[:-1], sizes[:-1])
+            body, windows = _passes(pooling, indices, *images), windows[:-1]
         else:
-            body = loops_around(_reduction(pooling, indices, image, result, c.Size(1), 1), indices, sizes)
-        sizes, indices = [], []
+            body = _reduction(pooling, indices, *images, c.Size(1), 1)
     elif pooling.is_sum and 0 < math.prod(axis.window for axis in pooling.axes) <= _MAX_UNROLLED:
-        before, body = _unrolled(kernel, pooling, indices, image, result)
-        chunk, tap_ps = pooling.channels, pooling.channels * _CHANNEL_PS
+        room = pooling.channels
+        before, body = _unrolled(kernel, pooling, indices, *images)
     else:
-        reduction = _reduction(pooling, indices, image, result, count, _CHUNK)
+        reduction = _reduction(pooling, indices, *images, count, _CHUNK)
         body = (c.Let(count, c.index_min(c.Size(_CHUNK), pooling.channels - first)), *reduction)
-        chunk, tap_ps = _CHUNK, _CHUNK * _CHANNEL_PS
+    chunks = c.Axis(chunk, 1 if room == pooling.channels else (pooling.channels + (room - 1)) // room)
+    axes = (c.Axis(batch, pooling.batch), *((chunks, *windows) if has_planes else (*windows, chunks)))
     # Windows of adaptive pooling share the image out, so their taps are a mean.
     num_taps = product(axis.window or (axis.size + (axis.out_size - 1)) // axis.out_size for axis in pooling.axes)
-    items = [pooling.batch, *sizes, 1 if chunk == pooling.channels else (pooling.channels + (chunk - 1)) // chunk]
-    *places, number = c.unravelled(item, items)
-    body = (*map(c.Let, (batch, *indices), places), c.Let(first, number * chunk), image.first, result.first, *body)
-    kernel.finish_block((*before, *loops_around(body, [item], [product(items)], part=0, round_ps=num_taps * tap_ps)))
+    shared = tuple(axis.name for axis in (axes[:2] if has_planes else axes))
+    inside = product(axis.out_size for axis in pooling.axes) if has_planes else room
+    nest = c.Nest(axes, (c.Let(first, chunk * room), *(image.first for image in images), *body))
+    schedule = c.Schedule(parallel=shared, round_ps=num_taps * inside * tap_ps)
+    kernel.finish_block((*before, *kernel.lower(nest, schedule)))
 
 
 def _takes_passes(pooling: _Pooling) -> bool:
@@ -270,7 +275,7 @@ def _passes(pooling: _Pooling, indices: Sequence[c.Variable], image: _Image, res
     finish = c.Store(to, last_index, pooling.finish(to[last_index], window.divisor))
     finished = loops_around((*window.statements, finish), [last_index], [along.out_size])
     cleared = _each(to, c.Size(along.out_size), lambda _: pooling.start)
-    passes = _around(loops_around(one_pass, [tap], [along.window]), rows.taps[:-1])
+    passes = loops_around(one_pass, [*rows.taps[:-1], tap], [*rows.counts[:-1], along.window])
     return (*rows.statements, row, *cleared, *passes, *(finished if pooling.is_sum else ()))
 
 
@@ -316,26 +321,19 @@ def _reduction(
     total, part = (c.Buffer(name, pooling.type.dtype, c.MemoryAccess.WRITE, room) for name in ("total", "part"))
     sums = part if pooling.is_sum else total
     taps = _each(sums, count, lambda channel: pooling.combine(sums[channel], line.buffer[last + channel]))
-    rows = (line, *_around(taps, window.taps[-1:]))
+    rows = (line, *loops_around(taps, window.taps[-1:], window.counts[-1:]))
     if pooling.is_sum:
         added = _each(total, count, lambda channel: total[channel] + part[channel])
         rows = (c.LocalArray(part, is_zeroed=True), *rows, *added)
     cleared = (c.LocalArray(total), *_each(total, count, lambda _: pooling.start))
     finished = _each(to.buffer, count, lambda channel: pooling.finish(total[channel], window.divisor))
-    return (*window.statements, *cleared, *_around(rows, window.taps[:-1]), to, *finished)
+    return (*window.statements, *cleared, *loops_around(rows, window.taps[:-1], window.counts[:-1]), to, *finished)
 
 
 def _each(cells: c.Buffer, count: c.Expression, value: Callable[[c.Expression], c.Expression]) -> c.Block:
     """Return the loop that sets so many elements of a buffer."""
     index = c.Variable("c")
     return (c.For(index, c.Size(0), count, (c.Store(cells, index, value(index)),)),)
-
-
-def _around(body: c.Block, taps: Sequence[tuple[c.Variable, c.Variable]]) -> c.Block:
-    """Return loops around a block, of an index and a count each."""
-    for tap, count in reversed(taps):
-        body = (c.For(tap, c.Size(0), count, body),)
-    return body
 
 
 def _reject(binding: Binding) -> Rejection | None:

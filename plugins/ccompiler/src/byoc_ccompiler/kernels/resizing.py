@@ -21,7 +21,7 @@ from byoc_ccompiler.attributes import dims_of, flag_of, float_of, ints_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axes import AxisView, view_along
-from byoc_ccompiler.kernels.copies import bytes_ps, copy_block, loops_around
+from byoc_ccompiler.kernels.copies import bytes_ps, copy_nest, loops_around
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, shape_of
 
@@ -168,7 +168,7 @@ def _write(kernel: Kernel) -> None:
     passes, (x,) = _passes(step), step.operands
     source, out, count = kernel.source(x), kernel.target(step.result), product(shape_of(x))
     if not passes:
-        kernel.finish_block(copy_block(out, source, [count], [1], [1]))
+        kernel.finish_block(kernel.lower(*copy_nest(out, source, [count], [1], [1])))
         return
     nothing = c.Clear(out, c.Size(0), c.Size(product(shape_of(step.result))))
     if count == 0:

@@ -17,7 +17,7 @@ from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.family import KernelFamily, any_access
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.copies import Layout, StridedNest, fetch, loops_around
+from byoc_ccompiler.kernels.copies import Layout, StridedNest, fetch, loops_around, share_nest
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, shape_of
 from byoc_ccompiler.vector_unit import VectorUnit
@@ -62,14 +62,17 @@ def _write(kernel: Kernel) -> None:
         narrow = c.If(is_narrow, (*loops_around(moves, nest.variables, nest.sizes), c.Return()))
         kernel.finish_block((narrow, *_tiles(kernel, nest, planes, turned, source, target)))
         return
-    block = nest.loops(moves, _MOVE_PS)
     row_nbytes = nest.sizes[-1] * dtype_info(target.dtype).itemsize if nest.sizes else 0
     # Rows are fetched ahead where they are copied, each to a place that does not follow the one before.
     is_row = last > 0 and nest.step(_SOURCE, last)[0] == 1
     if is_row and isinstance(row_nbytes, int) and row_nbytes in _FETCHED_NBYTES:
         ahead = nest.position(_SOURCE, last=c.Size(0)) + nest.step(_SOURCE, last - 1)[0] * _ROWS_AHEAD
-        fetched = fetch(source, ahead, row_nbytes)
-        block = c.change_loop(block, nest.variables[last], lambda loop: (fetched, loop))
+        row = loops_around(moves, nest.variables[last:], nest.sizes[last:])
+        block = share_nest(
+            kernel, nest.axes[:last], (fetch(source, ahead, row_nbytes), *row), _MOVE_PS, run=nest.sizes[last]
+        )
+    else:
+        block = share_nest(kernel, nest.axes, moves, _MOVE_PS)
     kernel.finish_block(block)
 
 
@@ -105,7 +108,7 @@ def _tiles(
     part, line_ps = None if planes.sizes else 0, width * _MOVE_PS
     tiles = loops_around(item, [tile], [height // lanes], part=part, round_ps=line_ps * lanes)
     pointers = (c.Alias(from_, source, planes.position(_SOURCE)), c.Alias(to, target, planes.position(_RESULT)))
-    return planes.loops((*pointers, *tiles), height * line_ps)
+    return share_nest(kernel, planes.axes, (*pointers, *tiles), _MOVE_PS, run=height * width)
 
 
 @cache
