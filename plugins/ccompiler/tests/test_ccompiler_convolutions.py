@@ -292,6 +292,6 @@ def test_constant_filters_are_packed_and_equal_shapes_share_code() -> None:
         assert len(set(bench.calls(function))) == 1
         assert not {constant.digest for constant in constants} & set(bench.module.constants)
         assert sum(array.nbytes for array in bench.module.constants.values()) == count * weights[0].nbytes
-    for shared in ("static BYOC_CONTRACTED void", "static void byoc_shared_windows_"):
+    for shared in ("static BYOC_CONTRACTED void", "static inline void byoc_shared_windows_"):
         counts = [source.count(shared) for source in sources]
         assert counts[0] == counts[1] > 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 
 import byoc_ccompiler.kernel as kernel_module
+from typing import Any
+
 import numpy as np
 import pytest
 from byoc_core.authoring.c import Block, Buffer, Function, Nest, Schedule, interpret, lower_nest, outline, verify
@@ -70,9 +72,9 @@ def test_any_legal_schedule_computes_the_bits_of_the_chosen_one(
         schedules.append(schedule)
         return lower_nest(nest, schedule if is_chosen else _any_schedule(nest, rng))
 
-    def recorded(function: Function, *, has_team: bool) -> Function:
+    def recorded(function: Function, **options: Any) -> Function:
         functions.append(function)
-        return outline(function, has_team=has_team)
+        return outline(function, **options)
 
     monkeypatch.setattr(kernel_module, "lower_nest", lowered)
     monkeypatch.setattr(kernel_module, "outline", recorded)

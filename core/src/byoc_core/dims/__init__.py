@@ -12,6 +12,7 @@ All this is on the lowest floor because both the compiler and the VM evaluate si
 from byoc_core.dims.algebra import Dim, DimExpr, is_name, product, symbol, total
 from byoc_core.dims.bounds import is_nonnegative, is_positive
 from byoc_core.dims.division import ceildiv, exact_div
+from byoc_core.dims.rough import rough_product
 from byoc_core.dims.selection import broadcast_dim, dim_max, dim_min
 from byoc_core.dims.substitution import (
     bound_symbols,
@@ -50,6 +51,7 @@ __all__ = [
     "product",
     "read_dim",
     "read_problem",
+    "rough_product",
     "shape_symbols",
     "solve_symbol",
     "substitute",

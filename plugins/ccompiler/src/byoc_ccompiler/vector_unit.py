@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from byoc_core.dims import Dim, dim_max
 from byoc_core.dtypes import dtype_info
 
-__all__ = ["VECTOR_SETS", "VectorSet", "VectorUnit", "multiply_add_ps", "product_ps"]
-
-_LOAD_PS = 8
-"""Estimated picoseconds to bring one byte from a cache that all processors share."""
+__all__ = ["VECTOR_SETS", "VectorSet", "VectorUnit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +92,3 @@ VECTOR_SETS = (
     ),
 )
 """What kernels are shaped for, the widest of a family first; a new width is one entry."""
-
-
-def multiply_add_ps(unit: VectorUnit, dtype: str) -> int:
-    """Gives the estimated picoseconds of one product and sum in a tile: a register of them takes 0.16 nanoseconds."""
-    return 160 // unit.lanes(dtype)
-
-
-def product_ps(unit: VectorUnit, dtype: str, rows: Dim) -> Dim:
-    """Return the estimated picoseconds that an element of a matrix on the right takes, which meets so many rows.
-
-    Where few rows meet it, it takes as long as memory takes to bring it from a cache that all processors share.
-    """
-    return dim_max(rows * multiply_add_ps(unit, dtype), dtype_info(dtype).itemsize * _LOAD_PS)

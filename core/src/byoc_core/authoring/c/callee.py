@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from byoc_core.dims import Dim
+
 if TYPE_CHECKING:
     from byoc_core.authoring.c.statements import Function
 
@@ -24,6 +26,8 @@ class Callee:
         header: the header that declares the function; empty for one that every source includes.
         definition: C text that defines the function; ``{name}`` in it is the name. Empty for a function of a header.
         flops: floating-point operations of a call.
+        ps: returns the picoseconds of a call for the values of its arguments, ``None`` for those that are not known;
+            without it they follow from the operations.
         function: the function itself, where it is data too.
     """
 
@@ -33,4 +37,5 @@ class Callee:
     header: str = ""
     definition: str = ""
     flops: int = 0
+    ps: Callable[..., Dim] | None = None
     function: Function | None = field(default=None, hash=False)

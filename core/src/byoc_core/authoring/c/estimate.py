@@ -48,7 +48,7 @@ from byoc_core.authoring.c.strides import stride_of
 from byoc_core.authoring.c.traversal import statements_in
 from byoc_core.authoring.c.types import CType
 from byoc_core.authoring.c.vectors import Shuffle
-from byoc_core.dims import Dim, ceildiv, dim_max, dim_min
+from byoc_core.dims import Dim, ceildiv, dim_max, dim_min, rough_product
 from byoc_core.dtypes import dtype_info
 
 __all__ = ["Estimate", "KnownCalls", "estimate", "loop_times", "rounds_of"]
@@ -64,6 +64,9 @@ _BYTE_PS = 30
 
 _MEMORY_PS = 5
 """A byte of a vector that comes from memory, or goes there: from caches near and far."""
+
+_SHUFFLE_PS = 300
+"""Rearranging the lanes of vectors."""
 
 _APART_PS = 400
 """Loading or storing one of many elements that do not lie side by side."""
@@ -86,9 +89,10 @@ class Estimate:
     def __add__(self, other: Estimate) -> Estimate:
         return Estimate(self.flops + other.flops, self.nbytes + other.nbytes, self.ps + other.ps)
 
-    def times(self, count: Dim) -> Estimate:
-        """Return the work of so many rounds."""
-        return Estimate(self.flops * count, self.nbytes * count, self.ps * count)
+    def times(self, length: Dim, step: int = 1) -> Estimate:
+        """Return the work of the rounds of a loop over so many positions; where they are symbolic, about."""
+        parts = (self.flops, self.nbytes, self.ps)
+        return Estimate(*(rough_product(part, length, step) for part in parts))
 
 
 KnownCalls = dict[tuple[int, tuple[Dim | None, ...]], tuple[Function, Estimate]]
@@ -196,7 +200,7 @@ class _Walk:
                 lanes = expression.type.lanes
                 total = Estimate(lanes, 0, _VECTOR_PS if lanes > 1 else _OPERATION_PS)
             case Shuffle():
-                total = Estimate(0, 0, _VECTOR_PS)
+                total = Estimate(0, 0, _SHUFFLE_PS)
         for operand in operands_of(expression):
             if not isinstance(operand, Size | Variable | Literal):
                 work = self.expression(operand)
@@ -228,9 +232,12 @@ class _Walk:
         return None
 
     def _smaller(self, one: Expression, other: Expression) -> Dim | None:
-        """Return the smaller of two indices, as far as they are known: a tile, or the rest of an axis."""
+        """Return the smaller of two indices, as far as they are known: a tile is a whole one."""
         known = [value for value in (self.value(one), self.value(other)) if value is not None]
-        return dim_min(*known) if len(known) == 2 else next(iter(known), None)
+        number = next((value for value in known if isinstance(value, int)), None)
+        if len(known) == 2 and (number is None or all(isinstance(value, int) for value in known)):
+            return dim_min(*known)
+        return number if number is not None else next(iter(known), None)
 
     def rounds(self, loop: For) -> Dim:
         """Return how many rounds a loop has; 1 where it is not known."""
@@ -241,15 +248,22 @@ class _Walk:
         return max(rounds, 0) if isinstance(rounds, int) else rounds
 
     def _loop(self, loop: For) -> Estimate:
-        rounds, first, outer = self.rounds(loop), self.value(loop.start), self.index
-        if rounds == 0:
+        first, end, outer = self.value(loop.start), self.value(loop.stop), self.index
+        length: Dim = loop.step if first is None or end is None else end - first
+        if isinstance(length, int):
+            length = max(-(-length // loop.step), 0) * loop.step
+        if length == 0:
             return Estimate()
-        middle = (rounds - 1) // 2 * loop.step if isinstance(rounds, int) else 0
+        middle = (length // loop.step - 1) // 2 * loop.step if isinstance(length, int) else 0
         self._set(loop.index, None if first is None else first + middle)
         self.index = loop.index
-        work = self.block(loop.body).times(rounds)
+        work = self.block(loop.body).times(length, loop.step)
         self.index = outer
-        return work if loop.round_ps is None else Estimate(work.flops, work.nbytes, loop.round_ps * rounds)
+        return (
+            work
+            if loop.round_ps is None
+            else Estimate(work.flops, work.nbytes, rough_product(loop.round_ps, length, loop.step))
+        )
 
     def _dispatch(self, loop: Dispatch) -> Estimate:
         self.values[loop.first], self.values[loop.end] = 0, loop.count
@@ -285,9 +299,10 @@ class _Walk:
     def _call(self, call: Call) -> Estimate:
         """Return the work of a called function: of its statements where it is data, else what it says of itself."""
         callee, function = call.callee, call.callee.function
-        if function is None:
-            return Estimate(callee.flops, 0, callee.flops * _OPERATION_PS)
         values = tuple(map(self.value, call.arguments))
+        if function is None:
+            own = _VECTOR_PS if call.result is not None and call.result.lanes > 1 else callee.flops * _OPERATION_PS
+            return Estimate(callee.flops, 0, own if callee.ps is None else callee.ps(*values))
         key = (id(function), values)
         if key not in self.calls:
             inner = _Walk(self.calls)

@@ -28,19 +28,16 @@ from byoc_ccompiler.attributes import dim_of, flag_of, float_of
 from byoc_ccompiler.family import KernelFamily, any_access
 from byoc_ccompiler.function_parameters import FunctionParameters
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.axes import MAX_WORKERS, share_ps
+from byoc_ccompiler.kernels.axes import MAX_WORKERS
 from byoc_ccompiler.kernels.blocks import block_function, pack_function
 from byoc_ccompiler.kernels.copies import fetch, index_term, loops_around
 from byoc_ccompiler.kernels.row_reducers import row_function
 from byoc_ccompiler.rejections import operand_shape, reject_non_floats
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
-from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
+from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["FAMILY"]
-
-_EXP_PS, _PACK_PS = 600, 400
-"""Estimated picoseconds of one score's softmax, and to pack one element."""
 
 _VECTORS, _LINE_NBYTES = 2, 2048
 """Vectors in a row of a panel, and bytes of the scores of one query that are at hand at once."""
@@ -162,8 +159,7 @@ class _Attention:
             dims, strides = (1, 1, 1, *shape_of(operands[3]))[-4:], (0, 0, 0, *masks[0])[-4:]
             start = index_term(b, dims[0], layer.batch, strides[0])
             body += (packed(3, start, (0, strides[3]), 1, n * self.depth + layer.size * self.columns),)
-        pairs, pair_ps = layer.batch * layer.groups, self.panels * _PACK_PS
-        return loops_around(body, [pair], [pairs], part=0, round_ps=pair_ps)
+        return loops_around(body, [pair], [layer.batch * layer.groups], part=0)
 
     def call(self, panels: c.Address, mine: c.Address) -> c.Evaluate:
         """Return the call for a block, from the packed keys and values of its head and its share of scratch memory."""
@@ -376,12 +372,11 @@ def _write(kernel: Kernel) -> None:
     call = writer.call(c.Address(memory, pair * writer.panels), c.Address(memory, worker * mine + packed))
     places = zip((writer.b, writer.h, writer.block), c.unravelled(item, items), strict=True)
     body: c.Block = (*(c.Let(*place) for place in places), call)
-    score_ps = (layer.size + layer.width) * multiply_add_ps(kernel.unit, layer.dtype) + _EXP_PS
-    index, rounds, round_ps = item, count, layer.length * schedule.queries * score_ps
+    index, rounds = item, count
     if not schedule.is_on_stack:
         body = (c.For(item, worker, c.Size(count), body, step=schedule.workers),)
-        index, rounds, round_ps = worker, workers, share_ps(count, round_ps)
-    loop = loops_around(body, [index], [rounds], part=0, round_ps=round_ps)
+        index, rounds = worker, workers
+    loop = loops_around(body, [index], [rounds], part=0)
     kernel.finish_block((*writer.packing(memory), *loop))
 
 

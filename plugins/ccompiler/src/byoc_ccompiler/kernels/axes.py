@@ -21,13 +21,10 @@ from byoc_ccompiler.kernels.pointwise import element_product, element_sum
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, shape_of
 
-__all__ = ["FAMILIES", "MAX_WORKERS", "AxisView", "require_along", "share_ps", "view_along", "view_of", "write_lines"]
+__all__ = ["FAMILIES", "MAX_WORKERS", "AxisView", "require_along", "view_along", "view_of", "write_lines"]
 
 MAX_WORKERS = 32
 """Lines that have scratch memory at once."""
-
-_ELEMENT_PS = 1_000
-"""Estimated picoseconds of one element, which waits for the one before."""
 
 _TOTALS = {"cumsum": (element_sum, 0), "cumprod": (element_product, 1)}
 """How elements are combined, and what no element comes to."""
@@ -67,11 +64,17 @@ def require_along(scope: FunctionScope, step: Step, least: Dim) -> None:
 
 
 def write_lines(
-    kernel: Kernel, body: Callable[[c.Expression, c.Buffer], c.Block], line_ps: Dim, *, scratch: Dim, dtype: str
+    kernel: Kernel,
+    body: Callable[[c.Expression, c.Buffer], c.Block],
+    *,
+    scratch: Dim,
+    dtype: str,
+    line_ps: Dim | None = None,
 ) -> None:
     """Write a kernel whose lines each need scratch memory, which a few of them share one after another.
 
-    ``body`` returns the statements that do a line, for its number and its memory of ``scratch`` elements.
+    ``body`` returns the statements that do a line, for its number and its memory of ``scratch`` elements; ``line_ps``
+    are the picoseconds of a line whose loops the data decide.
     """
     (step,) = kernel.group.steps
     view, is_empty = view_of(step), product(shape_of(step.binding.results[0])) == 0
@@ -85,13 +88,10 @@ def write_lines(
     # Fewer workers have one line each.
     lines = c.For(line, worker, c.Size(count), body(line, mine), step=MAX_WORKERS)
     share = (c.Alias(mine, memory, worker * scratch), lines)
-    kernel.finish_block(loops_around(share, [worker], [workers], part=0, round_ps=share_ps(count, line_ps)))
-
-
-def share_ps(count: Dim, line_ps: Dim) -> Dim:
-    """Return estimated picoseconds of the lines that share scratch memory."""
     # Where their number shows only in a call, a worker is taken to have one line: that decides for threads too late.
-    return line_ps if not isinstance(count, int) else line_ps * max(count // MAX_WORKERS, 1)
+    most = max(count // MAX_WORKERS, 1) if isinstance(count, int) else 1
+    round_ps = None if line_ps is None else line_ps * most
+    kernel.finish_block((c.For(worker, c.Size(0), c.Size(workers), share, 1, c.LoopKind.PARALLEL, 1, round_ps),))
 
 
 def _write(kernel: Kernel) -> None:
@@ -102,7 +102,7 @@ def _write(kernel: Kernel) -> None:
     row, run = c.Variable("row"), view.size * view.inner
     scan, size = (_cumulative, run) if step.op in _TOTALS else (_extreme, view.inner)
     body = (c.Alias(come, source, row * run), c.Alias(to, out, row * size), *scan(step, view, come, to))
-    kernel.finish_block(loops_around(body, [row], [view.outer], part=0, round_ps=run * _ELEMENT_PS))
+    kernel.finish_block(loops_around(body, [row], [view.outer], part=0))
 
 
 def _cumulative(step: Step, view: AxisView, come: c.Buffer, to: c.Buffer) -> c.Block:

@@ -40,9 +40,6 @@ _FEW_ROWS, _PASS_ROWS, _MAX_DEPTH = 16, 128, 1 << 14
 _ROWS_NBYTES, _NEAR_NBYTES, _STACK_NBYTES = 1 << 19, 1 << 19, 5 << 14
 """Bytes of a pass's rounded rows; of panels in the second-level cache; of a rounded block on the stack, beside sums."""
 
-_ROUND_PS, _PACK_PS, _STEP_PS = 150, 800, 60_000
-"""Estimated picoseconds to round a number, to round and move a pair of them, and of one step of a whole block."""
-
 _PAIR = """\
 /* Rounds two numbers to bfloat16, as one word. */
 static inline uint32_t {name}(float low, float high) {
@@ -178,18 +175,17 @@ class _Rounded:
         ends = (((k + 1) * STEP_DEPTH).compare("<=", depth), (n0 + width).compare("<=", self.blocks.num_columns))
         steps = c.If(c.Binary("&&", *ends), step(False), step(True))
         panel = (c.Let(n0, item * width), c.For(k, c.Size(0), c.Size(self.num_steps), (steps,)))
-        return loops_around(panel, (item,), (self.blocks.panels,), part=0, round_ps=self.panel_size * _PACK_PS)
+        return loops_around(panel, (item,), (self.blocks.panels,), part=0)
 
     def loops(self, gather: Callable[[RowWriter], c.For]) -> c.Statement:
         """Return the loops: rows are rounded, as the loop that writes the rows of a block says, and multiplied."""
-        step_ps, blocks, zero = STEP_ROWS * STEP_DEPTH * _ROUND_PS, self.blocks, c.Size(0)
+        blocks, zero = self.blocks, c.Size(0)
         if self.pass_rows is None:
             rows = c.Buffer("rows", PAIRS.dtype, c.MemoryAccess.WRITE, self.block_size)
             writer = rounded_rows(rows, zero, self.depth, self.run)
             before = (c.LocalArray(rows, alignment=64), *writer.arrays, BEGIN)
-            round_ps = self.num_steps * (_STEP_PS + step_ps // blocks.panels)
             products = self._products(c.Address(rows, zero), blocks.panel, zero, 0)
-            return blocks.loop(gather(writer), products, round_ps, before, END)
+            return blocks.loop(gather(writer), products, before, END)
         m_begin, block, item = c.variables("m_begin block item")
         # The last pass may have fewer blocks.
         count = ceildiv(dim_min(self.pass_rows, blocks.num_rows), STEP_ROWS)
@@ -200,8 +196,8 @@ class _Rounded:
         product = (c.Let(block, item % count), *blocks.lets(first, panel), is_there)
         rounding = (*blocks.lets(first, zero), gather(writer))
         loops = (
-            blocks.shared_loop(block, count, rounding, self.num_steps * step_ps, writer.arrays),
-            blocks.shared_loop(item, count * blocks.panels, product, self.num_steps * _STEP_PS, (BEGIN,), END),
+            blocks.shared_loop(block, count, rounding, writer.arrays),
+            blocks.shared_loop(item, count * blocks.panels, product, (BEGIN,), END),
         )
         return c.For(m_begin, zero, c.Size(blocks.num_rows), loops, step=self.pass_rows)
 

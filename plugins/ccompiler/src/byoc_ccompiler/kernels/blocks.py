@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
-from byoc_core.dims import Dim, ceildiv, dim_min, product
+from byoc_core.dims import Dim, ceildiv, product
 from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.kernel import Kernel
@@ -24,12 +24,8 @@ from byoc_ccompiler.kernels.product_schedules import PanelSchedule, RightOperand
 from byoc_ccompiler.kernels.tiles import multiply
 from byoc_ccompiler.kernels.transposes import turn_function
 from byoc_ccompiler.rejections import FLOATS
-from byoc_ccompiler.vector_unit import product_ps
 
 __all__ = ["PanelKernel", "block_function", "pack_function", "packed_panels"]
-
-_PACKED_PS = 100
-"""Estimated picoseconds to pack a number."""
 
 _ZERO = c.Size(0)
 
@@ -167,19 +163,17 @@ class PanelKernel:
             *self._panel(scratch),
             self._chunks(indices),
         )
-        ps = product_ps(self.kernel.unit, p.dtype, dim_min(p.num_rows, outer))
-        loop = self._loop(batch * num_outer * self.num_panels, ps, body)
+        loop = self._loop(batch * num_outer * self.num_panels, body)
         if scratch is None or not packs_apart:
             return loop
         packing = (c.Alias(self.matrix, self.right, _ZERO), self._pack(scratch, self.n0 * p.depth))
-        return self._loop(self.num_panels, _PACKED_PS, packing) + loop
+        return self._loop(self.num_panels, packing) + loop
 
-    def _loop(self, count: Dim, ps: Dim, body: c.Block) -> c.Block:
-        """Return the loop over items, which knows the columns of its panel; ``ps`` are picoseconds for each of them."""
+    def _loop(self, count: Dim, body: c.Block) -> c.Block:
+        """Return the loop over items, which knows the columns of its panel."""
         n_count = c.index_min(c.Size(self.width), c.Size(self.p.num_columns) - self.n0)
         columns = (c.Let(self.n0, self.item % self.num_panels * self.width), c.Let(self.n_count, n_count))
-        round_ps = self.p.depth * self.width * ps
-        return loops_around((*columns, *body), (self.item,), (count,), part=0, round_ps=round_ps)
+        return loops_around((*columns, *body), (self.item,), (count,), part=0)
 
     def _by_width(self, call: Callable[[int], c.Call]) -> c.Statement:
         """Return the call for a whole panel, or for the last one where that is narrower."""

@@ -27,7 +27,7 @@ from byoc_ccompiler.kernels.product_schedules import SizedSchedule, check_laws
 from byoc_ccompiler.kernels.words import Blocks, RowWriter, WordFormat, pack_panels, word_tile
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
-from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
+from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["FAMILY", "MAX_DEPTH"]
 
@@ -157,8 +157,7 @@ def _write(kernel: Kernel) -> None:
     # A tile may read bytes that are not gathered.
     has_gaps = 4 * words != depth or not isinstance(num_rows, int) or num_rows % tile_rows != 0
     arrays = (c.LocalArray(rows, is_zeroed=has_gaps, alignment=64), c.Alias(line, rows, c.Size(0)))
-    round_ps = block_rows * width * words * multiply_add_ps(kernel.unit, "int32")
-    kernel.finish_block((blocks.loop(gather, multiply, round_ps, (*arrays, c.Let(beyond, outside))),))
+    kernel.finish_block((blocks.loop(gather, multiply, (*arrays, c.Let(beyond, outside))),))
 
 
 def _byte_rows(target: c.Buffer, pitch: int, beyond: c.Expression) -> RowWriter:

@@ -34,8 +34,6 @@ from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["FAMILY", "LoopSchedule", "choose_schedule", "require_room"]
 
-_PRODUCT_PS = 200  # estimated picoseconds of one product and sum
-
 
 @dataclass(frozen=True, slots=True)
 class LoopSchedule:
@@ -211,9 +209,8 @@ def _write_loops(kernel: Kernel, schedule: LoopSchedule) -> None:
         *rounded,
         *epilogue(kernel, SumsTile(sums, stretch, row, c.Size(1), column, loops.count)),
     )
-    round_ps = loops.in_channels * product(axis.taps for axis in loops.axes) * (stretch * _PRODUCT_PS)
     count = product(sizes) * (groups * stretches)
-    kernel.finish_block(loops_around(body, (item,), (count,), part=0, round_ps=round_ps))
+    kernel.finish_block(loops_around(body, (item,), (count,), part=0))
 
 
 def _is_product(step: Step) -> bool:

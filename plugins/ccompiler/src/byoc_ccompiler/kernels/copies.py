@@ -14,10 +14,8 @@ from byoc_core.dtypes import dtype_info
 from byoc_ccompiler.kernel import Kernel
 
 __all__ = [
-    "MOVE_PS",
     "Layout",
     "StridedNest",
-    "bytes_ps",
     "copy_nest",
     "copy_run",
     "fetch",
@@ -30,12 +28,6 @@ __all__ = [
     "share_outermost",
     "spread",
 ]
-
-MOVE_PS = 500
-"""Estimated picoseconds to move one element by itself."""
-
-_BYTE_PS = 30
-"""Estimated picoseconds to move one byte among many that lie side by side."""
 
 _GRAIN = 64
 """Elements that stay with one thread where threads share a line: no two of them write to one cache line."""
@@ -168,40 +160,26 @@ def offset_along(indices: Sequence[c.Expression], strides: Sequence[Dim], first:
     return sum((index * stride for index, stride in zip(indices, strides, strict=True)), c.Size(first))
 
 
-def loops_around(
-    body: c.Block, indices: Sequence[c.Variable], sizes: _Rounds, *, part: int | None = None, round_ps: Dim = 0
-) -> c.Block:
+def loops_around(body: c.Block, indices: Sequence[c.Variable], sizes: _Rounds, *, part: int | None = None) -> c.Block:
     """Return loops of these sizes around a block, outermost first.
 
-    Several threads may share the rounds of loop number ``part``, each of which takes so many estimated picoseconds.
+    Several threads may share the rounds of loop number ``part``.
     """
     for number, (index, size) in reversed(list(enumerate(zip(indices, sizes, strict=True)))):
         loop = c.For(index, c.Size(0), size if isinstance(size, c.Expression) else c.Size(size), body)
-        body = (replace(loop, kind=c.LoopKind.PARALLEL, round_ps=round_ps) if number == part else loop,)
+        body = (replace(loop, kind=c.LoopKind.PARALLEL) if number == part else loop,)
     return body
 
 
-def bytes_ps(buffer: c.Buffer, count: Dim) -> Dim:
-    """Return estimated picoseconds to move so many elements of a buffer that lie side by side."""
-    return count * (dtype_info(buffer.dtype).itemsize * _BYTE_PS)
+def share_outermost(axes: Sequence[c.Axis], body: c.Block = ()) -> c.Schedule:
+    """Return the schedule whose threads share the outermost axis of a nest; elements of a single one by grains."""
+    is_element = len(axes) == 1 and all(isinstance(item, c.Let | c.Store) for item in body)
+    return c.Schedule(parallel=tuple(axis.name for axis in axes[:1]), grain=_GRAIN if is_element else 1)
 
 
-def share_outermost(axes: Sequence[c.Axis], element_ps: Dim, *, run: Dim = 1) -> c.Schedule:
-    """Return the schedule whose threads share the outermost axis.
-
-    Args:
-        axes: those of a nest.
-        element_ps: estimated picoseconds of an element.
-        run: elements of a point.
-    """
-    names, inside = [axis.name for axis in axes], product([*(axis.size for axis in axes[1:]), run])
-    grain = _GRAIN if len(names) == 1 and run == 1 else 1
-    return c.Schedule(parallel=tuple(names[:1]), grain=grain, round_ps=inside * element_ps)
-
-
-def share_nest(kernel: Kernel, axes: Sequence[c.Axis], body: c.Block, element_ps: Dim, *, run: Dim = 1) -> c.Block:
+def share_nest(kernel: Kernel, axes: Sequence[c.Axis], body: c.Block) -> c.Block:
     """Return the statements of a nest whose outermost axis threads share, as :func:`share_outermost` says."""
-    return kernel.lower(c.Nest(tuple(axes), body), share_outermost(axes, element_ps, run=run))
+    return kernel.lower(c.Nest(tuple(axes), body), share_outermost(axes, body))
 
 
 def copy_nest(
@@ -233,14 +211,12 @@ def copy_nest(
 def _copy_schedule(nest: StridedNest, target: c.Buffer) -> c.Schedule:
     """Return how to copy: threads share the first axis around lines that has enough places, or else the longest one."""
     if len(nest.axes) < 2:
-        return share_outermost(nest.axes, bytes_ps(target, 1))
+        return share_outermost(nest.axes)
     *outer, line = nest.axes
     apart, source_apart = (nest.step(tensor, len(outer))[0] for tensor in (_TARGET, _SOURCE))
     shared = max(outer, key=lambda axis: min(axis.size, _ENOUGH_ITEMS) if isinstance(axis.size, int) else _ENOUGH_ITEMS)
-    line_ps = bytes_ps(target, line.size) if apart == 1 and source_apart in (0, 1) else line.size * MOVE_PS
-    round_ps = product(axis.size for axis in outer if axis is not shared) * line_ps
     vector = line.name if apart == source_apart == 1 else None
-    return c.Schedule(parallel=(shared.name,), vector=vector, round_ps=round_ps)
+    return c.Schedule(parallel=(shared.name,), vector=vector)
 
 
 def copy_run(target: c.Buffer, at: c.Expression, source: c.Buffer, source_at: c.Expression, count: Dim) -> c.Block:

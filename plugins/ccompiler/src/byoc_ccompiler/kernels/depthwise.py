@@ -28,7 +28,7 @@ from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.implicit_gemm import copy_image
 from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule, choose_tiles, has_gaps
 from byoc_ccompiler.kernels.pixel_tiles import PixelLoop, PixelPlan, WindowRows
-from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
+from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["ChainSchedule", "DepthwiseSchedule", "choose_schedule", "has_suited_filter", "write", "write_chain"]
 
@@ -201,9 +201,7 @@ def write(kernel: Kernel, geometry: ConvolutionGeometry, schedule: DepthwiseSche
         c.Let(row, y0 * geometry.strides[0] - geometry.padding[0]),
         c.For(x0, _FIRST, c.Size(geometry.out_width), columns, step=block.columns),
     )
-    products = geometry.out_width * (block.rows * geometry.channels * geometry.num_taps)
-    item_ps = products * (multiply_add_ps(kernel.unit, geometry.dtype) * 2)
-    loop = loops_around(body, [item], [geometry.batch * num_rows], part=0, round_ps=item_ps)
+    loop = loops_around(body, [item], [geometry.batch * num_rows], part=0)
     kernel.finish_block((*declared, *loop))
 
 
@@ -309,10 +307,6 @@ class _Chain:
         # What the last block reads, and at least the row and what pads it before.
         last = (-(-self.out_width // tile.columns) - 1) * tile.columns * shape.strides[1]
         self.row_size = max((last + tile.in_columns) * shape.channels, self.left + self.width * shape.channels)
-        products = self.line_size * (shape.num_taps * 2 + (shapes[-1].out_channels if self.project else 0))
-        if at:
-            products += self.width * shape.strides[0] * shape.channels * (shapes[0].channels * shapes[0].num_taps)
-        self.block_ps = products * tile.rows * multiply_add_ps(kernel.unit, shape.dtype)
 
     def block(self) -> c.Block:
         """Return the statements of the kernel."""
@@ -339,7 +333,7 @@ class _Chain:
             c.Declare(self.ready, _FIRST),
             c.For(item, first, end, self._rows(item, first, row, taps)),
         )
-        loop = c.Dispatch(first, end, part, num_blocks, grain, num_blocks * self.block_ps)
+        loop = c.Dispatch(first, end, part, num_blocks, grain)
         return (allocated, *packed, *copied, loop)
 
     def _rows(self, item: c.Variable, first: c.Variable, row: c.Block, taps: c.Buffer) -> c.Block:

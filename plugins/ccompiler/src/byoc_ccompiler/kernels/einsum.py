@@ -8,7 +8,7 @@ from functools import reduce
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM
 from byoc_core.backend.hooks import Rejection
-from byoc_core.dims import Dim, product
+from byoc_core.dims import Dim
 from byoc_core.ir import Binding
 from byoc_core.ops import parse_equation
 
@@ -20,9 +20,6 @@ from byoc_ccompiler.rejections import operand_shape, reject_sizes
 from byoc_ccompiler.steps import shape_of
 
 __all__ = ["FAMILY"]
-
-_TERM_PS = 500
-"""Estimated picoseconds of one product and its addition."""
 
 
 def _strides(labels: Sequence[str], shape: Sequence[Dim], sizes: Mapping[str, Dim]) -> dict[str, Dim]:
@@ -49,12 +46,11 @@ def _write(kernel: Kernel) -> None:
 
     def loops(labels: Sequence[str], body: c.Block, part: int | None = None) -> c.Block:
         rounds = [sizes[label] for label in labels]
-        return loops_around(body, [indices[label] for label in labels], rounds, part=part, round_ps=round_ps)
+        return loops_around(body, [indices[label] for label in labels], rounds, part=part)
 
     sources, out = [kernel.source(operand) for operand in step.operands], kernel.target(step.result)
     factors: list[c.Expression] = [source[offset(of)] for source, of in zip(sources, strides, strict=True)]
     term, zero = reduce(element_product, factors[1:], factors[0]), c.Literal(0, c.CType(out.dtype))
-    round_ps = product(size for label, size in sizes.items() if label not in result[:1]) * _TERM_PS
     if not result or all(of.get(result[-1]) != 1 for of in strides):
         total = c.Variable("total", zero.type)
         add = loops(equation.summed, (c.Assign(total, element_sum(total, term)),))
@@ -73,7 +69,7 @@ def _write(kernel: Kernel) -> None:
     if outer:
         kernel.finish_block(loops(outer, body, 0))
     else:
-        kernel.finish_block((c.Dispatch(first, end, body, sizes[last], 1, sizes[last] * round_ps),))
+        kernel.finish_block((c.Dispatch(first, end, body, sizes[last]),))
 
 
 def _reject(binding: Binding) -> Rejection | None:

@@ -25,12 +25,6 @@ from byoc_ccompiler.steps import Step, shape_of
 
 __all__ = ["FAMILY"]
 
-_STEP_PS = 50
-"""Estimated picoseconds of one step on one element, and of moving the element."""
-
-_QUANTISED_PS = 300
-"""Estimated picoseconds of one element that is quantised, or the reverse, by blocks."""
-
 
 def _write(kernel: Kernel) -> None:
     """Write a kernel of elementwise steps, or of one that quantises by blocks."""
@@ -44,7 +38,7 @@ def _write(kernel: Kernel) -> None:
     body = load_statements(kernel, steps, nest.indices(), known)
     body += pointwise.element_statements(kernel, steps, lambda step, index: nest.position((step, index)), known)
     body += tuple(c.Store(kernel.target(value), nest.position(value), known[value]) for value in kernel.stored)
-    schedule = share_outermost(nest.axes, (len(steps) + 1) * _STEP_PS)
+    schedule = share_outermost(nest.axes)
     if len(nest.axes) > 1 and kernel.shared:
         schedule = replace(schedule, vector=nest.axes[-1].name)
     kernel.finish_block(kernel.lower(c.Nest(nest.axes, body), schedule))
@@ -72,7 +66,7 @@ def _write_blocks(kernel: Kernel, step: Step) -> None:
     body = pointwise.element_statements(kernel, [step], lambda _, index: place if index else here, known)
     body += (c.Store(kernel.target(step.result), here, known[step.result]),)
     axes = (c.Axis(row, count), c.Axis(k, run))
-    kernel.finish_block(share_nest(kernel, axes, body, _QUANTISED_PS))
+    kernel.finish_block(share_nest(kernel, axes, body))
 
 
 def _reject(binding: Binding) -> Rejection | None:

@@ -23,11 +23,9 @@ from byoc_ccompiler.kernels.epilogue import collapsed_step
 from byoc_ccompiler.kernels.pixel_schedule import PixelSchedule
 from byoc_ccompiler.kernels.pixel_tiles import PixelPlan, PixelTile, WindowRows, pack_filter
 from byoc_ccompiler.kernels.tiles import multiply
-from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["copy_image", "write"]
 
-_COPY_PS = 200  # estimated picoseconds to copy one element
 _FEW_BLOCKS = 40  # up to so many tiles pass one panel before the next is wanted from memory
 _STACK_NBYTES = 1 << 14  # a padded copy of an image up to this size lies on the stack, one for each thread
 _START = c.Size(0)
@@ -48,7 +46,7 @@ def write(kernel: Kernel, shape: ConvolutionGeometry, schedule: PixelSchedule) -
     if shape.batch != 1 and isinstance(size, int) and size * dtype_info(shape.dtype).itemsize <= _STACK_NBYTES:
         all_tiles = c.substitute(tiles.body, {tiles.first: _START, tiles.end: c.Size(tiles.count)})
         body = (c.LocalArray(image), replace(copy, kind=c.LoopKind.SERIAL), *all_tiles)
-        images = replace(images, body=body, kind=c.LoopKind.PARALLEL, round_ps=size * _COPY_PS + tiles.work_ps)
+        images = replace(images, body=body, kind=c.LoopKind.PARALLEL)
     else:
         block = (*block, kernel.in_scratch(image))
     kernel.finish_block((*block, images))
@@ -78,7 +76,7 @@ def copy_image(plan: PixelPlan, source: c.Buffer, n: c.Expression) -> tuple[Pixe
     padded = replace(shape, batch=1, height=height, width=width, padding=(0, 0, 0, 0))
     steps = (0, 1, line, shape.channels)
     plan = PixelPlan(plan.kernel, padded, replace(plan.schedule, copies=False), steps)
-    loop = c.For(row, _START, c.Size(height), body, kind=c.LoopKind.PARALLEL, round_ps=line * _COPY_PS)
+    loop = c.For(row, _START, c.Size(height), body, kind=c.LoopKind.PARALLEL)
     return plan, image, loop
 
 
@@ -113,8 +111,7 @@ def _tiles(plan: PixelPlan, source: c.Buffer, packed: c.Buffer, leading: tuple[c
         *found,
         *tile.product(counts, packed, factors, _next_panel(plan, packed, block, panel)),
     )
-    count, tile_ps = plan.blocks * panels, plan.rows * plan.panel_size * multiply_add_ps(plan.kernel.unit, shape.dtype)
-    return c.Dispatch(first, end, (*before, c.For(item, first, end, body)), count, 1, count * tile_ps)
+    return c.Dispatch(first, end, (*before, c.For(item, first, end, body)), plan.blocks * panels)
 
 
 def _next_panel(plan: PixelPlan, packed: c.Buffer, block: c.Variable, panel: c.Variable) -> tuple[c.Expression, ...]:
@@ -154,5 +151,4 @@ def _tiles_of_few(plan: PixelPlan, source: c.Buffer, packed: c.Buffer) -> c.Disp
     )
     find = rows.find(block * plan.rows, plan.rows, _START, block * (plan.runs * plan.rows))
     part = (*rows.declared, *loops_around((find,), (block,), (blocks,)), c.For(panel, first, end, body))
-    panel_ps = pixels * size * multiply_add_ps(plan.kernel.unit, dtype)
-    return c.Dispatch(first, end, part, plan.panels, 1, plan.panels * panel_ps)
+    return c.Dispatch(first, end, part, plan.panels)

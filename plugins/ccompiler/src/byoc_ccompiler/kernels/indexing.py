@@ -17,7 +17,7 @@ from byoc_ccompiler.attributes import axis_of, dim_of, int_of
 from byoc_ccompiler.family import KernelFamily, writer_by_table
 from byoc_ccompiler.kernel import Kernel, compact_strides
 from byoc_ccompiler.kernels.axes import require_along, view_of
-from byoc_ccompiler.kernels.copies import MOVE_PS, bytes_ps, copy_nest, copy_run, loops_around, offset_along
+from byoc_ccompiler.kernels.copies import copy_nest, copy_run, loops_around, offset_along
 from byoc_ccompiler.kernels.pointwise import element_product, element_sum
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
@@ -84,7 +84,7 @@ def _rows(
     """Return the loop that copies rows of so many elements, each from a place behind a first row."""
     at = c.Variable("at")
     body = (c.Let(at, place), *copy_run(out, row * inner, source, (first + at) * inner, inner))
-    return loops_around(body, [row], [count], part=0, round_ps=bytes_ps(out, inner) + MOVE_PS)
+    return loops_around(body, [row], [count], part=0)
 
 
 def _take(kernel: Kernel, step: Step) -> c.Block:
@@ -130,7 +130,7 @@ def _element_loops(
     number, place = offset_along(loops, compact_strides(counts)), _resolved(places[k], shape[axis])
     statements = (c.Let(k, number), c.Let(at, place), *body(k, element))
     checks = _index_check(kernel, step, axis)
-    return (*checks, *loops_around(statements, loops, counts, part=part, round_ps=product(counts[1:]) * MOVE_PS))
+    return (*checks, *loops_around(statements, loops, counts, part=part))
 
 
 def _gather_elements(kernel: Kernel, step: Step) -> c.Block:
@@ -172,7 +172,7 @@ def _one_hot(kernel: Kernel, step: Step) -> c.Block:
     on, off = (kernel.constant(end) or kernel.source(end, role)[0] for end, role in zip(ends, roles, strict=True))
     is_here = _resolved(places[row // depth * inner + k], depth).compare("==", row % depth)
     columns = loops_around((c.Store(out, row * inner + k, c.Select(is_here, on, off)),), [k], [inner])
-    return loops_around(columns, [row], [product(shape[: axis + 1])], part=0, round_ps=inner * MOVE_PS)
+    return loops_around(columns, [row], [product(shape[: axis + 1])], part=0)
 
 
 def _whole(kernel: Kernel, step: Step) -> c.Block:
@@ -239,8 +239,7 @@ def _scatter_slice(kernel: Kernel, step: Step) -> c.Block:
         problem, count = f"the updates do not fit axis {axis} from a start on", product(shape_of(starts))
         checks = range_check(kernel, step.op, problem, begins, count, c.Size(0), c.Size(size - length))
         moved = (c.Copy(out, target, news, source, c.Size(length * inner)),)
-    round_ps = bytes_ps(out, length * inner) + MOVE_PS
-    rows = loops_around((c.Let(at, place), *moved), [row], [outer], part=0, round_ps=round_ps)
+    rows = loops_around((c.Let(at, place), *moved), [row], [outer], part=0)
     return (*checks, *_whole(kernel, step), *(() if length == 0 or size == 0 else rows))
 
 

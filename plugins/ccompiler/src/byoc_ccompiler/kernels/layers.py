@@ -25,9 +25,6 @@ from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["FAMILIES"]
 
-_POWER_PS, _ELEMENT_PS, _PAIR_PS = 10_000, 1_500, 400
-"""Estimated picoseconds of one power, of one element's softmax, and of turning one pair of elements."""
-
 
 def _write_lrn(kernel: Kernel) -> None:
     """Write the kernel: channel by channel, the squares of its neighbours added up in the result itself."""
@@ -38,7 +35,7 @@ def _write_lrn(kernel: Kernel) -> None:
     size = int_of(step.binding, "size")
     beta, bias = (c.Literal(float_of(step.binding, name), type_) for name in ("beta", "bias"))
     alpha = c.Literal(float_of(step.binding, "alpha") / size, type_)
-    power = c.Callee("powf" if type_.dtype == "float32" else "pow", np.power, flops=1)
+    power = c.Callee("powf" if type_.dtype == "float32" else "pow", np.power, flops=60)
     row, first, end, near, k = c.variables("row first end near k")
     base, number, at = c.Variable("base", type_), row % channels, row * inner + k
     neighbour = source[(row + near) * inner + k]
@@ -53,7 +50,7 @@ def _write_lrn(kernel: Kernel) -> None:
         c.For(near, first, end, (every(c.Store(out, at, out[at] + neighbour * neighbour)),)),
         every(c.Let(base, bias + alpha * out[at]), c.Store(out, at, source[at] / c.Call(power, (base, beta), type_))),
     )
-    kernel.finish_block(loops_around(rows, [row], [product(shape[:2])], part=0, round_ps=inner * _POWER_PS))
+    kernel.finish_block(loops_around(rows, [row], [product(shape[:2])], part=0))
 
 
 def _write_softmax(kernel: Kernel) -> None:
@@ -79,7 +76,7 @@ def _write_softmax(kernel: Kernel) -> None:
             converted(target, at, mine[size + k]),
         )
 
-    write_lines(kernel, line, view.size * _ELEMENT_PS, scratch=2 * view.size, dtype=wide)
+    write_lines(kernel, line, scratch=2 * view.size, dtype=wide)
 
 
 def _softmax_function(dtype: str) -> c.Callee:
@@ -115,7 +112,7 @@ def _write_rotary(kernel: Kernel) -> None:
         c.For(k, c.Size(0), c.Size(half), turned),
         c.Copy(out, rest, source, rest, c.Size(size - 2 * half)),
     )
-    kernel.finish_block(loops_around(rows, [row], [product((batch, heads, steps))], part=0, round_ps=size * _PAIR_PS))
+    kernel.finish_block(loops_around(rows, [row], [product((batch, heads, steps))], part=0))
 
 
 def _require_rotary(scope: FunctionScope, step: Step) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from byoc_core.authoring import c
+from byoc_core.dims import Dim
 
 from byoc_ccompiler.kernels.bfloat16 import STEP_PITCH, STEP_WORDS, numbers_of
 
@@ -39,6 +40,9 @@ def _of_thread(name: str, comment: str, *lines: str) -> c.Evaluate:
     text = "\n".join((head, *lines, "#else", "  (void)tiles;", "#endif", "}", ""))
     return c.Evaluate(c.Call(c.Callee(name, lambda _: None, definition=text), (TILES,)))
 
+
+_STEP_PS = 60_000
+"""Estimated picoseconds of a step of a whole block."""
 
 PERMIT = c.Callee("vec_permit_tiles", lambda: 0, definition=_PERMIT)
 TILES = c.Variable("tiles", c.CType("int32"))
@@ -93,7 +97,11 @@ static inline void {{name}}(const uint32_t *rows, const uint32_t *panel, int64_t
         for row in range(16 if count <= 16 else 32):
             sums[row * pitch :][:width] = np.einsum("skp,sknp->n", left[:, row], right)
 
-    return c.Callee(f"vec_tile_product_{width}", evaluate, writes=(6,), definition=definition)
+    def time(*arguments: Dim | None) -> Dim:
+        num_steps = arguments[2]
+        return _STEP_PS * (1 if num_steps is None else num_steps)
+
+    return c.Callee(f"vec_tile_product_{width}", evaluate, writes=(6,), definition=definition, ps=time)
 
 
 def _case(width: int, halves: int) -> str:

@@ -20,7 +20,7 @@ from byoc_core.ops import is_open_bound
 from byoc_ccompiler.attributes import axis_of, dim_of, dims_of, flag_of, float_of, int_of, ints_of
 from byoc_ccompiler.family import KernelFamily, any_access, writer_by_table
 from byoc_ccompiler.kernel import Kernel, compact_strides
-from byoc_ccompiler.kernels.copies import MOVE_PS, bytes_ps, copy_nest, copy_run, loops_around, offset_along, share_nest
+from byoc_ccompiler.kernels.copies import copy_nest, copy_run, loops_around, offset_along, share_nest
 from byoc_ccompiler.kernels.indexing import range_check
 from byoc_ccompiler.rejections import operand_shape, reject_sizes
 from byoc_ccompiler.size_checks import require_equal_sizes
@@ -115,7 +115,7 @@ def _pad(kernel: Kernel, step: Step) -> c.Block:
         value = np.asarray(float_of(step.binding, "pad_value")).astype(to_numpy(out.dtype))[()]
     place = c.Axis(c.Variable("k"), product(shape_of(step.result)))
     fill = (c.Store(out, place.index, c.Literal(value, c.CType(out.dtype))),)
-    return (*share_nest(kernel, [place], fill, bytes_ps(out, 1)), *copied)
+    return (*share_nest(kernel, [place], fill), *copied)
 
 
 def _pixel_blocks(kernel: Kernel, step: Step) -> c.Block:
@@ -210,11 +210,9 @@ def _mapped(
     target = offset_along(indices[:depth], compact_strides(result)[:depth])
     origin = offset_along(along[:depth], compact_strides(shape_of(step.operands[0]))[:depth])
     body = copy_run(out, target, source, origin, run)
-    run_ps = MOVE_PS if run == 1 else bytes_ps(out, run)
     for axis in reversed(range(depth)):
         here = (let for let in lets if loop_of[let.variable] == axis)
-        part, round_ps = None if axis else 0, product(result[1:depth]) * run_ps
-        body = loops_around((*here, *body), [indices[axis]], [result[axis]], part=part, round_ps=round_ps)
+        body = loops_around((*here, *body), [indices[axis]], [result[axis]], part=None if axis else 0)
     return body
 
 
@@ -229,14 +227,14 @@ def _trilu(kernel: Kernel, step: Step) -> c.Block:
     if is_upper:
         moves = (c.Copy(out, first + edge, source, first + edge, last), c.Clear(out, first, edge))
     body = (c.Let(edge, c.index_min(c.index_max(crossing, 0), columns)), *moves)
-    return share_nest(kernel, [c.Axis(row, product([*outer, rows]))], body, bytes_ps(out, 1), run=columns)
+    return share_nest(kernel, [c.Axis(row, product([*outer, rows]))], body)
 
 
 def _arange(kernel: Kernel, step: Step) -> c.Block:
     out, k = kernel.target(step.result), c.Variable("k")
     first, apart = (dim_of(step.binding, name) for name in ("start", "step"))
     number = c.Cast(c.Binary("+", c.Size(first), k * apart), c.CType(out.dtype))
-    return share_nest(kernel, [c.Axis(k, *shape_of(step.result))], (c.Store(out, k, number),), MOVE_PS)
+    return share_nest(kernel, [c.Axis(k, *shape_of(step.result))], (c.Store(out, k, number),))
 
 
 def _sizes(kernel: Kernel, step: Step) -> c.Block:

@@ -181,10 +181,10 @@ def _write(kernel: Kernel) -> None:
     line_ps = ordering.view.size * _COMPARISON_PS
     if ordering.is_topk:
         count = dim_of(ordering.step.binding, "k")
-        write_lines(kernel, ordering.selected_line, line_ps, scratch=count, dtype="int64")
+        write_lines(kernel, ordering.selected_line, scratch=count, dtype="int64", line_ps=line_ps)
     else:
         scratch = 2 * ordering.view.size
-        write_lines(kernel, ordering.sorted_line, line_ps * _DEPTH, scratch=scratch, dtype="int64")
+        write_lines(kernel, ordering.sorted_line, scratch=scratch, dtype="int64", line_ps=line_ps * _DEPTH)
 
 
 def _require(scope: FunctionScope, step: Step) -> None:

@@ -18,7 +18,7 @@ from byoc_core.errors import InternalError
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry
-from byoc_ccompiler.kernels.copies import MOVE_PS, loops_around, offset_along
+from byoc_ccompiler.kernels.copies import loops_around, offset_along
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.pixel_schedule import MAX_POINTERS, PixelSchedule, Steps, has_gaps
 from byoc_ccompiler.kernels.tiles import multiply
@@ -90,7 +90,7 @@ def pack_filter(plan: PixelPlan) -> tuple[c.Buffer, c.Block]:
     value = c.Select(column.compare("<", width), weight[place], c.Literal(0, c.CType(shape.dtype)))
     store = c.Store(packed, panel * plan.panel_size + (row * columns + j), value)
     sizes = (shape.groups * panels, shape.filter_height, shape.filter_width, shape.group_channels, columns)
-    loops = loops_around((store,), indices, sizes, part=0, round_ps=plan.panel_size * MOVE_PS)
+    loops = loops_around((store,), indices, sizes, part=0)
     return packed, (kernel.in_scratch(packed), *loops)
 
 

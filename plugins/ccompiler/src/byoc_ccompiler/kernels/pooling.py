@@ -19,7 +19,7 @@ import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import C_TYPES, FunctionScope, c_suffix
 from byoc_core.backend.hooks import Rejection
-from byoc_core.dims import Dim, product
+from byoc_core.dims import Dim
 from byoc_core.dtypes import is_integer
 from byoc_core.ir import Binding, Value
 from byoc_core.ops import axes_of
@@ -39,9 +39,6 @@ _MAX_UNROLLED, _CHUNK = 32, 256
 
 _SHORT = 16
 """Elements of a row that are worth a pass per tap."""
-
-_CHANNEL_PS, _INSIDE_PS, _TAP_PS = 100, 200, 1000
-"""Estimated picoseconds of a tap: in one of many channels, in windows known to lie inside the image, and else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,13 +216,11 @@ def _write(kernel: Kernel) -> None:
     images = image_in("from", kernel.source(x), x), image_in("to", kernel.target(step.result), step.result)
     before: c.Block = ()
     room: Dim = _CHUNK
-    tap_ps = _CHANNEL_PS
     has_planes = _access(step, 0) is Access.COMPACT
     if has_planes:
         # Planes follow one another, from one batch to the next, too.
         pooling, room = replace(pooling, batch=1, channels=pooling.batch * pooling.channels), 1
         takes_passes = _takes_passes(pooling)
-        tap_ps = _INSIDE_PS if takes_passes or pooling.is_inside else _TAP_PS
         if takes_passes:
             body, windows = _passes(pooling, indices, *images), windows[:-1]
         else:
@@ -238,12 +233,9 @@ def _write(kernel: Kernel) -> None:
         body = (c.Let(count, c.index_min(c.Size(_CHUNK), pooling.channels - first)), *reduction)
     chunks = c.Axis(chunk, 1 if room == pooling.channels else (pooling.channels + (room - 1)) // room)
     axes = (c.Axis(batch, pooling.batch), *((chunks, *windows) if has_planes else (*windows, chunks)))
-    # Windows of adaptive pooling share the image out, so their taps are a mean.
-    num_taps = product(axis.window or (axis.size + (axis.out_size - 1)) // axis.out_size for axis in pooling.axes)
     shared = tuple(axis.name for axis in (axes[:2] if has_planes else axes))
-    inside = product(axis.out_size for axis in pooling.axes) if has_planes else room
     nest = c.Nest(axes, (c.Let(first, chunk * room), *(image.first for image in images), *body))
-    schedule = c.Schedule(parallel=shared, round_ps=num_taps * inside * tap_ps)
+    schedule = c.Schedule(parallel=shared)
     kernel.finish_block((*before, *kernel.lower(nest, schedule)))
 
 

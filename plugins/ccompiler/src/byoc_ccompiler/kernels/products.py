@@ -23,14 +23,11 @@ from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, in_parts
 from byoc_ccompiler.rejections import FLOATS, operand_shape, reject_sizes
 from byoc_ccompiler.size_checks import require_broadcast
 from byoc_ccompiler.steps import Step, shape_of
-from byoc_ccompiler.vector_unit import VectorUnit, product_ps
+from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["FAMILY"]
 
 _OPS, _ZERO = frozenset({"nn.dense", "matmul"}), c.Size(0)
-
-_INTEGER_PS = 200
-"""Estimated picoseconds of an integer product."""
 
 
 def _write(kernel: Kernel) -> None:
@@ -101,9 +98,8 @@ def _write_dots(kernel: Kernel, p: Product, schedule: DotSchedule) -> None:
         *in_parts("m", m_count, schedule.tile_rows, lambda count, m: parts(partial(dots, count, m))),
         *epilogue(kernel, tile),
     )
-    item_ps = p.depth * columns * product_ps(kernel.unit, p.dtype, rows)
     count = product(p.batch) * across * down
-    kernel.finish_block(loops_around(body, (item,), (count,), part=0, round_ps=item_ps))
+    kernel.finish_block(loops_around(body, (item,), (count,), part=0))
 
 
 def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Function:
@@ -180,8 +176,8 @@ def _write_rows(kernel: Kernel, p: Product, schedule: RowSchedule) -> None:
         c.Alias(right, y, p.right.place(p.batch, indices)),
         c.For(n0, _ZERO, c.Size(p.num_columns), columns, step=size),
     )
-    count, round_ps = product(p.batch) * p.num_rows, p.num_columns * p.depth * _INTEGER_PS
-    kernel.finish_block(loops_around(body, (item,), (count,), part=0, round_ps=round_ps))
+    count = product(p.batch) * p.num_rows
+    kernel.finish_block(loops_around(body, (item,), (count,), part=0))
 
 
 FAMILY = KernelFamily(_OPS, _reject, _write, takes_epilogue=True, require=_require, reads=_reads, writes=rows_access)

@@ -32,12 +32,9 @@ from byoc_ccompiler.kernels.tiles import multiply
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
-from byoc_ccompiler.vector_unit import VectorUnit, multiply_add_ps
+from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["FAMILY"]
-
-_GATE_PS, _PACKED_PS = 500, 100
-"""Estimated picoseconds of one gate of a hidden unit, behind the products, and to move one element into a panel."""
 
 _STEP_TILES, _LINE_TILES = 8, 2
 """Register tiles of steps whose input goes through the product at once; of lines that take their steps together."""
@@ -309,8 +306,7 @@ class _Recurrence:
                 place = c.Address(target, (way * self.padded + part.place + n) * depth)
                 arguments = (matrix, *steps, c.index_min(c.Size(part.size) - n, width), place)
                 call = c.Evaluate(c.Call(pack_function(kernel, self.layer.dtype, width), arguments))
-                count, round_ps = (stop - done) * self.layer.ways, depth * (width * _PACKED_PS)
-                self.set_up += loops_around((call,), [item], [count], part=0, round_ps=round_ps)
+                self.set_up += loops_around((call,), [item], [(stop - done) * self.layer.ways], part=0)
         return target
 
     def lines(self, end: c.Variable) -> c.Block:
@@ -333,7 +329,13 @@ class _Recurrence:
         if self.ends is None:
             block.append(c.Let(most, c.Size(self.layer.num_steps)))
         else:
-            block += [c.Declare(most, c.Size(0)), self.each(count, c.Assign(most, c.index_max(self.limit, most)))]
+            longest = c.Variable("longest")
+            block += [
+                c.Declare(longest, c.Size(0)),
+                self.each(count, c.Assign(longest, c.index_max(self.limit, longest))),
+            ]
+            # No length is above the steps: that bounds the work.
+            block.append(c.Let(most, c.index_min(longest, self.layer.num_steps)))
         steps = c.For(self.slot, c.Size(0), c.index_min(self.most, most - self.begin), self.step(count))
         body = (c.Let(self.begin, number * self.most), *self.project(count), steps)
         block.append(c.For(number, c.Size(0), (most + (self.most - 1)) // self.most, body))
@@ -446,9 +448,7 @@ def _write(kernel: Kernel) -> None:
     layer, end = RecurrentLayer.of(kernel.group.steps[0]), c.Variable(END_ITEM)
     kernel.schedule = schedule = choose_schedule(layer, kernel.unit)
     writer, lines = _Recurrence(kernel, layer, schedule), layer.batch * layer.ways
-    product_ps = writer.padded * (layer.inputs + layer.hidden) * multiply_add_ps(kernel.unit, layer.dtype)
-    line_ps = layer.num_steps * (product_ps + layer.width * _GATE_PS)
-    run = c.Dispatch(writer.first, end, writer.lines(end), lines, 1, lines * line_ps)
+    run = c.Dispatch(writer.first, end, writer.lines(end), lines)
     problem, steps = (layer.op, "a length does not fit the steps"), c.Size(layer.num_steps)
     check = () if writer.ends is None else range_check(kernel, *problem, writer.ends, layer.batch, c.Size(0), steps)
     kernel.finish_block((*check, *writer.memory, *writer.set_up, run))

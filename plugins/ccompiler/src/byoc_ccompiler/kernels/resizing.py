@@ -21,7 +21,7 @@ from byoc_ccompiler.attributes import dims_of, flag_of, float_of, ints_of
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.axes import AxisView, view_along
-from byoc_ccompiler.kernels.copies import bytes_ps, copy_nest, loops_around
+from byoc_ccompiler.kernels.copies import copy_nest, loops_around
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.steps import Step, shape_of
 
@@ -158,8 +158,7 @@ def _loop(of: _Pass, source: c.Buffer, target: c.Buffer) -> c.Block:
         copied = c.Copy(to, c.Size(0), line, c.Size(0) if is_along else index * inner, c.Size(run))
         body = (c.If(c.Size(size).compare("==", c.Size(length)), (copied,), body),)
     pointers = (c.Alias(line, source, block * (length * inner)), c.Alias(to, target, row * run))
-    round_ps = bytes_ps(target, run) * (len(offsets) + (10 if is_along else 0))
-    return loops_around((*pointers, *body), [row], [count], part=0, round_ps=round_ps)
+    return loops_around((*pointers, *body), [row], [count], part=0)
 
 
 def _write(kernel: Kernel) -> None:

@@ -79,8 +79,8 @@ class ColumnWriter(RowWriter):
             return body
         block, stop = c.Variable(BLOCK_LOOP), c.index_min(c.Size(self._size), first + width)
         body = (c.Let(first, block * width), c.Let(end, stop), *body)
-        count, round_ps = (self._size + (width - 1)) // width, self.row_size * width * self.element_ps
-        return loops_around(body, [block], [count], part=self.shared([block]), round_ps=round_ps)
+        count = (self._size + (width - 1)) // width
+        return loops_around(body, [block], [count], part=self.shared([block]))
 
     def across(self, body: c.Block) -> c.Block:
         """Return the loop over the columns of a block."""

@@ -32,8 +32,8 @@ CHEAP = frozenset(
 )
 """Ops that cost no more than reading their result from memory."""
 
-_MAX_READ_AGAIN, _STEP_PS = 2, 50
-"""Tensors of a value that is computed again rather than kept; estimated picoseconds of a step on an element."""
+_MAX_READ_AGAIN = 2
+"""Tensors of a value that is computed again rather than kept."""
 
 
 def row_layouts(kernel: Kernel) -> dict[Hashable, Layout]:
@@ -88,7 +88,6 @@ class RowWriter(ABC):
         self.row_size = product(self.inner.sizes)
         self.column: c.Expression = c.Size(0)
         self.row_values: dict[Value, c.Expression] = {}
-        self.element_ps = (len(kernel.group.steps) + 1) * _STEP_PS  # Estimated picoseconds of an element of the space.
         # Where values wait for a later pass: in buffers, or in the memory of results that are written later.
         self._buffers: dict[Var, c.LocalArray] = {}
         self._borrowed: dict[Var, Var] = {}
@@ -97,9 +96,7 @@ class RowWriter(ABC):
     def write(self) -> None:
         """Write the kernel: all passes over a row or a block of rows, inside the loops over them."""
         part = self.shared(self.outer.variables)
-        inside = product(self.outer.sizes[0 if part is None else part + 1 :]) * product(self.columns.sizes)
-        round_ps = inside * self.row_size * self.element_ps
-        loops = loops_around(self.write_passes(), self.outer.variables, self.outer.sizes, part=part, round_ps=round_ps)
+        loops = loops_around(self.write_passes(), self.outer.variables, self.outer.sizes, part=part)
         self.kernel.finish_block(loops)
 
     @abstractmethod

@@ -138,8 +138,7 @@ class LineWriter(RowWriter):
             result = results[c.Size(blocks * index) + block]
             body += (c.Store(results, result.index, cast(parts[step].value(), results.dtype)),)
             loads += loops_around(total.combine(result), [block], [blocks])
-        part, round_ps = self.shared([block]), length * self.element_ps
-        return (*loops_around(body, [block], [blocks], part=part, round_ps=round_ps), *loads)
+        return (*loops_around(body, [block], [blocks], part=self.shared([block])), *loads)
 
     def _pieces(self, this: Pass, totals: Mapping[Step, _Total], part: _Part, *, is_fetching: bool = False) -> c.Block:
         """Return one walk along the innermost loop of a pass, in pieces where it is not known to be short.

@@ -24,7 +24,6 @@ from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["FAMILY", "order_of", "turn_function"]
 
-_MOVE_PS = 300
 """Estimated picoseconds to move one element to another order."""
 
 _ROWS_AHEAD = 8
@@ -68,11 +67,9 @@ def _write(kernel: Kernel) -> None:
     if is_row and isinstance(row_nbytes, int) and row_nbytes in _FETCHED_NBYTES:
         ahead = nest.position(_SOURCE, last=c.Size(0)) + nest.step(_SOURCE, last - 1)[0] * _ROWS_AHEAD
         row = loops_around(moves, nest.variables[last:], nest.sizes[last:])
-        block = share_nest(
-            kernel, nest.axes[:last], (fetch(source, ahead, row_nbytes), *row), _MOVE_PS, run=nest.sizes[last]
-        )
+        block = share_nest(kernel, nest.axes[:last], (fetch(source, ahead, row_nbytes), *row))
     else:
-        block = share_nest(kernel, nest.axes, moves, _MOVE_PS)
+        block = share_nest(kernel, nest.axes, moves)
     kernel.finish_block(block)
 
 
@@ -105,10 +102,9 @@ def _tiles(
     # The last item does what is left over, too, so that no two threads write to one place.
     end = c.Select(tile.compare("==", height // lanes - 1), c.Size(height), (tile + 1) * lanes)
     item = (c.Let(b_end, end), c.For(b, tile * lanes, b_end, rows, lanes))
-    part, line_ps = None if planes.sizes else 0, width * _MOVE_PS
-    tiles = loops_around(item, [tile], [height // lanes], part=part, round_ps=line_ps * lanes)
+    tiles = loops_around(item, [tile], [height // lanes], part=None if planes.sizes else 0)
     pointers = (c.Alias(from_, source, planes.position(_SOURCE)), c.Alias(to, target, planes.position(_RESULT)))
-    return share_nest(kernel, planes.axes, (*pointers, *tiles), _MOVE_PS, run=height * width)
+    return share_nest(kernel, planes.axes, (*pointers, *tiles))
 
 
 @cache

@@ -30,14 +30,12 @@ from byoc_ccompiler.kernels.convolution_geometry import ConvolutionGeometry, Ima
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.tiles import multiply
 from byoc_ccompiler.kernels.winograd_plan import Matrix, WinogradPlan, WinogradSchedule, choose_plan, has_form
-from byoc_ccompiler.vector_unit import multiply_add_ps
 
 __all__ = ["TRANSFORM_ROUNDINGS", "choose_schedule", "input_function", "output_function", "write"]
 
 # By the outputs of a tile along an axis: roundings that an output meets beside those of its sum over channels. One of
 # the filter; along each axis 1 or 3 of the inputs and 2 or 4 of the outputs, even where nothing is contracted.
 TRANSFORM_ROUNDINGS = {2: 7, 4: 15}
-_TRANSFORM_PS = 1500  # estimated picoseconds to transform one vector at one point
 _FIRST = c.Size(0)
 _Pair = tuple[c.Expression, c.Expression]
 
@@ -80,24 +78,21 @@ class _Loops:
 
     def block(self) -> c.Block:
         """Return the loops, in the form that the plan says."""
-        plan, first, end, channels = self.plan, c.Variable(FIRST_ITEM), c.Variable(END_ITEM), self.geometry.channels
-        transform_ps = -(-channels // plan.lanes) * plan.num_points * _TRANSFORM_PS
-        product_ps = plan.rows * plan.width * channels * plan.num_points
-        product_ps *= multiply_add_ps(plan.unit, self.geometry.dtype)
+        plan, first, end = self.plan, c.Variable(FIRST_ITEM), c.Variable(END_ITEM)
         part, tiles = c.Variable("part"), c.Alias(self.tiles, self.scratch, _FIRST)
         products = c.Alias(self.products, self.scratch, part * plan.panel_products + plan.tiles_size)
         numbered = c.Let(part, first // plan.grain)
         if plan.parts == "pairs":
-            return (tiles, self._rounds_of_pairs(transform_ps, product_ps))
+            return (tiles, self._rounds_of_pairs())
         if plan.parts == "panels":
             assert isinstance(plan.num_tiles, int)
             whole, tail = divmod(plan.num_tiles, plan.rows)
-            transforms, panels_ps = self._transforms(_FIRST, first, end), plan.num_panels * plan.blocks * product_ps
+            transforms = self._transforms(_FIRST, first, end)
             panels = self._panels((first, end), (_FIRST, c.Size(plan.num_tiles)), c.Size(whole), tail)
             return (
                 tiles,
-                c.Dispatch(first, end, (transforms,), plan.num_tiles, 1, plan.num_tiles * transform_ps),
-                c.Dispatch(first, end, (numbered, products, panels), plan.total, plan.grain, panels_ps),
+                c.Dispatch(first, end, (transforms,), plan.num_tiles),
+                c.Dispatch(first, end, (numbered, products, panels), plan.total, plan.grain),
             )
         rounds, number, size, b0, blocks, t0, t_count = c.variables("rounds number round b0 blocks t0 t_count")
         one_round = (
@@ -116,8 +111,7 @@ class _Loops:
             c.Let(rounds, (end - first + (plan.blocks - 1)) // plan.blocks),
             c.For(number, _FIRST, rounds, one_round),
         )
-        block_ps = plan.rows * transform_ps + plan.num_panels * product_ps
-        return (c.Dispatch(first, end, body, plan.total, plan.grain, plan.total * block_ps),)
+        return (c.Dispatch(first, end, body, plan.total, plan.grain),)
 
     def _place(self, tile: c.Expression) -> tuple[c.Expression, c.Variable, c.Variable, c.Block]:
         """Return the image, the first row and the first column of a tile, and their declarations."""
@@ -154,7 +148,7 @@ class _Loops:
         body = (c.For(k, _FIRST, c.Size(plan.num_points), products), c.For(slot, _FIRST, count, outputs))
         return c.For(panel, *panels, body)
 
-    def _rounds_of_pairs(self, transform_ps: int, product_ps: int) -> c.For:
+    def _rounds_of_pairs(self) -> c.For:
         """Return the loop over rounds: transform the tiles, then multiply pairs of a panel and a block."""
         plan, size, first_item, end = self.plan, self.plan.round_tiles, c.Variable(FIRST_ITEM), c.Variable(END_ITEM)
         t0, t_count, item, panel, block, slot, k = c.variables("t0 t_count item panel block slot k")
@@ -175,8 +169,8 @@ class _Loops:
         count, transforms = plan.num_panels * plan.blocks, self._transforms(t0, first_item, c.index_min(end, t_count))
         one_round = (
             c.Let(t_count, c.index_min(c.Size(size), c.Size(plan.num_tiles) - t0)),
-            c.Dispatch(first_item, end, (transforms,), size, 1, size * transform_ps),
-            c.For(item, _FIRST, c.Size(count), body, kind=c.LoopKind.PARALLEL, round_ps=product_ps),
+            c.Dispatch(first_item, end, (transforms,), size),
+            c.For(item, _FIRST, c.Size(count), body, kind=c.LoopKind.PARALLEL),
         )
         return c.For(t0, _FIRST, c.Size(plan.num_tiles), one_round, step=size)
 

@@ -145,7 +145,7 @@ class Blocks:
         place = (self.m0, self.m_count, self.n0, num_columns, self.width)
         return SumsTile(sums, self.width, *place, leading)
 
-    def loop(self, gather: c.For, product: c.Block, round_ps: Dim, before: c.Block, *after: c.Statement) -> c.Dispatch:
+    def loop(self, gather: c.For, product: c.Block, before: c.Block, *after: c.Statement) -> c.Dispatch:
         """Return the loop over blocks times panels, the panels of a block one after the other.
 
         ``gather`` makes a block ready, which then stays. ``before`` and ``after`` stand around the loop of each thread.
@@ -159,7 +159,7 @@ class Blocks:
             *product,
         )
         start = c.Declare(at_hand, c.Size(-1))
-        return self.shared_loop(item, self.count * self.panels, body, round_ps, (*before, start), *after)
+        return self.shared_loop(item, self.count * self.panels, body, (*before, start), *after)
 
     def gather_rows(self, source: c.Buffer, step: Dim, depth: Dim, writer: RowWriter) -> c.For:
         """Return the loop over the rows of a block, each of so many numbers, which lie a step apart."""
@@ -209,9 +209,7 @@ class Blocks:
         return c.For(row, c.Size(0), self.m_count, (*lets, *windows, *writer.end(row)))
 
     @staticmethod
-    def shared_loop(
-        index: c.Variable, count: Dim, body: c.Block, round_ps: Dim, before: c.Block, *after: c.Statement
-    ) -> c.Dispatch:
+    def shared_loop(index: c.Variable, count: Dim, body: c.Block, before: c.Block, *after: c.Statement) -> c.Dispatch:
         """Return a loop that threads share, with what each does before and after its part of the rounds."""
         first, end = c.variables(f"{FIRST_ITEM} {END_ITEM}")
-        return c.Dispatch(first, end, (*before, c.For(index, first, end, body), *after), count, 1, count * round_ps)
+        return c.Dispatch(first, end, (*before, c.For(index, first, end, body), *after), count)
