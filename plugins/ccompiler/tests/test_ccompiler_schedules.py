@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-
-import byoc_ccompiler.kernel as kernel_module
 from typing import Any
 
+import byoc_ccompiler.kernel as kernel_module
 import numpy as np
 import pytest
 from byoc_core.authoring.c import Block, Buffer, Function, Nest, Schedule, interpret, lower_nest, outline, verify

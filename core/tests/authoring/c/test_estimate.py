@@ -143,6 +143,14 @@ def test_vectors_in_registers_cost_what_is_done_to_them() -> None:
     assert far.ps == 80 + 3 * 64 * 5
 
 
+def test_a_function_of_text_may_say_how_long_a_call_takes() -> None:
+    callee = Callee("tiles", abs, ps=lambda steps: 7 if steps is None else steps * 100)
+    for steps, time in ((Size(N), N * 100), (Cast(X[0], INDEX), 7)):
+        assert estimate(Function("f", (X,), (Evaluate(Call(callee, (steps,))),))).ps == time
+    vectors = Call(Callee("vec", abs), (), CType("float32", 16))
+    assert estimate(Function("f", (), (Let(Variable("v", CType("float32", 16)), vectors),))).ps == 80
+
+
 def test_what_only_data_tell_counts_once() -> None:
     many = Let(Variable("many"), Cast(X[0], INDEX))
     store = Store(OUT, Size(0), X[0] * X[0])
