@@ -44,6 +44,17 @@ def test_the_second_build_comes_from_the_cache(tmp_path: Path, source: str, monk
     assert toolchain.compile(source) == first
 
 
+@pytest.mark.parametrize(
+    ("macros", "is_gcc"), [("__GNUC__", True), ("__GNUC__ 4\n#define __clang__", False), ("_X", False)]
+)
+def test_gcc_alone_is_told_not_to_write_out_short_loops(tmp_path: Path, macros: str, is_gcc: bool) -> None:
+    script = tmp_path / "cc"
+    script.write_text(f"#!/bin/sh\ncat <<END\n#define {macros} 1\nEND\n", encoding="utf-8")
+    script.chmod(0o755)
+    flags = Toolchain([str(script)]).flags(BuildOptions())
+    assert ("--param=max-completely-peel-times=15" in flags) == is_gcc
+
+
 def test_the_target_records_instruction_sets() -> None:
     toolchain = find_toolchain()
     assert set(toolchain.target("generic").features) <= set(toolchain.target("native").features)

@@ -39,8 +39,10 @@
 
 #if defined(__clang__)
 #define BYOC_UNROLL _Pragma("unroll")
+#define BYOC_ROLL
 #else
 #define BYOC_UNROLL _Pragma("GCC unroll 32")
+#define BYOC_ROLL _Pragma("GCC unroll 1")
 #endif
 
 /* The lanes of two vectors, numbered through, in the order given. */

@@ -237,7 +237,7 @@ class Toolchain:
         """
         macros = self._predefined_macros(self.arch_flags(options.march, options.target))
         is_gcc = "__GNUC__" in macros and "__clang__" not in macros
-        return ("--param=max-completely-peel-times=8",) if is_gcc else ()
+        return ("--param=max-completely-peel-times=15",) if is_gcc else ()
 
     def link_flags(self, options: BuildOptions) -> tuple[str, ...]:
         """Gives the whole list of flags for linking, files and libraries excepted.

@@ -189,6 +189,13 @@ def test_definitions_bring_headers_vector_types_and_helpers() -> None:
         """)
 
 
+def test_a_rolled_loop_asks_a_compiler_to_leave_it_one() -> None:
+    loop = For(ROW, Size(0), Size(16), (Store(OUT, ROW, Literal(0, FLOAT)),), kind=LoopKind.ROLLED)
+    with_vectors, plain = (print_function(Function("f", (OUT,), (loop,)), target) for target in (C11_VECTORS, C11))
+    assert "  BYOC_ROLL\n  for (" in with_vectors
+    assert "ROLL" not in plain
+
+
 @pytest.mark.parametrize("name", ["k", "i", "out", "first_item", "for", "loop", "data", "exp", "twice", "BYOC_UNROLL"])
 def test_no_name_of_a_model_takes_another_meaning(name: str) -> None:
     twice = Callee("twice", lambda x: x * 2)

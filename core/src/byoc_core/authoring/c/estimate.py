@@ -26,7 +26,7 @@ from byoc_core.authoring.c.expressions import (
     Variable,
 )
 from byoc_core.authoring.c.indices import MAX, MIN
-from byoc_core.authoring.c.operands import operands_of
+from byoc_core.authoring.c.operands import COMPARE, operands_of
 from byoc_core.authoring.c.statements import (
     Assign,
     Block,
@@ -322,12 +322,7 @@ _OPERATIONS: Mapping[str, Callable[[Dim, Dim], Dim]] = {
 _OF_NUMBERS: Mapping[str, Callable[[int, int], int]] = {
     "/": operator.floordiv,
     "%": operator.mod,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
+    **COMPARE,
 }
 
 

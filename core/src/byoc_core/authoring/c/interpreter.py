@@ -32,7 +32,7 @@ from byoc_core.authoring.c.expressions import (
     Unary,
     Variable,
 )
-from byoc_core.authoring.c.operands import operands_of
+from byoc_core.authoring.c.operands import COMPARE, operands_of
 from byoc_core.authoring.c.statements import (
     Alias,
     Assign,
@@ -378,12 +378,7 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "*": operator.mul,
     "/": _quotient,
     "%": _remainder,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
+    **COMPARE,
     "&": operator.and_,
     "|": operator.or_,
     "^": operator.xor,

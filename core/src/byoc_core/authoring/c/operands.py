@@ -20,7 +20,17 @@ from byoc_core.authoring.c.expressions import (
 )
 from byoc_core.authoring.c.vectors import Broadcast, Lane, Shuffle
 
-__all__ = ["operands_of", "rebuilt"]
+__all__ = ["COMPARE", "operands_of", "rebuilt"]
+
+COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+"""The comparisons of C as Python has them."""
 
 _FOLDED: Mapping[str, Callable[[Expression, Expression], Expression]] = {
     "+": operator.add,

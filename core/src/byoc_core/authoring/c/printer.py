@@ -319,7 +319,8 @@ class BlockPrinter:
             step = f"{index} += {factor}{self._target.num_threads}"
         type_ = type_name(statement.index.type)
         head = f"{indent}for ({type_} {index} = {start}; {index} < {stop}; {step})"
-        pragma = {LoopKind.UNROLLED: self._target.unroll, LoopKind.VECTOR: self._target.independent}
+        target = self._target
+        pragma = {LoopKind.UNROLLED: target.unroll, LoopKind.ROLLED: target.roll, LoopKind.VECTOR: target.independent}
         lines = [indent + line for line in [pragma.get(statement.kind, "")] if line]
         body = statement.body
         inner = self.lines(body, indent + "  ")

@@ -168,12 +168,14 @@ class LoopKind(Enum):
         PARALLEL: on several threads, in any order: no round reads or writes what another one writes.
         VECTOR: side by side in vector registers, under the same condition.
         UNROLLED: in order, each written out; the number of rounds is known.
+        ROLLED: in order, and never written out: a short loop that vectors serve better.
     """
 
     SERIAL = "serial"
     PARALLEL = "parallel"
     VECTOR = "vector"
     UNROLLED = "unrolled"
+    ROLLED = "rolled"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ class Target:
         restrict: the qualifier of a pointer to memory that no other pointer reaches.
         definition: what stands before the type of a function that only its own source calls.
         unroll: the line before a loop that is written out; empty for none.
+        roll: the line before a loop that is not written out; empty for none.
         independent: the line before a loop whose rounds do not depend on each other; empty for none.
         compound: the text of a compound literal, with ``{type}`` and ``{values}``.
         contracted: the attribute of a function whose products and sums may round once together; empty for none.
@@ -38,6 +39,7 @@ class Target:
     restrict: str = "restrict"
     definition: str = "static"
     unroll: str = ""
+    roll: str = ""
     independent: str = ""
     compound: str = "({type}){{{values}}}"
     contracted: str = ""
@@ -68,6 +70,7 @@ C11_VECTORS = Target(
     has_vectors=True,
     has_threads=True,
     unroll="BYOC_UNROLL",
+    roll="BYOC_ROLL",
     independent="BYOC_INDEPENDENT_ROUNDS",
     contracted="BYOC_CONTRACTED",
     contract="BYOC_CONTRACT",

@@ -117,7 +117,7 @@ class _Convolution:
     def added(self, place: c.Expression, element: c.Expression, start: c.Expression, stop: c.Expression) -> c.For:
         """Return the loop that adds products of the factor to totals."""
         total = self.totals[place] + self.factor * self.value(self.line[element])
-        return c.For(self.at, start, stop, (c.Store(self.totals, place, total),))
+        return c.For(self.at, start, stop, (c.Store(self.totals, place, total),), kind=c.LoopKind.ROLLED)
 
     def over_channels(self, place: c.Expression, tap: c.Expression) -> c.Block:
         """Return the loop that adds products of elements of the image to neighbouring output channels."""
