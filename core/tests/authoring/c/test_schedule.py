@@ -52,12 +52,12 @@ def test_every_schedule_computes_the_same_bits(data: st.DataObject) -> None:
 
 def test_threads_share_loops_inside_others_in_parts_of_a_grain() -> None:
     nest = product_case(3, 4, 5, {}).nest
-    (rows,) = lower_nest(nest, Schedule(parallel=("j",), grain=2, round_ps=70))
+    (rows,) = lower_nest(nest, Schedule(parallel=("j",), grain=2))
     assert isinstance(rows, For)
     assert rows.kind is LoopKind.SERIAL
     (columns,) = rows.body
     assert isinstance(columns, For)
-    assert (columns.stop, columns.kind, columns.grain, columns.round_ps) == (Size(4), LoopKind.PARALLEL, 2, 70)
+    assert (columns.stop, columns.kind, columns.grain) == (Size(4), LoopKind.PARALLEL, 2)
 
 
 def test_a_loop_without_vectors_may_be_one_for_vectors() -> None:

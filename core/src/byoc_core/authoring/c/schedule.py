@@ -65,7 +65,6 @@ class Schedule:
         unrolled: the names of loops that are written out; of each the number of rounds is known. Of a loop that is
             shorter in the last tile, the rounds of that tile are not.
         grain: rounds of the parallel loop that stay together.
-        round_ps: estimated picoseconds of a round of the parallel loop; ``None`` where the body alone shall say.
     """
 
     tiles: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -75,7 +74,6 @@ class Schedule:
     lanes: int = 1
     unrolled: frozenset[str] = frozenset()
     grain: Dim = 1
-    round_ps: Dim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,14 +220,14 @@ class _Lowering:
         schedule = self._schedule
         if len(loops) == 1:
             parallel = loops[0].around(body, LoopKind.PARALLEL)
-            return replace(parallel, grain=schedule.grain, round_ps=schedule.round_ps)
+            return replace(parallel, grain=schedule.grain)
         for loop in loops:
             if loop.is_ragged:
                 body = (If(loop.index.compare("<", loop.stop), body),)
         item, sizes = Variable("item"), [loop.most for loop in loops]
         lets = map(Let, (loop.index for loop in loops), unravelled(item, sizes))
         body = (*lets, *body)
-        return For(item, Size(0), Size(product(sizes)), body, 1, LoopKind.PARALLEL, schedule.grain, schedule.round_ps)
+        return For(item, Size(0), Size(product(sizes)), body, 1, LoopKind.PARALLEL, schedule.grain)
 
     def _tile(self) -> Block:
         """Return the statements of the loops from the first reduced one on: whole tiles apart from ragged ones."""

@@ -24,8 +24,6 @@ from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["FAMILY", "order_of", "turn_function"]
 
-"""Estimated picoseconds to move one element to another order."""
-
 _ROWS_AHEAD = 8
 """Rows that what is fetched lies ahead, where rows are copied."""
 
