@@ -157,6 +157,9 @@ def test_what_only_data_tell_counts_once() -> None:
     loop = For(ROW, Size(0), many.variable, (store,))
     assert estimate(Function("f", (X, OUT), (many, loop))).flops == 1
     assert rounds_of(loop) == 1
+    for divisor in (0, N):
+        unknown = For(ROW, Size(0), Size(N) // divisor, (store,))
+        assert estimate(Function("f", (X, OUT), (unknown,))).flops == 1
     negative = For(ROW, Size(0), Size(-5) % 3, (store,))
     assert estimate(Function("f", (X, OUT), (negative,))).flops == 1
 

@@ -48,7 +48,7 @@ from byoc_core.authoring.c.strides import stride_of
 from byoc_core.authoring.c.traversal import statements_in
 from byoc_core.authoring.c.types import CType
 from byoc_core.authoring.c.vectors import Shuffle
-from byoc_core.dims import Dim, ceildiv, dim_max, dim_min, rough_product
+from byoc_core.dims import Dim, ceildiv, dim_max, dim_min, is_positive, rough_product
 from byoc_core.dtypes import dtype_info
 
 __all__ = ["Estimate", "KnownCalls", "estimate", "loop_times", "rounds_of"]
@@ -334,4 +334,4 @@ def _combined(symbol: str, one: Dim, other: Dim) -> Dim | None:
         return None if symbol in "/%" and (other <= 0 or one < 0) else int(_OF_NUMBERS[symbol](one, other))
     if one == 0 and symbol in "/%":
         return 0
-    return one // other if symbol == "/" else None
+    return one // other if symbol == "/" and is_positive(other) else None
