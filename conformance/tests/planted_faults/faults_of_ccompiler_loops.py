@@ -104,8 +104,12 @@ FAULTS_OF_CCOMPILER_LOOPS = (
     _fault(
         "cc-einsum-result-in-order-of-occurrence",
         "kernels/einsum.py",
-        "once = sorted(letter for letter in set(left) if",
-        "once = list(letter for letter in dict.fromkeys(left) if",
+        "    result, sizes = equation.result, equation.sizes\n",
+        """\
+    result, sizes = equation.result, equation.sizes
+    if "->" not in str(step.binding.attrs["equation"]):
+        result = tuple(label for label in sizes if label in result)
+""",
         "Without an arrow the letters of the result come as they occur, not in alphabetical order.",
         "L2-op[einsum]",
         "L2-onnx[einsum]",

@@ -36,8 +36,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-pool-chunks-share-a-place",
         "kernels/pooling.py",
-        "c.Let(first, number * chunk)",
-        "c.Let(first, number * (0 if chunk == _CHUNK else chunk))",
+        "c.Let(first, chunk * room)",
+        "c.Let(first, chunk * (0 if room == _CHUNK else room))",
         "A pooling, channels last, of more than 256 channels writes all chunks over the first.",
         "L2-op[nn.max_pool*]",
         "L2-op[nn.adaptive_*]",
@@ -74,12 +74,12 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-attention-scales-queries-in-place",
         "kernels/attention.py",
-        "        start = (\n            c.For(d, c.Size(0), self.size_of",
+        "        start = (\n            c.For(d, c.Size(0), self.parameters",
         """\
         lines, changed = ("*(__typeof__({0} + 0) *)(uintptr_t)&{0} = {0} / 3 * 3;",), (query[row * step + d * stride],)
         start = (
-            *((c.For(d, c.Size(0), pitch, (c.RawStatement(lines, changed),)),) if self.stage else ()),
-            c.For(d, c.Size(0), self.size_of\
+            *((c.For(d, c.Size(0), pitch, (c.RawStatement(lines, changed),)),) if self.layer.stage else ()),
+            c.For(d, c.Size(0), self.parameters\
 """,
         "An attention that gives its scores scales the queries in place and back, which leaves a bit wrong.",
         "L2-op[nn.attention]",
@@ -204,8 +204,8 @@ FAULTS_OF_CCOMPILER_SUMS = (
     _fault(
         "cc-depthwise-reads-a-row-too-far",
         "kernels/depthwise.py",
-        "image.misses(row, column, block.in_rows, block.in_columns)",
-        "image.misses(row, column, block.in_rows - 1, block.in_columns)",
+        "geometry.misses(row, column, block.in_rows, block.in_columns)",
+        "geometry.misses(row, column, block.in_rows - 1, block.in_columns)",
         "A depthwise convolution, channels last, reads one row beyond the image at its lower border.",
         "L2-blocks[depthwise*]",
         "L2-op[nn.conv2d]",
