@@ -21,7 +21,7 @@ from byoc_ccompiler.kernels.bfloat16 import STEP_ROWS
 from byoc_ccompiler.kernels.bfloat16_products import RoundedSchedule
 from byoc_ccompiler.kernels.byte_products import ByteSchedule
 from byoc_ccompiler.kernels.product_geometry import Product
-from byoc_ccompiler.kernels.product_schedules import DotSchedule, PanelSchedule, RightOperand, RowSchedule
+from byoc_ccompiler.kernels.product_schedules import DotSchedule, PanelSchedule, RightOperand, StretchSchedule
 from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.authoring import c
 from byoc_core.backend.hooks import CompileContext
@@ -35,7 +35,7 @@ from hypothesis import strategies as st
 from plugins.ccompiler.tests.bench import Bench, sizes_of, tensor_type
 from plugins.ccompiler.tests.random_products import LaidOut, in_memory
 
-KINDS = (*RightOperand, DotSchedule, RowSchedule)
+KINDS = (*RightOperand, DotSchedule, StretchSchedule)
 """What a schedule is of: panels from somewhere, dot products, rows."""
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
@@ -43,8 +43,8 @@ PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 
 _ACCESSES = (c.MemoryAccess.READ, c.MemoryAccess.READ, c.MemoryAccess.WRITE)
 
-Kind = RightOperand | type[DotSchedule] | type[RowSchedule]
-Schedule = PanelSchedule | DotSchedule | RowSchedule
+Kind = RightOperand | type[DotSchedule] | type[StretchSchedule]
+Schedule = PanelSchedule | DotSchedule | StretchSchedule
 
 
 @dataclass
@@ -76,8 +76,8 @@ def _draw_schedule(rng: random.Random, kind: Kind, p: Product, unit: VectorUnit)
 
     if kind is DotSchedule:
         return DotSchedule(size(9), size(9), size(5), size(5))
-    if kind is RowSchedule:
-        return RowSchedule(size(20))
+    if kind is StretchSchedule:
+        return StretchSchedule(size(20))
     assert isinstance(kind, RightOperand)
     depth_block = rng.choice((None, size(4), size(12)))
     whole = PanelSchedule(kind, size(5), size(20), p.num_rows, depth_block, rng.choice((False, True)))
@@ -111,7 +111,7 @@ def _draw_case(rng: random.Random, bench: Bench, kind: Kind, number: int) -> Cas
     matrix = (columns, depth) if is_dense else (depth,) if is_vector else (depth, columns)
     has_stack = not is_dense and not is_vector and flag(RightOperand.CONSTANT)
     right = (*(lead if has_stack else ()), *matrix)
-    dtype = rng.choice(("float32", "float64", "int32", "uint8")[: 4 if kind is RowSchedule else 2])
+    dtype = rng.choice(("float32", "float64", "int32", "uint8")[: 4 if kind is StretchSchedule else 2])
     builder = bench.builder()
     operands: list[Value] = [builder.param("x", tensor((*lead, rows, depth), dtype))]
     # The matrix on the left, or a vector's, goes along its rows.
@@ -186,7 +186,7 @@ def test_random_schedules_compute_what_the_nests_say() -> None:
     assert len({schedule.depth_block for schedule in panels} - {None}) > 2
     assert len({schedule.vectors for schedule in panels}) > 2
     assert len({schedule.chunk for schedule in panels}) > 2
-    assert {type(schedule) for schedule in ran} == {PanelSchedule, DotSchedule, RowSchedule}
+    assert {type(schedule) for schedule in ran} == {PanelSchedule, DotSchedule, StretchSchedule}
 
 
 def _panels(right: RightOperand, *, chunk: int = 4, outer: int = 8, vectors: int = 1) -> PanelSchedule:
@@ -202,7 +202,7 @@ ILLEGAL: list[tuple[str, Callable[[], object], tuple[int, ...], tuple[int, ...],
     ("columns in place lie side by side", lambda: _panels(RightOperand.IN_PLACE, outer=1), (5, 4), (4,), "float32"),
     ("one matrix is packed apart", lambda: _panels(RightOperand.PACKED_APART), (2, 8, 5), (2, 5, 7), "float32"),
     ("sizes are above 0", lambda: _panels(RightOperand.PACKED, chunk=0), (8, 5), (5, 7), "float32"),
-    ("sizes are above 0", lambda: RowSchedule(0), (8, 5), (5, 7), "float32"),
+    ("sizes are above 0", lambda: StretchSchedule(0), (8, 5), (5, 7), "float32"),
     ("dot products are of floats", lambda: DotSchedule(2, 2, 2, 2), (8, 5), (5,), "int32"),
     ("operands run along the sums", lambda: DotSchedule(2, 2, 2, 2), (8, 5), (5, 7), "float32"),
 ]

@@ -23,8 +23,8 @@ __all__ = [
     "DotSchedule",
     "PanelSchedule",
     "RightOperand",
-    "RowSchedule",
     "SizedSchedule",
+    "StretchSchedule",
     "check_laws",
     "choose",
     "even_part",
@@ -124,7 +124,7 @@ class DotSchedule(SizedSchedule):
 
 
 @dataclass(frozen=True, slots=True)
-class RowSchedule(SizedSchedule):
+class StretchSchedule(SizedSchedule):
     """A product row by row, of numbers of any dtype.
 
     Attributes:
@@ -134,10 +134,10 @@ class RowSchedule(SizedSchedule):
     columns: int
 
 
-def choose(p: Product, unit: VectorUnit) -> PanelSchedule | DotSchedule | RowSchedule:
+def choose(p: Product, unit: VectorUnit) -> PanelSchedule | DotSchedule | StretchSchedule:
     """Return the schedule of a product that has elements."""
     if p.dtype not in FLOATS:
-        return RowSchedule(_AT_HAND)
+        return StretchSchedule(_AT_HAND)
     has_few_columns = p.known_columns is not None and p.known_columns <= _FEW_DOT_COLUMNS
     has_few_rows = p.weights is None and p.known_rows is not None and p.known_rows <= _FEW_DOT_ROWS
     if p.right.row_step == 1 and p.left.column_step == 1 and (has_few_columns or has_few_rows):

@@ -18,7 +18,7 @@ from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.epilogue import SumsTile, epilogue
 from byoc_ccompiler.kernels.pointwise import element_product, element_sum
 from byoc_ccompiler.kernels.product_geometry import Product
-from byoc_ccompiler.kernels.product_schedules import DotSchedule, PanelSchedule, RowSchedule, check_laws, choose
+from byoc_ccompiler.kernels.product_schedules import DotSchedule, PanelSchedule, StretchSchedule, check_laws, choose
 from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, in_parts
 from byoc_ccompiler.rejections import FLOATS, operand_shape, reject_sizes
 from byoc_ccompiler.size_checks import require_broadcast
@@ -45,7 +45,7 @@ def _write(kernel: Kernel) -> None:
             kernel.finish_block(PanelKernel(kernel, geometry, schedule).block())
         case DotSchedule():
             _write_dots(kernel, geometry, schedule)
-        case RowSchedule():
+        case StretchSchedule():
             _write_rows(kernel, geometry, schedule)
 
 
@@ -154,7 +154,7 @@ def _lane_sum(vector: c.Expression, to: c.Buffer, place: c.Expression) -> c.Bloc
     return (*block, c.Store(to, place, c.Lane(vector, _ZERO)))
 
 
-def _write_rows(kernel: Kernel, p: Product, schedule: RowSchedule) -> None:
+def _write_rows(kernel: Kernel, p: Product, schedule: StretchSchedule) -> None:
     """Write the kernel of a product row by row, and of what follows it elementwise; integers wrap around."""
     (item, m0, n0, n_count, k, j), size = c.variables("item m0 n0 n_count k j"), schedule.columns
     position, indices = p.position(item // p.num_rows)
