@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from byoc_ccompiler.kernels import copies
 from byoc_ccompiler.kernels.product_schedules import even_part
-from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, tile_function
+from byoc_ccompiler.kernels.tiles import DEPTH_CHUNK, steps_of_a_line, tile_function
 from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.authoring import c
 from byoc_core.native.toolchain import BuildOptions, find_toolchain
@@ -95,6 +96,24 @@ def test_a_row_times_panels(depth: int, panels: int) -> None:
     values = (row, 0, matrices.reshape(-1), depth, sums, 0, True)
     c.interpret(function, dict(zip(function.parameters, values, strict=True)))
     np.testing.assert_allclose(sums, expected, rtol=1e-12)
+
+
+@given(step=st.integers(1, 16), depth=st.integers(1, 40), shape=st.sampled_from([(1, 2), (9, 3), (10, 2)]))
+def test_every_line_of_what_comes_next_is_fetched(step: int, depth: int, shape: tuple[int, int]) -> None:
+    rows, vectors = shape
+    width, fetched = vectors * 16, set[int]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copies, "_evaluate", lambda _, offset: fetched.add(offset // 64))
+        tile_function.cache_clear()
+        function = tile_function(
+            VectorUnit(64, 32), "float32", rows, vectors, fetch_interval=steps_of_a_line(c.Size(step), "float32")
+        )
+    tile_function.cache_clear()
+    values = (np.ones(rows * depth), depth, np.ones(depth * width), depth, np.ones(1), 0, step)
+    target = (np.zeros(rows * width, "float32"), width, False)
+    arguments = [item.astype("float32") if isinstance(item, np.ndarray) else item for item in (*values, *target)]
+    c.interpret(function, dict(zip(function.parameters, arguments, strict=True)))
+    assert fetched == set(range((depth - 1) * step * 4 // 64 + 1))
 
 
 @given(st.integers(1, 5000), st.integers(8, 300), st.integers(1, 8))

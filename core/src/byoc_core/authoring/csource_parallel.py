@@ -29,8 +29,8 @@ PARALLEL_HEADER = "byoc_parallel.h"
 PARALLEL_WORK_PS = 20_000_000
 """Picoseconds of work in one thread from which a loop runs on several: 20 microseconds (``docs/threads.md``)."""
 
-SHARED_WORK_PS = 3_000_000
-"""Picoseconds of work from which a loop is shared by a team that is awake already: 3 microseconds."""
+SHARED_WORK_PS = 1_500_000
+"""Picoseconds of work from which a loop is shared by a team that is awake already: 1.5 microseconds."""
 
 FIRST_ITEM, END_ITEM = "first_item", "end_item"
 """In the lines of a loop: its bounds."""

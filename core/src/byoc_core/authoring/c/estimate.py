@@ -65,7 +65,7 @@ _BYTE_PS = 30
 _MEMORY_PS = 5
 """A byte of a vector that comes from memory, or goes there: from caches near and far."""
 
-_SHUFFLE_PS = 300
+_SHUFFLE_PS = 700
 """Rearranging the lanes of vectors."""
 
 _APART_PS = 400

@@ -232,21 +232,19 @@ def _sum_function(block: _Block, source: _PixelSource) -> c.Function:
     tap, number = c.Variable("tap", pixel.type), i * geometry.filter_width + j
     added = c.Store(acc, total, c.Load(acc, total, lanes) + pixel * tap)
 
-    def each(index: c.Variable, count: int, *body: c.Statement, kind: c.LoopKind = c.LoopKind.UNROLLED) -> c.For:
-        return c.For(index, _FIRST, c.Size(count), body, kind=kind)
+    def each(index: c.Variable, count: int, *body: c.Statement) -> c.For:
+        return c.For(index, _FIRST, c.Size(count), body, kind=c.LoopKind.UNROLLED)
 
     of_tap = (
         c.Let(tap, c.Load(taps, number * geometry.channels + channel, lanes)),
         each(y, block.rows, each(x, block.columns, *pointed, added)),
     )
-    # Where all rows of taps are written out there are more addresses of pixels than registers.
-    kind = c.LoopKind.SERIAL if source == "border" else c.LoopKind.UNROLLED
     body = (
         # The last vector may begin inside the one before.
         c.Let(channel, c.index_min(c1, count - lanes)),
         c.LocalArray(acc, lanes=lanes),
         each(k, num_sums, c.Store(acc, k * lanes, c.Broadcast(c.Literal(0, c.CType(dtype)), lanes))),
-        each(i, geometry.filter_height, each(j, geometry.filter_width, *of_tap), kind=kind),
+        each(i, geometry.filter_height, each(j, geometry.filter_width, *of_tap)),
         each(k, num_sums, c.Store(sums, k * block.chunk + channel, c.Load(acc, k * lanes, lanes))),
     )
     loop, comment = c.For(c1, _FIRST, count, body, step=lanes), "// Sums up a block of outputs for some channels."

@@ -11,15 +11,19 @@ from functools import cache
 
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import c_suffix
+from byoc_core.dtypes import dtype_info
 
 from byoc_ccompiler.kernel import Kernel
 from byoc_ccompiler.kernels.copies import fetch_line
 from byoc_ccompiler.vector_unit import VectorUnit
 
-__all__ = ["DEPTH_CHUNK", "in_parts", "multiply", "tile_function"]
+__all__ = ["DEPTH_CHUNK", "in_parts", "multiply", "steps_of_a_line", "tile_function"]
 
 _STEPS = 4
-"""Steps of a tile that are written out one behind the other where memory is fetched meanwhile: once for all."""
+"""Steps of a tile that are written out one behind the other where memory is fetched and registers are left for it."""
+
+_LINE_NBYTES = 64
+"""Bytes that are fetched at once."""
 
 DEPTH_CHUNK = 512
 """Products that are added up one after another in a register; longer sums are sums of such sums."""
@@ -50,13 +54,24 @@ def multiply(
     """
     dtype, steps = sums.buffer.dtype, () if panel_step is None else (panel_step,)
     is_plain = pitch is None and adds == _FALSE and left[2:] in ((), (_ZERO,))
-    indirect = isinstance(left[0], c.Address) and isinstance(left[0].buffer, c.PointerArray)
-    options = {"indirect": indirect, "strided": bool(steps), "fetches": bool(ahead), "is_plain": is_plain}
-    function = tile_function(kernel.unit, dtype, *shape, **options, panels=panels)
+    function = tile_function(
+        *(kernel.unit, dtype, *shape),
+        indirect=isinstance(left[0], c.Address) and isinstance(left[0].buffer, c.PointerArray),
+        strided=bool(steps),
+        is_plain=is_plain,
+        fetch_interval=steps_of_a_line(ahead[2], dtype) if ahead else 0,
+        panels=panels,
+    )
     row_size = c.Size(panels * shape[1] * kernel.unit.lanes(dtype)) if pitch is None else pitch
     target = (sums,) if is_plain else (sums, row_size, adds)
     arguments = (*left[: 2 if is_plain else 3], panel, *steps, depth, *ahead, *target)
     return c.Evaluate(c.Call(kernel.shared_function(function), arguments))
+
+
+def steps_of_a_line(step: c.Expression, dtype: str) -> int:
+    """Return after how many steps of a tile the next line of memory begins, of which each step has so many elements."""
+    known = step.dim if isinstance(step, c.Size) and isinstance(step.dim, int) else 0
+    return max(1, min(_STEPS, _LINE_NBYTES // max(1, known * dtype_info(dtype).itemsize)))
 
 
 def in_parts(
@@ -80,7 +95,7 @@ def tile_function(
     *,
     indirect: bool = False,
     strided: bool = False,
-    fetches: bool = False,
+    fetch_interval: int = 0,
     is_plain: bool = False,
     panels: int = 1,
 ) -> c.Function:
@@ -90,11 +105,12 @@ def tile_function(
 
     Parameters in C: ``a, a_row_step, panel, [panel_step,] depth, [ahead, ahead_at, ahead_step,] sums, pitch, adds``.
     Row ``j`` starts at ``a + j * a_row_step``. Steps of a strided panel lie ``panel_step`` elements apart. In each step
-    ``ahead_step`` more elements behind ``ahead + ahead_at`` are fetched into the second-level cache. Rows of sums are
-    added to where ``adds`` is true, else overwritten. Indirect: ``rows, num_taps, first`` in place of ``a,
-    a_row_step``; row ``j`` is ``num_taps`` runs of ``depth`` factors, run ``t`` at ``rows[t * ROWS + j] + first``. A
-    plain tile has no ``first``, ``pitch`` and ``adds``: they are numbers, and a short sum need not wait for them. Rows
-    of sums go over all ``panels``, which have ``depth`` steps and lie one behind the other.
+    ``ahead_step`` more elements behind ``ahead + ahead_at`` are fetched into the second-level cache, a line of them
+    every ``fetch_interval`` steps; 0: none. Rows of sums are added to where ``adds`` is true, else overwritten.
+    Indirect: ``rows, num_taps, first`` in place of ``a, a_row_step``; row ``j`` is ``num_taps`` runs of ``depth``
+    factors, run ``t`` at ``rows[t * ROWS + j] + first``. A plain tile has no ``first``, ``pitch`` and ``adds``: they
+    are numbers, and a short sum need not wait for them. Rows of sums go over all ``panels``, which have ``depth`` steps
+    and lie one behind the other.
     """
     lanes, type_, width = unit.lanes(dtype), c.CType(dtype), vectors * unit.lanes(dtype)
     a_row_step, num_taps, first, panel_step, depth = c.variables("a_row_step num_taps first panel_step depth")
@@ -128,7 +144,7 @@ def tile_function(
         return t * depth + (at - start) if indirect else at
 
     def some_steps(count: int, at: c.Expression) -> c.Block:
-        """Return the statements of some steps; what they fetch are neighbours."""
+        """Return the statements of some steps."""
         u = c.Variable("u")
         place = at if count == 1 else at + u
         panels_at = {n: (step_of(place) + n // width * depth) * (panel_step if strided else width) for n in parts}
@@ -141,14 +157,17 @@ def tile_function(
                 c.Let(scale, row[place]),
             ),
         )
-        fetched = (fetch_line(ahead, ahead_at + step_of(at) * ahead_step),) if fetches else ()
+        places = (ahead_at + step_of(at + step) * ahead_step for step in range(0, count, fetch_interval or count))
+        fetched = [fetch_line(ahead, place) for place in places] if fetch_interval else []
         return (*fetched, *(one if count == 1 else (c.For(u, _ZERO, c.Size(count), one, kind=c.LoopKind.UNROLLED),)))
 
+    # Compilers load the vectors of the next step early: without registers for them they spill sums.
+    has_room = (rows + 2) * len(parts) <= unit.registers
     chunk_ends = (finish, clear, c.Assign(room, c.Size(DEPTH_CHUNK)), c.Assign(is_later, c.Literal(True, c.BOOL)))
     chunk = (
         c.Let(end, c.index_min(start + depth, begin + room)),
         c.Assign(room, room - (end - begin)),
-        *in_parts(k.name, end, _STEPS if fetches else 1, some_steps, begin),
+        *in_parts(k.name, end, _STEPS if fetch_interval and has_room else 1, some_steps, begin),
         c.Assign(begin, end),
         c.If(room.compare("==", 0), chunk_ends),
     )
@@ -162,8 +181,8 @@ def tile_function(
         finish,
     )
     operands = (left, num_taps, *(() if is_plain else (first,))) if indirect else (left, a_row_step)
-    steps, fetching = (panel_step,) if strided else (), (ahead, ahead_at, ahead_step) if fetches else ()
+    steps, fetching = (panel_step,) if strided else (), (ahead, ahead_at, ahead_step) if fetch_interval else ()
     target = (sums,) if is_plain else (sums, pitch, adds)
-    options = ("_strided" if strided else "") + ("_fetching" if fetches else "")
+    options = ("_strided" if strided else "") + (f"_fetching_{fetch_interval}" if fetch_interval else "")
     name = f"{'rows' if indirect else 'tile'}{options}_{c_suffix(dtype)}_{rows}x{panels * vectors}"
     return c.Function(name, (*operands, panel, *steps, depth, *fetching, *target), body, is_contracted=True)
