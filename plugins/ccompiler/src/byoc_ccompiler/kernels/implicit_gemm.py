@@ -27,6 +27,7 @@ from byoc_ccompiler.kernels.tiles import multiply
 __all__ = ["copy_image", "write"]
 
 _FEW_BLOCKS = 40  # up to so many tiles pass one panel before the next is wanted from memory
+_FEW_CHANNELS = 16  # up to so many are copied one after another
 _STACK_NBYTES = 1 << 14  # a padded copy of an image up to this size lies on the stack, one for each thread
 _START = c.Size(0)
 
@@ -64,7 +65,10 @@ def copy_image(plan: PixelPlan, source: c.Buffer, n: c.Expression) -> tuple[Pixe
     copy: c.Block = (c.Copy(to, c.Size(left), from_, _START, c.Size(count)),)
     if channel != 1 or pixel != shape.channels:
         store = c.Store(to, column * shape.channels + (k + left), from_[column * pixel + k * channel])
-        copy = loops_around((store,), (column, k), (shape.width, shape.channels))
+        # Compilers gather the elements of a loop over few channels: that takes longer than one after another.
+        kind = c.LoopKind.UNROLLED if shape.channels <= _FEW_CHANNELS else c.LoopKind.SERIAL
+        pixel_copy = c.For(k, _START, c.Size(shape.channels), (store,), kind=kind)
+        copy = loops_around((pixel_copy,), (column,), (shape.width,))
     sides = [c.Clear(to, c.Size(at), c.Size(size)) for at, size in ((0, left), (left + count, right)) if size]
     is_inside = c.Binary("&&", y.compare(">=", 0), y.compare("<", shape.height))
     filled: c.Block = (c.Alias(from_, source, n * batch + y * row_step), *sides, *copy)
