@@ -85,7 +85,7 @@ def _round(source: NDArray, count: int, target: NDArray) -> None:
     target[:STEP_WORDS] = rounded(np.append(source[:count], np.zeros(STEP_DEPTH - count, np.float32))).view(np.uint32)
 
 
-_ROUND_STEP = c.Callee("vec_round_step", _round, writes=(2,), definition=_ROUND)
+_ROUND_STEP = c.Callee("vec_round_step", _round, writes=(2,), definition=_ROUND, flops=STEP_DEPTH)
 
 
 def rounded_rows(target: c.Buffer, first: c.Expression, depth: Dim, run: Dim) -> RowWriter:

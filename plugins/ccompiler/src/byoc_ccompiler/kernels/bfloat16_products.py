@@ -47,7 +47,9 @@ static inline uint32_t {name}(float low, float high) {
 }
 """
 
-_ROUND_PAIR = c.Callee("vec_round_pair", lambda *pair: rounded(np.asarray(pair)).view(np.uint32)[0], definition=_PAIR)
+_ROUND_PAIR = c.Callee(
+    "vec_round_pair", lambda *pair: rounded(np.asarray(pair)).view(np.uint32)[0], definition=_PAIR, flops=2
+)
 
 
 def suits_product(kernel: Kernel, p: Product) -> bool:

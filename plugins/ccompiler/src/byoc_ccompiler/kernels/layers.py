@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import FunctionScope, c_suffix
-from byoc_core.dims import product
+from byoc_core.dims import Dim, product
 from byoc_core.dtypes import to_numpy
 from byoc_core.opset import KERNELS
 
@@ -24,6 +24,9 @@ from byoc_ccompiler.size_checks import require_equal_sizes
 from byoc_ccompiler.steps import Step, dtype_of, shape_of
 
 __all__ = ["FAMILIES"]
+
+_SOFTMAX_PS = 1_000
+"""An element of a row of softmax by steps."""
 
 
 def _write_lrn(kernel: Kernel) -> None:
@@ -87,7 +90,11 @@ def _softmax_function(dtype: str) -> c.Callee:
         y[:count] = KERNELS["nn.stepwise_softmax"](row, axis=0, zero_unseen=bool(zero_unseen))
 
     name = f"byoc_stepwise_softmax_{c_suffix(dtype)}"
-    return c.Callee(name, evaluate, writes=(1,), header="byoc_stepwise_softmax.h")
+
+    def time(_x: object, _y: object, count: Dim | None, _zero_unseen: object) -> Dim:
+        return (count or 0) * _SOFTMAX_PS
+
+    return c.Callee(name, evaluate, writes=(1,), header="byoc_stepwise_softmax.h", ps=time)
 
 
 def _write_rotary(kernel: Kernel) -> None:
