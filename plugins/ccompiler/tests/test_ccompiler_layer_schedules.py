@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from byoc_ccompiler.kernels import attention, recurrence
 from byoc_ccompiler.kernels.attention import AttentionLayer, AttentionSchedule
-from byoc_ccompiler.kernels.recurrence import RecurrenceSchedule, RecurrentLayer
+from byoc_ccompiler.kernels.recurrent_schedule import RecurrenceSchedule, RecurrentLayer
 from byoc_ccompiler.vector_unit import VectorUnit
 from byoc_core.dims import Dim, symbol
 from byoc_core.ir import Function, TensorType, tensor

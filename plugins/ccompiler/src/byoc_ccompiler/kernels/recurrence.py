@@ -12,149 +12,39 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from byoc_core.authoring import c
 from byoc_core.authoring.csource import END_ITEM, FIRST_ITEM, FunctionScope
-from byoc_core.dims import Dim, ceildiv, dim_max, total
+from byoc_core.dims import Dim, ceildiv, total
 from byoc_core.ir import Constant, Value
-from byoc_core.runtime.module import NDArray
 
 from byoc_ccompiler.family import KernelFamily
 from byoc_ccompiler.kernel import Kernel
-from byoc_ccompiler.kernels.blocks import block_function, pack_function, packed_panels
+from byoc_ccompiler.kernels.blocks import block_function, pack_function
 from byoc_ccompiler.kernels.copies import loops_around
 from byoc_ccompiler.kernels.indexing import range_check
-from byoc_ccompiler.kernels.product_schedules import panel_vectors
+from byoc_ccompiler.kernels.recurrent_schedule import (
+    GATES,
+    RecurrenceSchedule,
+    RecurrentLayer,
+    RecurrentPart,
+    choose_schedule,
+    parts_of,
+)
 from byoc_ccompiler.kernels.tiles import multiply
 from byoc_ccompiler.rejections import reject_nothing
 from byoc_ccompiler.size_checks import require_equal_sizes
-from byoc_ccompiler.steps import Step, dtype_of, shape_of
-from byoc_ccompiler.vector_unit import VectorUnit
+from byoc_ccompiler.steps import Step, shape_of
 
 __all__ = ["FAMILY"]
 
-_STEP_TILES, _LINE_TILES = 8, 2
-"""Register tiles of steps whose input goes through the product at once; of lines that take their steps together."""
-
-_PANELS_AT_ONCE = (4, 2, 1)
-"""Panels that meet one row at a time: a single panel has too few sums to keep the multipliers busy."""
-
-_GATES = {"nn.rnn": 1, "nn.gru": 3, "nn.lstm": 4}
 _STATES = {"nn.rnn": 1, "nn.gru": 1, "nn.lstm": 2}
 
 _Rows = tuple[c.Address, c.Expression]
 """Rows: the first one, and the distance to the next."""
 
 _Count = c.Expression | None
-
-
-@dataclass(frozen=True, slots=True)
-class RecurrentLayer:
-    """What is computed: an op, and its sizes.
-
-    The matrices of a direction have ``width`` rows: the gates of all hidden units.
-    """
-
-    op: str
-    dtype: str
-    num_steps: Dim
-    batch: Dim
-    inputs: Dim
-    hidden: Dim
-    ways: int
-
-    @classmethod
-    def of(cls, step: Step) -> RecurrentLayer:
-        """Return the layer that a step computes."""
-        num_steps, batch, inputs = shape_of(step.operands[0])
-        hidden, ways = shape_of(step.operands[2])[2], int(str(shape_of(step.binding.results[1])[0]))
-        return cls(step.op, dtype_of(step.operands[0]), num_steps, batch, inputs, hidden, ways)
-
-    @property
-    def width(self) -> Dim:
-        """Rows of a matrix."""
-        return self.hidden * _GATES[self.op]
-
-    @property
-    def parts(self) -> tuple[Dim, ...]:
-        """Rows of a matrix that can be multiplied at once: the last gate of a gated recurrent unit follows the rest."""
-        return (self.hidden * 2, self.hidden) if self.op == "nn.gru" else (self.width,)
-
-
-@dataclass(frozen=True, slots=True)
-class RecurrenceSchedule:
-    """How a recurrent layer is computed.
-
-    Attributes:
-        panel_vectors: vectors in a row of a panel, for each part of the gates that is computed at once.
-        panels_at_once: panels that meet a single row at a time, the most first; the last is 1.
-        steps_at_once: steps of a line whose input goes through the product at once.
-        lines_at_once: lines of one direction that take their steps together.
-    """
-
-    panel_vectors: tuple[int, ...]
-    panels_at_once: tuple[int, ...]
-    steps_at_once: Dim
-    lines_at_once: int
-
-
-def choose_schedule(layer: RecurrentLayer, unit: VectorUnit) -> RecurrenceSchedule:
-    """Return how a layer is computed: few lines take many steps at a time, and a single row meets many panels."""
-    rows = unit.panel_rows(unit.panel_vectors)
-    # The call may tell that there are no lines.
-    steps = dim_max(1, _STEP_TILES // dim_max(layer.batch, 1)) * rows
-    if isinstance(steps, int) and isinstance(layer.num_steps, int):
-        steps = max(1, min(steps, layer.num_steps))
-    vectors = tuple(panel_vectors(unit, layer.dtype, size)[0] for size in layer.parts)
-    return RecurrenceSchedule(vectors, _PANELS_AT_ONCE, steps, rows * _LINE_TILES)
-
-
-class _Part(NamedTuple):
-    """Gates that are computed at once, in panels: rows of the matrices from ``first`` on.
-
-    The parts before take ``place`` columns, filled up. The last panel has ``tail`` columns, where fewer than others; or
-    ``tail`` is 0.
-    """
-
-    first: Dim
-    size: Dim
-    place: Dim
-    lanes: int
-    width: int
-    tail: int
-
-    @property
-    def num_whole(self) -> Dim:
-        """How many panels have the whole width."""
-        return ceildiv(self.size - self.tail, self.width)
-
-    @property
-    def padded(self) -> Dim:
-        """How many columns its panels have."""
-        return self.num_whole * self.width + self.tail
-
-    @property
-    def panels(self) -> list[tuple[int, Dim, Dim]]:
-        """The width of panels, the number of the first one, and of the one behind the last: whole ones, the tail."""
-        runs = [(self.width, 0, self.num_whole), (self.tail, self.num_whole, self.num_whole + 1)]
-        return [run for run in runs if run[0] and run[1] != run[2]]
-
-    def packed(self, matrix: NDArray) -> NDArray:
-        """Return the panels of a matrix ``(columns, depth)`` of known sizes, in a row."""
-        return packed_panels(matrix[int(str(self.first)) :][: int(str(self.size))].T, self.width, self.lanes)
-
-
-def _parts(layer: RecurrentLayer, schedule: RecurrenceSchedule, lanes: int) -> list[_Part]:
-    """Return the parts of the gates; where their sizes are known, the last panel has no more vectors than it needs."""
-    parts: list[_Part] = []
-    for size, vectors in zip(layer.parts, schedule.panel_vectors, strict=True):
-        tail = -(-size // lanes) % vectors * lanes if isinstance(size, int) else 0
-        first, place = total(part.size for part in parts), total(part.padded for part in parts)
-        parts.append(_Part(first, size, place, lanes, vectors * lanes, tail))
-    return parts
 
 
 class _Unit:
@@ -167,7 +57,7 @@ class _Unit:
     def __init__(self, writer: _Recurrence) -> None:
         self.writer, self.index, self.body = writer, c.Variable("k"), list[c.Statement]()
         layer, last = writer.layer, writer.parts[-1]
-        places = [layer.hidden * gate for gate in range(_GATES[layer.op])]
+        places = [layer.hidden * gate for gate in range(GATES[layer.op])]
         biases = [writer.way * (2 * layer.width) + place for place in places]
         if layer.op == "nn.gru":
             places[2] = last.place
@@ -266,7 +156,7 @@ class _Recurrence:
         self.counts: tuple[int, ...] = ()
         if isinstance(most, int) and isinstance(num_steps, int) and not lengths:
             self.counts = (most, num_steps % most)
-        self.parts = _parts(layer, schedule, lanes)
+        self.parts = parts_of(layer, schedule, lanes)
         self.padded, self.pitch = total(part.padded for part in self.parts), ceildiv(layer.hidden, lanes) * lanes
         self.most: c.Expression = c.Size(most) if isinstance(most, int) else c.Variable("most_steps")
         self.set_up: list[c.Statement] = [] if isinstance(self.most, c.Size) else [c.Let(self.most, c.Size(most))]
@@ -379,7 +269,7 @@ class _Recurrence:
             block += self.product(part, self.weights, self.layer.inputs, left, sums, steps, lines=count)
         return block
 
-    def add_states(self, part: _Part, left: c.Buffer, pitch: Dim, count: c.Expression, sums: _Rows) -> c.Block:
+    def add_states(self, part: RecurrentPart, left: c.Buffer, pitch: Dim, count: c.Expression, sums: _Rows) -> c.Block:
         """Return the product of rows of states, added to sums."""
         rows = c.Address(left, self.first * pitch), c.Size(pitch)
         operands = (part, self.matrices, self.layer.hidden, rows, sums)
@@ -389,7 +279,14 @@ class _Recurrence:
         return (c.If(count.compare("==", 1), self.product(*operands, None), several),)
 
     def product(
-        self, part: _Part, panels: c.Buffer, depth: Dim, left: _Rows, sums: _Rows, count: _Count, lines: _Count = None
+        self,
+        part: RecurrentPart,
+        panels: c.Buffer,
+        depth: Dim,
+        left: _Rows,
+        sums: _Rows,
+        count: _Count,
+        lines: _Count = None,
     ) -> c.Block:
         """Return the statements that multiply rows by the panels of a part, of some depth, and add to the part's sums.
 
@@ -464,5 +361,5 @@ def _require(scope: FunctionScope, step: Step) -> None:
         require_equal_sizes(scope, step, index + 1, shape, sizes)
 
 
-FAMILY = KernelFamily(frozenset(_GATES), reject_nothing, _write, require=_require)
+FAMILY = KernelFamily(frozenset(GATES), reject_nothing, _write, require=_require)
 """Recurrent layers."""

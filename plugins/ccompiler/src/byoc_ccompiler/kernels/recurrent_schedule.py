@@ -1,0 +1,131 @@
+"""Recurrent layers: what they compute, and how, by parts of the gates of which each is multiplied at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from byoc_core.dims import Dim, ceildiv, dim_max, total
+from byoc_core.runtime.module import NDArray
+
+from byoc_ccompiler.kernels.blocks import packed_panels
+from byoc_ccompiler.kernels.product_schedules import panel_vectors
+from byoc_ccompiler.steps import Step, dtype_of, shape_of
+from byoc_ccompiler.vector_unit import VectorUnit
+
+__all__ = ["GATES", "RecurrenceSchedule", "RecurrentLayer", "RecurrentPart", "choose_schedule", "parts_of"]
+
+GATES = {"nn.rnn": 1, "nn.gru": 3, "nn.lstm": 4}
+"""The gates of a hidden unit, by op."""
+
+_STEP_TILES, _LINE_TILES = 8, 2
+"""Register tiles of steps whose input goes through the product at once; of lines that take their steps together."""
+
+_PANELS_AT_ONCE = (4, 2, 1)
+"""Panels that meet one row at a time: a single panel has too few sums to keep the multipliers busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecurrentLayer:
+    """What is computed: an op, and its sizes.
+
+    The matrices of a direction have ``width`` rows: the gates of all hidden units.
+    """
+
+    op: str
+    dtype: str
+    num_steps: Dim
+    batch: Dim
+    inputs: Dim
+    hidden: Dim
+    ways: int
+
+    @classmethod
+    def of(cls, step: Step) -> RecurrentLayer:
+        """Return the layer that a step computes."""
+        num_steps, batch, inputs = shape_of(step.operands[0])
+        hidden, ways = shape_of(step.operands[2])[2], int(str(shape_of(step.binding.results[1])[0]))
+        return cls(step.op, dtype_of(step.operands[0]), num_steps, batch, inputs, hidden, ways)
+
+    @property
+    def width(self) -> Dim:
+        """Rows of a matrix."""
+        return self.hidden * GATES[self.op]
+
+    @property
+    def parts(self) -> tuple[Dim, ...]:
+        """Rows of a matrix that can be multiplied at once: the last gate of a gated recurrent unit follows the rest."""
+        return (self.hidden * 2, self.hidden) if self.op == "nn.gru" else (self.width,)
+
+
+@dataclass(frozen=True, slots=True)
+class RecurrenceSchedule:
+    """How a recurrent layer is computed.
+
+    Attributes:
+        panel_vectors: vectors in a row of a panel, for each part of the gates that is computed at once.
+        panels_at_once: panels that meet a single row at a time, the most first; the last is 1.
+        steps_at_once: steps of a line whose input goes through the product at once.
+        lines_at_once: lines of one direction that take their steps together.
+    """
+
+    panel_vectors: tuple[int, ...]
+    panels_at_once: tuple[int, ...]
+    steps_at_once: Dim
+    lines_at_once: int
+
+
+def choose_schedule(layer: RecurrentLayer, unit: VectorUnit) -> RecurrenceSchedule:
+    """Return how a layer is computed: few lines take many steps at a time, and a single row meets many panels."""
+    rows = unit.panel_rows(unit.panel_vectors)
+    # The call may tell that there are no lines.
+    steps = dim_max(1, _STEP_TILES // dim_max(layer.batch, 1)) * rows
+    if isinstance(steps, int) and isinstance(layer.num_steps, int):
+        steps = max(1, min(steps, layer.num_steps))
+    vectors = tuple(panel_vectors(unit, layer.dtype, size)[0] for size in layer.parts)
+    return RecurrenceSchedule(vectors, _PANELS_AT_ONCE, steps, rows * _LINE_TILES)
+
+
+class RecurrentPart(NamedTuple):
+    """Gates that are computed at once, in panels: rows of the matrices from ``first`` on.
+
+    The parts before take ``place`` columns, filled up. The last panel has ``tail`` columns, where fewer than others; or
+    ``tail`` is 0.
+    """
+
+    first: Dim
+    size: Dim
+    place: Dim
+    lanes: int
+    width: int
+    tail: int
+
+    @property
+    def num_whole(self) -> Dim:
+        """How many panels have the whole width."""
+        return ceildiv(self.size - self.tail, self.width)
+
+    @property
+    def padded(self) -> Dim:
+        """How many columns its panels have."""
+        return self.num_whole * self.width + self.tail
+
+    @property
+    def panels(self) -> list[tuple[int, Dim, Dim]]:
+        """The width of panels, the number of the first one, and of the one behind the last: whole ones, the tail."""
+        runs = [(self.width, 0, self.num_whole), (self.tail, self.num_whole, self.num_whole + 1)]
+        return [run for run in runs if run[0] and run[1] != run[2]]
+
+    def packed(self, matrix: NDArray) -> NDArray:
+        """Return the panels of a matrix ``(columns, depth)`` of known sizes, in a row."""
+        return packed_panels(matrix[int(str(self.first)) :][: int(str(self.size))].T, self.width, self.lanes)
+
+
+def parts_of(layer: RecurrentLayer, schedule: RecurrenceSchedule, lanes: int) -> list[RecurrentPart]:
+    """Return the parts of the gates; where their sizes are known, the last panel has no more vectors than it needs."""
+    parts: list[RecurrentPart] = []
+    for size, vectors in zip(layer.parts, schedule.panel_vectors, strict=True):
+        tail = -(-size // lanes) % vectors * lanes if isinstance(size, int) else 0
+        first, place = total(part.size for part in parts), total(part.padded for part in parts)
+        parts.append(RecurrentPart(first, size, place, lanes, vectors * lanes, tail))
+    return parts
