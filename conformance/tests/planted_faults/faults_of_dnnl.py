@@ -174,7 +174,7 @@ FAULTS_OF_DNNL = (
     ),
     _fault(
         "dnnl-slice-begin-wraps",
-        "lowerings/pieces.py",
+        "lowerings/slicing.py",
         "first, last = (bound + size if bound < 0 else bound for bound in (begin, end))",
         "first, last = (bound % size if bound < 0 else bound for bound in (begin, end))",
         "A slice whose beginning lies before the axis begins in the middle of it.",
@@ -287,7 +287,7 @@ FAULTS_OF_DNNL = (
     ),
     _fault(
         "dnnl-flattened-weights-by-the-inverse-order",
-        "derived.py",
+        "derived_constants.py",
         "return array.reshape(self.sizes).transpose(self.order).copy()",
         "return array.reshape(self.sizes).transpose(np.argsort(self.order)).copy()",
         "Weights behind a flattened image are brought into the inverse of the image's order.",

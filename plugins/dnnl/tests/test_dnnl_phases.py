@@ -16,7 +16,7 @@ from byoc_core.ir import Value, tensor
 from byoc_core.runtime.hooks import LoadContext
 from byoc_core.runtime.module import RuntimeModule
 from byoc_dnnl.capi import Argument
-from byoc_dnnl.derived import ShiftedRows
+from byoc_dnnl.derived_constants import ShiftedRows
 from byoc_dnnl.engine import Region as BuiltRegion
 from byoc_dnnl.engine import open_engine
 from byoc_dnnl.plan import Step

@@ -13,14 +13,14 @@ from byoc_core.runtime.module import NDArray, TensorSpec
 from byoc_core.runtime.threads import num_threads
 from byoc_dnnl.calls import calls_of
 from byoc_dnnl.capi import Argument, DataType, dims_array
-from byoc_dnnl.derived import BlockSums, Reordered
+from byoc_dnnl.derived_constants import BlockSums, Reordered
 from byoc_dnnl.engine import open_engine
 from byoc_dnnl.handles import Engine, MemoryDesc
-from byoc_dnnl.known import Flattened
 from byoc_dnnl.plan import Buffer, Check, Kernel, Kind, Place, Step
 from byoc_dnnl.planner import Planner
 from byoc_dnnl.precision import Precision, lacks
 from byoc_dnnl.ranges_constants import ConstantRanges
+from byoc_dnnl.unstored_values import Flattened
 from byoc_dnnl.value_facts import CHECK_LIMITS
 from hypothesis import given
 from hypothesis import strategies as st

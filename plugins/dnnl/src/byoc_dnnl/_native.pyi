@@ -1,12 +1,12 @@
-# Types of the C extension (its sources and texts: csrc), which may be missing: ask byoc_dnnl.native.
+# Types of the C extension (sources and texts: csrc). The extension may be missing: ask byoc_dnnl.native.
 
 from collections.abc import Callable
 from typing import Self, TypeAlias
 
-# Address of the description (0 where no primitive needs one), kind, value: see Place in csrc/objects.h.
+# Address of the description (0 if no primitive needs a description), kind, value: see Place in csrc/objects.h.
 _Place: TypeAlias = tuple[int, int, int]
 # EXECUTE, address of the primitive, its arguments: number (DNNL_ARG_*) and place; CHECK, place, number of elements,
-# bytes of one, bits of the limit; or COMPUTE, address of the function, two places, rows, columns.
+# bytes of an element, bits of the limit; or COMPUTE, address of the function, two places, rows, columns.
 _Step: TypeAlias = tuple[int, int, tuple[tuple[int, int], ...]] | tuple[int, ...]
 
 # Kinds of places.

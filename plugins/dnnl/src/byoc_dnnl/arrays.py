@@ -1,4 +1,4 @@
-"""Memory of numpy: addresses, alignment, and pages of mapped files."""
+"""Memory of numpy: addresses, alignment, and pages of memory-mapped files."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _LARGE_PAGE = 1 << 21
 
 
 def round_up(nbytes: int) -> int:
-    """Gives the next multiple of the alignment."""
+    """Return the next multiple of the alignment."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def address_of(array: NDArray) -> int:
-    """Gives where an array's elements begin."""
+    """Return the address of the first element of an array."""
     return int(array.__array_interface__["data"][0])
 
 
 def aligned(nbytes: int) -> NDArray:
-    """Gives bytes of any content, at an aligned address."""
+    """Allocate uninitialised bytes at an aligned address."""
     whole = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -address_of(whole) % ALIGNMENT
     return whole[start : start + nbytes]
 
 
 def aligned_in_large_pages(nbytes: int) -> NDArray:
-    """Gives bytes of any content, at an aligned address, in large pages where the system has them.
+    """Allocate uninitialised bytes at an aligned address, in large pages if the system has large pages.
 
-    For what is read from one end to the other in each call and does not fit into caches: fewer pages are looked up.
-    What does not fill a large page at the end lies in small ones, so that no memory is taken in vain.
+    Meant for data read sequentially in each call and larger than the caches: fewer pages are looked up. A remainder
+    smaller than a large page lies in small pages, to waste no memory.
     """
     if nbytes < _LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return aligned(nbytes)
@@ -48,9 +48,9 @@ def aligned_in_large_pages(nbytes: int) -> NDArray:
 
 
 def give_back_pages(array: NDArray) -> None:
-    """Tells the system that an array in a file that is mapped for reading is not needed in memory for now.
+    """Advise the system that an array in a file mapped for reading is not needed in memory for now.
 
-    Who reads it again finds the same bytes, a little later. Any other array stays as it is.
+    A later reader finds the same bytes, a little later. Any other array is left unchanged.
     """
     base: object = array
     while isinstance(base, np.ndarray):

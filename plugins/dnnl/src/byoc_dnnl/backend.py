@@ -1,6 +1,7 @@
-"""The compile half: which ops are taken, and how regions become graph documents.
+"""The compile half: the supported ops, and the translation of regions into graph documents.
 
-An op is taken if oneDNN really has a primitive for it: one is described, and a reference implementation is a refusal.
+An op is supported if oneDNN really has a primitive. To find out, a primitive is described; a reference implementation
+means a refusal.
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ __all__ = [
 
 @hookimpl
 def byoc_backend_info() -> BackendInfo:
-    """Says what the backend can do."""
+    """Describe the capabilities of the backend."""
     return BackendInfo(name="dnnl", options=DnnlOptions, quantised=True, dynamic_shapes=True)
 
 
 @hookimpl
 def byoc_compile_status(context: CompileContext) -> Status:
-    """Says which oneDNN is in use, or what is missing; a precision that would be slow here is refused."""
+    """Return the oneDNN in use, or the missing part; refuse a precision without instructions on this processor."""
     found, precision = find_library(), _options(context).precision
     if isinstance(found, Library) and lacks(found.isa, precision):
         problem = f"precision={precision!r} is slow without instructions for it, and oneDNN uses {found.isa_name} here"
@@ -71,11 +72,11 @@ def byoc_compile_status(context: CompileContext) -> Status:
 
 @hookimpl
 def byoc_prepare(module: IRModule) -> IRModule:
-    """Gives the module as oneDNN likes it.
+    """Rewrite the module into the form preferred by oneDNN.
 
-    What exporters spell out is one op, where oneDNN has that op and not all of its parts; and there are no scales and
-    shifts of channels, which would be further post-ops or primitives. Batch normalisation that is left is spelled out,
-    and products of integers are those of dequantised tensors.
+    Ops spelled out by exporters become a single op again if oneDNN has the op but not all parts. Scales and shifts of
+    channels are folded away, because each would be a further post-op or primitive. The remaining batch normalisations
+    are spelled out. Products of integers become products of dequantised tensors.
     """
     return spell_batch_norm(FoldScales()(RecogniseComposites(_RECOGNISED)(spell_integer_products(module))))
 
@@ -85,7 +86,7 @@ _RECOGNISED = ("nn.layer_norm", "nn.softmax", "nn.gelu", "nn.swish", "nn.hard_sw
 
 @hookimpl
 def byoc_supports(binding: Binding, context: CompileContext) -> Support | Rejection:
-    """Takes an op for which a plan of its own can be made with its constants, without reference implementations."""
+    """Accept an op if a plan exists for the op alone, with its constants and without reference implementations."""
     rejection = check_binding(binding)
     if rejection is not None:
         return rejection
@@ -107,7 +108,7 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
 
 @hookimpl
 def byoc_estimate(function: Function, context: CompileContext) -> Estimate | None:
-    """Says what an op costs for which oneDNN has a slow implementation only; of others the core's guess is right."""
+    """Estimate the cost of an op with only a slow implementation in oneDNN; the core's guess is right for others."""
     (binding,) = function.bindings
     if parts_of_attention(binding):
         return None
@@ -123,7 +124,7 @@ def byoc_estimate(function: Function, context: CompileContext) -> Estimate | Non
 
 @hookimpl
 def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
-    """Makes a graph document of all functions that can be planned, and creates their primitives."""
+    """Compile all plannable functions into a graph document, and create the primitives."""
     spelled_out, constants = spell_out_attention(functions)
     context = replace(context, constants={**context.constants, **constants})
     translation = GraphCodegen().translate([spelled_out[function.name] for function in functions], context)
@@ -151,15 +152,15 @@ def _options(context: CompileContext) -> DnnlOptions:
 
 
 def _undetermined(graph: GraphFunction) -> str | None:
-    """Gives the reason why the shapes of the inputs do not determine all others, or ``None``."""
+    """Return the reason why the shapes of the inputs do not determine all others, or ``None``."""
     unknown = symbols_in(graph) - bound_symbols(spec.shape for spec in graph.inputs)
     return f"no input determines the size {min(unknown)}" if unknown else None
 
 
 def _plans(graph: GraphFunction, constants: Mapping[str, NDArray], precision: Precision) -> list[Plan] | str:
-    """Gives plans of a function, or the reason why it has none without reference implementations.
+    """Return plans of a function, or the reason why no plan without reference implementations exists.
 
-    One with symbols is planned at sizes that stand for all.
+    A function with symbols is planned at representative sizes.
     """
     engine, ranges, plans = open_engine(), ConstantRanges(constants), []
     try:
@@ -178,7 +179,7 @@ def _plans(graph: GraphFunction, constants: Mapping[str, NDArray], precision: Pr
 
 
 def _graph_of(binding: Binding) -> GraphFunction:
-    """Gives a function of one op."""
+    """Return a function of one op."""
     values = dict.fromkeys(binding.operands)
     params = [value for value in values if isinstance(value, Var)]
     constants = {value.digest: value for value in values if isinstance(value, Constant)}
@@ -198,6 +199,6 @@ def _graph_of(binding: Binding) -> GraphFunction:
 
 def _tensor(value: Value) -> GraphTensor:
     type_ = value.type
-    assert isinstance(type_, TensorType)  # what else there is has been refused
+    assert isinstance(type_, TensorType)  # other types are refused before
     assert type_.shape is not None
     return GraphTensor(type_.dtype, type_.shape)

@@ -1,4 +1,4 @@
-"""The nodes of a region as calls: what they read and give, with types."""
+"""The nodes of a region as calls with typed operands and results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Call", "calls_of", "exceeds", "shape_of", "sizes_of"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One node of a region, with the types of what it reads and gives."""
+    """A node of a region, with the types of operands and results."""
 
     op: str
     inputs: tuple[int, ...]
@@ -26,34 +26,34 @@ class Call:
 
     @property
     def output(self) -> int:
-        """The first value that it gives; most ops give no other."""
+        """The first result; most ops have no other."""
         return self.outputs[0]
 
     @property
     def result(self) -> GraphTensor:
-        """The type of the first value that it gives."""
+        """The type of the first result."""
         return self.results[0]
 
 
 def shape_of(tensor: GraphTensor) -> tuple[int, ...]:
-    """Return the shape of a static tensor; that of a scalar is empty."""
+    """Return the shape of a static tensor; the shape of a scalar is empty."""
     return tuple(dim for dim in tensor.shape if isinstance(dim, int))
 
 
 def sizes_of(tensor: GraphTensor) -> tuple[int, ...]:
-    """Gives the sizes of a static tensor; a scalar has one element on one axis, since oneDNN knows no rank 0."""
+    """Return the sizes of a static tensor; a scalar has one axis of size 1, because oneDNN has no rank 0."""
     return shape_of(tensor) or (1,)
 
 
 def exceeds(tensor: GraphTensor) -> str | None:
-    """Gives how many axes or elements oneDNN counts at most, where a static tensor has more; else ``None``."""
+    """Return the limit of axes or elements in oneDNN exceeded by a static tensor; else ``None``."""
     if len(tensor.shape) > MAX_NDIMS:
         return f"{MAX_NDIMS} axes"
     return f"{MAX_INT} elements" if prod(sizes_of(tensor)) > MAX_INT else None
 
 
 def calls_of(function: GraphFunction) -> list[Call]:
-    """Gives the nodes of a function in their order; values count up from its inputs and constants."""
+    """Return the nodes of a function in order; values are numbered from the inputs and constants up."""
     calls = []
     id_ = len(function.inputs) + len(function.constants)
     for node in function.nodes:

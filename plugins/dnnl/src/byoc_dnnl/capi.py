@@ -1,7 +1,7 @@
-"""oneDNN's C API for ``ctypes``: the constants, structures and functions that are used here, and nothing else.
+"""oneDNN's C API for ``ctypes``: only the constants, structures and functions used by this plugin.
 
-The values are those of the public headers of version 3.2 (``dnnl_types.h``, ``dnnl_common_types.h``); within version 3
-they do not change.
+The values come from the public headers of version 3.2 (``dnnl_types.h``, ``dnnl_common_types.h``); within version 3
+the values do not change.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = [
 ]
 
 MAX_NDIMS = 12
-"""``DNNL_MAX_NDIMS``: how many axes a tensor may have."""
+"""``DNNL_MAX_NDIMS``: the largest rank of a tensor."""
 
 NEXT_POST_OP = 32768
-"""How much the argument of a post-op's operand is more than that of the post-op before it."""
+"""The difference between the argument numbers of the operands of consecutive post-ops."""
 
 MAX_INT = 2**31 - 1
-"""The largest number that all of oneDNN's implementations count with; the sizes that it takes are of 64 bits."""
+"""The largest count supported by all of oneDNN's implementations, although the API takes sizes of 64 bits."""
 
 _MAX_DIM = 2**63 - 1
 
@@ -77,7 +77,7 @@ class DataType(IntEnum):
 
 
 class CpuRuntime(IntEnum):
-    """``DNNL_RUNTIME_*``: what the library's threads run on."""
+    """``DNNL_RUNTIME_*``: the threading runtime of the library."""
 
     SEQUENTIAL = 1
     OPENMP = 2
@@ -87,7 +87,7 @@ class CpuRuntime(IntEnum):
 
 
 class Isa(IntEnum):
-    """``dnnl_cpu_isa_t``: what the library may use of the processor."""
+    """``dnnl_cpu_isa_t``: the instruction sets usable by the library."""
 
     DEFAULT = 0x0
     SSE41 = 0x1
@@ -104,7 +104,7 @@ class Isa(IntEnum):
 
 
 class Algorithm(IntEnum):
-    """``dnnl_alg_kind_t``; ``UNDEF`` stands for the sum with what lies where a result goes."""
+    """``dnnl_alg_kind_t``; ``UNDEF`` stands for the sum with the previous contents of the destination."""
 
     UNDEF = 0x0
     CONVOLUTION_DIRECT = 0x1
@@ -146,7 +146,7 @@ class Algorithm(IntEnum):
 
 
 class Direction(IntEnum):
-    """``dnnl_rnn_direction_t``: in which order a recurrent layer takes the steps."""
+    """``dnnl_rnn_direction_t``: the order of the steps of a recurrent layer."""
 
     LEFT_TO_RIGHT = 1
     RIGHT_TO_LEFT = 2
@@ -202,11 +202,11 @@ class Argument(IntEnum):
     SCRATCHPAD = 80
     MULTIPLE_SRC = 1024
     SCALES = 4096
-    """``DNNL_ARG_ATTR_SCALES``: the scales of an argument are at this number and the argument's together."""
+    """``DNNL_ARG_ATTR_SCALES``: the scales of an argument have this number combined with the number of the argument."""
     ZERO_POINTS = 8192
     """``DNNL_ARG_ATTR_ZERO_POINTS``: likewise."""
     POST_OP_SRC_1 = 32768 + 2
-    """``DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1``; that of post-op ``n`` is ``n * 32768`` more."""
+    """``DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1``; the operand of post-op ``n`` has ``n * 32768`` more."""
 
 
 class Version(ctypes.Structure):
@@ -223,7 +223,7 @@ class Version(ctypes.Structure):
 
 
 class ExecArg(ctypes.Structure):
-    """``dnnl_exec_arg_t``: one argument of a primitive that is executed."""
+    """``dnnl_exec_arg_t``: an argument of an executed primitive."""
 
     _fields_ = (("arg", c_int), ("memory", c_void_p))
 
@@ -307,7 +307,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "dnnl_resampling_forward_primitive_desc_create": (*_CREATE, c_int, c_int, *[c_void_p] * 4),
     "dnnl_reduction_primitive_desc_create": (*_CREATE, c_int, c_void_p, c_void_p, c_float, c_float, c_void_p),
 }
-"""The parameters of functions that give a status."""
+"""The parameters of functions with a status as result."""
 
 _OTHERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "dnnl_version": (POINTER(Version), ()),
@@ -316,14 +316,14 @@ _OTHERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "dnnl_memory_desc_get_size": (c_size_t, (c_void_p,)),
     "dnnl_primitive_desc_query_md": (c_void_p, (c_void_p, c_int, c_int)),
 }
-"""What functions give that give no status, and their parameters."""
+"""The results and parameters of functions without a status."""
 
 
 def dims_array(sizes: tuple[int, ...]) -> ctypes.Array[c_int64]:
-    """Gives sizes, strides or paddings as the C API takes them.
+    """Convert sizes, strides or paddings to the form of the C API.
 
     Raises:
-        ArtifactError: one has more than 64 bits; only a document from a file can say so.
+        ArtifactError: a number exceeds 64 bits; only possible in a document from a file.
     """
     if not -_MAX_DIM <= min(sizes, default=0) <= max(sizes, default=0) <= _MAX_DIM:
         raise ArtifactError("sizes, strides or paddings", "are too large", got=sizes, expected=f"up to {_MAX_DIM}")
@@ -334,10 +334,10 @@ class Api:
     """The functions of a loaded library.
 
     Args:
-        library: the library; each function gets its types.
+        library: the library; each function gets types.
 
     Raises:
-        AttributeError: it lacks a function; this is no oneDNN of version 3.
+        AttributeError: a function is missing; the library is no oneDNN of version 3.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -353,23 +353,23 @@ class Api:
         self._functions[name] = function
 
     def ask(self, name: str, *arguments: object) -> Any:
-        """Calls a function that cannot fail, and gives what it gives."""
+        """Call an infallible function and return its result."""
         return self._functions[name](*arguments)
 
     def function(self, name: str) -> Callable[..., int]:
-        """Gives a function that gives a status, for who looks at the status."""
+        """Return a function with a status as result; the caller has to check the status."""
         return self._functions[name]
 
     def attempt(self, name: str, *arguments: object) -> Status | int:
-        """Calls a function and gives its status."""
+        """Call a function and return its status."""
         status = int(self._functions[name](*arguments))
         return Status(status) if status in Status._value2member_map_ else status
 
     def call(self, name: str, *arguments: object) -> None:
-        """Calls a function that is to succeed.
+        """Call a function and check its status.
 
         Raises:
-            ExecutionError: it did not; names the function and the status.
+            ExecutionError: the call failed; names the function and the status.
         """
         status = self.attempt(name, *arguments)
         if status != Status.SUCCESS:
@@ -377,7 +377,7 @@ class Api:
 
 
 def failure(name: str, status: int) -> ExecutionError:
-    """Gives the error for a function's status."""
+    """Return the error for a function's status."""
     known = status in Status._value2member_map_
     text = Status(status).name.lower().replace("_", " ") if known else "unknown status"
     return ExecutionError(f"oneDNN's `{name}`", "failed", got=f"status {int(status)} ({text})")

@@ -1,4 +1,4 @@
-"""What a plan costs, roughly: whether it is worth more than one thread, and whether others may do better."""
+"""Rough cost of a plan: whether more than one thread pays, and whether other backends may be faster."""
 
 from __future__ import annotations
 
@@ -10,27 +10,29 @@ from byoc_dnnl.plan import AnyStep, Kernel, Plan, Step
 __all__ = ["is_small", "slowdown"]
 
 SMALL_NS = 30_000
-"""What takes less runs in the calling thread: workers that sleep are awake after some tens of microseconds, and threads
-that are awake wait for each other at the end of each primitive."""
+"""Plans below this time run in the calling thread: sleeping workers need some tens of microseconds to wake up, and
+awake threads wait for each other at the end of each primitive.
+"""
 
 _BYTES_PER_NS = 40
-"""What one thread reads and writes of its cache."""
+"""Cache bytes read and written by a thread per nanosecond."""
 
 _FLOPS_PER_NS = 100
-"""What one thread computes in products and convolutions."""
+"""Floating-point operations of a thread per nanosecond in products and convolutions."""
 
 _KERNEL_NS = 0.4
-"""What one thread takes for an element of a function of the core."""
+"""Time of a thread for an element of a function of the core."""
 
 
 _SLOW = (("nn.conv", "gemm", 2.0), ("concat", "simple", 1.5))
-"""What oneDNN has no good implementation for, by the beginning of the title and a part of the name, with how many times
-as long that takes: convolutions beside those that are no general products of matrices, concatenation beside functions
-of as many elements (medians; ``docs/notes/convolutional-networks.md``)."""
+"""Operations without a good implementation in oneDNN: prefix of the title, part of the implementation's name, and
+relative time. Convolutions are compared with implementations other than general matrix products, concatenation with
+functions of as many elements (medians; ``docs/notes/convolutional-networks.md``).
+"""
 
 
 def slowdown(plan: Plan) -> float:
-    """Gives how many times as long it takes as with the best implementations that there are; 1 where oneDNN's are."""
+    """Return the time of a plan relative to the best known implementations; 1 if oneDNN's are the best."""
     found = (
         times
         for step in plan.steps
@@ -41,7 +43,7 @@ def slowdown(plan: Plan) -> float:
 
 
 def is_small(plan: Plan) -> bool:
-    """Whether one thread is estimated to compute it in less than :data:`SMALL_NS`."""
+    """Return whether the estimated time of a plan with one thread is below :data:`SMALL_NS`."""
     return sum(map(_estimate_ns, plan.steps)) < SMALL_NS
 
 
@@ -53,7 +55,7 @@ def _estimate_ns(step: AnyStep) -> float:
 
 
 def _multiplications(step: Step) -> int:
-    """Gives how many numbers are multiplied by weights; of recurrent layers for all steps, of functions none."""
+    """Return the number of multiplications by weights; all steps of recurrent layers count, and functions have none."""
     weights, source, target = (step.arguments.get(n) for n in (Argument.WEIGHTS, Argument.SRC, Argument.DST))
     if weights is None or source is None or target is None or len(target.desc.sizes) == 1:
         return 0

@@ -1,4 +1,4 @@
-"""Regions as the runtime has them: graph documents, planned for the number of threads of a call."""
+"""Regions at run time: graph documents, planned for the number of threads of a call."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 __all__ = ["MAX_IDLE_NBYTES", "MAX_PROGRAMS", "DnnlEngine", "DnnlModule", "Region", "open_engine"]
 
 MAX_PROGRAMS = 32
-"""How many programs a region keeps, each for a number of threads and the shapes of a call."""
+"""Number of programs kept by a region, each for a number of threads and the shapes of a call."""
 
 MAX_IDLE_NBYTES = 256 << 20
-"""How much memory the programs that a region keeps may hold between calls together, but for the latest program."""
+"""Limit of the memory held between calls by all kept programs of a region together, without the latest program."""
 
 _Choice = tuple[Plan, int]
-"""A plan and the number of threads that it is made for: that of a call, or 1."""
+"""A plan and the number of threads of the plan: the number of a call, or 1."""
 
 _Key = tuple[int, Shapes]
 """Number of threads, and the shapes of all arguments."""
@@ -51,31 +51,31 @@ _Key = tuple[int, Shapes]
 
 @cache
 def open_engine() -> Engine:
-    """Gives the engine of this process; all primitives are made in it.
+    """Return the engine of this process, the engine of all primitives.
 
     Raises:
-        PluginError: there is no oneDNN that can be used.
+        PluginError: no usable oneDNN exists.
     """
     return Engine(load_library())
 
 
 class Region:
-    """One function: programs for the numbers of threads and the shapes that it was called with, the last few of them.
+    """A function with programs for the latest numbers of threads and argument shapes.
 
-    Where a check of a program does not hold, the reference kernels compute the function from its inputs, which no
-    program changes.
+    If a check of a program fails, the reference kernels compute the function from the inputs. No program changes
+    inputs.
 
     Args:
-        function: what it computes; sizes may be symbols.
+        function: the function to compute; sizes may be symbols.
         constants: arrays by digest.
-        precision: what float32 is computed with.
+        precision: the precision of float32 computations.
 
     Attributes:
-        reference: the same by numpy's kernels.
+        reference: the same function by numpy's kernels.
 
     Raises:
-        ArtifactError: a node cannot be planned, of a function without symbols; or a result's size is not told by the
-            inputs.
+        ArtifactError: a node of a function without symbols cannot be planned; or the inputs do not determine the size
+            of a result.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Region:
                 self._chosen[num_threads()] = self._choose(num_threads(), function)
 
     def __call__(self, *arrays: NDArray) -> None:
-        """Runs it on inputs and outputs, with the number of threads of this call."""
+        """Run the function on inputs and outputs, with the number of threads of this call."""
         number, sizes = num_threads(), tuple([array.shape for array in arrays])
         kept = self._kept.get((number, sizes))
         if kept is None:
@@ -115,26 +115,26 @@ class Region:
 
     @property
     def signature(self) -> Signature:
-        """What it takes and gives."""
+        """The signature of the function."""
         return self._function.signature
 
     @property
     def programs(self) -> Mapping[_Key, Program | Reference]:
-        """The programs that are kept, by number of threads and shapes, in the order in which they were made."""
+        """The kept programs, by number of threads and shapes, in the order of creation."""
         return {key: kept.program for key, kept in self._kept.items()}
 
     def program(self, number: int, sizes: Shapes) -> Program | Reference:
-        """Gives what runs it with a number of threads on arguments of these shapes; made where it is not there.
+        """Return the program for a number of threads and argument shapes; build the program if missing.
 
         Args:
             number: the number of threads.
             sizes: the shapes of all arguments, inputs, then outputs.
 
         Returns:
-            A program; numpy's kernels where oneDNN has no primitives for these sizes, or a tensor is empty.
+            A program; numpy's kernels if oneDNN has no primitives for these sizes, or a tensor is empty.
 
         Raises:
-            CallError: the function does not take such shapes.
+            CallError: the function does not accept the shapes.
         """
         with self._fork_lock.lock:
             kept = self._kept.get((number, sizes))
@@ -145,9 +145,9 @@ class Region:
             return kept.program
 
     def prepare(self) -> None:
-        """Makes the program of calls with this number of threads; with symbolic sizes no shapes are known yet.
+        """Build the program of calls with the current number of threads; with symbolic sizes no shapes are known yet.
 
-        Where oneDNN would generate code in the first call, tens of milliseconds, the program runs once, on zeros.
+        If oneDNN would generate code in the first call (tens of milliseconds), the program runs once, on zeros.
         """
         if not self._is_static:
             return
@@ -161,31 +161,31 @@ class Region:
 
     @property
     def frame_nbytes(self) -> int:
-        """The memory that a call takes for intermediates, in the program that was made last."""
+        """The memory of one call for intermediates, in the latest program."""
         latest = next(reversed([*self.programs.values()]), None)
         return latest.frame_nbytes if isinstance(latest, Program) else 0
 
     @property
     def native(self) -> NativeEntry | None:
-        """How machine code calls it; ``None`` where it cannot."""
+        """The entry for machine code; ``None`` if machine code cannot call the region."""
         return None if self._caller is None else self._caller.entry(self)
 
     @property
     def source(self) -> str:
-        """The primitives for the number of threads that is set; with symbols the graph, whatever it was called with."""
+        """The primitives for the current number of threads; with symbols the graph, regardless of earlier calls."""
         if self._is_static:
             return str(self.program(num_threads(), static_shapes(self._function)))
         return print_document(GraphDocument(MappingProxyType({self._function.name: self._function})))
 
     @property
     def made_so_far(self) -> str:
-        """The programs that are kept, for which shapes and numbers of threads each."""
+        """The kept programs, with the shapes and number of threads of each."""
         count = len(self._function.inputs)
         programs = self.programs.items()
         return "\n".join(f"{print_call(sizes[:count], number)}\n{program}" for (number, sizes), program in programs)
 
     def _keep(self, key: _Key, kept: _Kept) -> None:
-        """Keeps a program and lets go of the least recently used; in another dict each time, since threads read it."""
+        """Keep a program and drop the least recently used; replace the dict each time, because threads read it."""
         others = sorted(self._kept, key=lambda other: self._last_use(self._kept[other]))
         nbytes = sum(self._kept[other].nbytes for other in others)
         while others and (len(others) >= MAX_PROGRAMS or nbytes > MAX_IDLE_NBYTES):
@@ -204,7 +204,7 @@ class Region:
         try:
             function = at_sizes(self._function, solve_sizes(self._function, sizes))
         except IRTypeError:
-            return self.reference  # it says what is wrong, if anything is
+            return self.reference  # reports the error, if any
         if not self._is_static:
             self._check_types(function)
         try:
@@ -218,7 +218,7 @@ class Region:
             return self.reference
 
     def _check_types(self, function: GraphFunction) -> None:
-        """Hold a function at the sizes of a call against the rules of its ops, before anything reads its attributes.
+        """Check a function at the sizes of a call against the rules of all ops, before anything reads attributes.
 
         Raises:
             ExecutionError: attributes and sizes do not fit one another.
@@ -230,14 +230,14 @@ class Region:
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:
-        """Has failures say what cannot be planned: a document from a file may ask for what makes no sense."""
+        """Convert failures to errors about planning: a document from a file may ask for nonsense."""
         try:
             yield
         except ExecutionError as error:
             raise ArtifactError(self._where, f"cannot be planned: {error}") from error
 
     def _choose(self, number: int, function: GraphFunction) -> _Choice | None:
-        """Gives the plan for a number of threads; ``None`` where oneDNN has no primitives for all of it."""
+        """Return the plan for a number of threads; ``None`` if oneDNN lacks primitives for a part of the function."""
         plan = self._plan_for(number, function)
         if plan is None or number == 1 or not is_small(plan):
             return None if plan is None else (plan, number)
@@ -260,7 +260,7 @@ class Region:
 
 
 class _Kept:
-    """A program that a region keeps, and when it was used last."""
+    """A program kept by a region, with the time of the last use."""
 
     __slots__ = ("last_use", "nbytes", "program")
 
@@ -276,12 +276,12 @@ class _Kept:
 
 
 def _finder(region: Region) -> Callable[[int, Shapes], NativeProgram | None]:
-    """Gives what finds the programs of a region for the extension, which is held by the region."""
+    """Return a callable with which the extension finds the programs of a region; the region holds the extension."""
     reference = weakref.ref(region)
 
     def find(number: int, sizes: Shapes) -> NativeProgram | None:
         found = reference()
-        assert found is not None  # who calls holds it
+        assert found is not None  # held by the caller
         program = found.program(number, sizes)
         return program.native if isinstance(program, Program) else None
 
@@ -289,10 +289,10 @@ def _finder(region: Region) -> Callable[[int, Shapes], NativeProgram | None]:
 
 
 class DnnlEngine(GraphEngine):
-    """Runs graph documents by oneDNN's primitives.
+    """An engine that runs graph documents by oneDNN's primitives.
 
     Args:
-        precision: what float32 is computed with.
+        precision: the precision of float32 computations.
     """
 
     def __init__(self, precision: Precision = "float32") -> None:
@@ -304,7 +304,7 @@ class DnnlEngine(GraphEngine):
         return "dnnl"
 
     def check_node(self, node: GraphNode, operands: Sequence[GraphTensor] = ()) -> str | None:
-        """Gives a reason where an op has no primitive; what depends on types shows when the function is planned."""
+        """Return the reason why an op has no primitive; dependencies on types show when the function is planned."""
         if node.body is not None:
             return "is no single op"
         return declines(node.op)
@@ -312,7 +312,7 @@ class DnnlEngine(GraphEngine):
     def build(
         self, function: GraphFunction, constants: Mapping[str, NDArray], prepared: object = None
     ) -> BuiltFunction:
-        """Gives what runs a function; its primitives are made for the number of threads that is set now."""
+        """Build a region for a function, with primitives for the current number of threads."""
         region = Region(function, constants, self.precision)
         return BuiltFunction(region, native=region.native)
 
@@ -323,7 +323,7 @@ class DnnlModule(GraphModule):
     Args:
         document: the functions.
         constants: arrays by digest.
-        precision: what float32 is computed with.
+        precision: the precision of float32 computations.
     """
 
     def __init__(
@@ -334,23 +334,23 @@ class DnnlModule(GraphModule):
 
     @property
     def frame_nbytes(self) -> int:
-        """The memory that one call of each function takes for intermediates, in the programs that were made last."""
+        """The memory of one call of each function for intermediates, in the latest programs."""
         return sum(region.frame_nbytes for _, region in self.regions())
 
     def prepare(self) -> None:
-        """Makes the programs of functions without symbolic sizes, for calls with this number of threads."""
+        """Build the programs of functions without symbolic sizes, for calls with the current number of threads."""
         for _, region in self.regions():
             region.prepare()
 
     def regions(self) -> Iterator[tuple[str, Region]]:
-        """Yields the functions, by name."""
+        """Yield the functions, by name."""
         for name in self.function_names:
             impl = self.find_function(name).impl
             assert isinstance(impl, Region)
             yield name, impl
 
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the field's usual keyword
-        """Gives the primitives with implementations and layouts, of regions with symbolic sizes the graph.
+        """Return the primitives with implementations and layouts; for regions with symbolic sizes the graph.
 
         Args:
             format: ``"programs"`` for the primitives of all calls so far, of the last few shapes and numbers of threads

@@ -1,4 +1,4 @@
-"""Objects of oneDNN with an owner: each is freed exactly once, when nothing in Python holds its handle any more."""
+"""Objects of oneDNN with an owner: each is freed exactly once, after Python drops the last reference to the handle."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ __all__ = [
 
 
 class Handle:
-    """A pointer that a function of oneDNN made, and the function that frees it.
+    """A pointer created by a function of oneDNN, with the function for freeing.
 
-    Itself it can be handed to functions of oneDNN, and lives as long as the call.
+    The handle itself can be passed to functions of oneDNN, and lives as long as the call.
 
     Attributes:
-        pointer: for who sees to it that this object lives long enough.
+        pointer: for callers that keep this object alive long enough.
     """
 
     __slots__ = ("__weakref__", "api", "pointer")
@@ -62,21 +62,21 @@ class Handle:
 
     def _own(self, api: Api, pointer: ctypes.c_void_p) -> None:
         self.api, self.pointer = api, pointer
-        # At the end of the process the system frees all, and libraries may be gone before.
+        # At the end of the process the system frees everything, and libraries may be unloaded before.
         weakref.finalize(self, api.function(self._destroy), pointer).atexit = False
 
     @property
     def _as_parameter_(self) -> ctypes.c_void_p:
-        """What ``ctypes`` hands over."""
+        """The argument passed by ``ctypes``."""
         return self.pointer
 
 
 class Engine(Handle):
-    """The engine of the CPU, in which all else is made.
+    """The engine of the CPU, owner of all other objects.
 
-    It switches oneDNN's cache of primitives off. A descriptor that comes from there may point to attributes of one that
-    is gone, which oneDNN 3.2 reads if the primitive is not in the cache any more when it is made. Programs keep their
-    primitives themselves, but for some that are kept for good (:mod:`byoc_dnnl.kept`).
+    The engine switches oneDNN's cache of primitives off. A cached descriptor may point to attributes of a freed
+    descriptor. oneDNN 3.2 reads these attributes if the primitive has left the cache before creation. Programs keep
+    their primitives themselves, except for some kept for good (:mod:`byoc_dnnl.primitive_cache`).
     """
 
     __slots__ = ("_library",)
@@ -89,22 +89,22 @@ class Engine(Handle):
 
     @property
     def openmp(self) -> ctypes.CDLL | None:
-        """Finds the functions of the OpenMP library that oneDNN is linked with; ``None`` where it has one thread."""
+        """The OpenMP library linked to oneDNN, for finding functions; ``None`` for a single-threaded oneDNN."""
         return None if self._library.runtime is CpuRuntime.SEQUENTIAL else self._library.handle
 
     @property
     def isa(self) -> int:
-        """What it may use of the processor: bits of :class:`~byoc_dnnl.capi.Isa`."""
+        """The usable instruction sets: bits of :class:`~byoc_dnnl.capi.Isa`."""
         return self._library.isa
 
     @property
     def num_threads(self) -> int:
-        """How many threads what is created now will use."""
+        """The number of threads of objects created now."""
         return 1 if self.openmp is None else int(self.openmp.omp_get_max_threads())
 
     @contextmanager
     def threads(self, number: int) -> Iterator[None]:
-        """Has what is created in this thread meanwhile use so many threads."""
+        """Set the number of threads for objects created in this thread within the context."""
         handle = self.openmp
         if handle is None:
             yield
@@ -118,7 +118,7 @@ class Engine(Handle):
 
 
 class Stream(Handle):
-    """What primitives are executed in, one after the other."""
+    """A stream, for executing primitives one after the other."""
 
     __slots__ = ()
     _destroy = "dnnl_stream_destroy"
@@ -128,20 +128,20 @@ class Stream(Handle):
 
 
 class MemoryDesc(Handle):
-    """How a tensor lies in memory: its dtype, its sizes, and its strides or blocks. Equal ones are equal.
+    """The layout of a tensor in memory: dtype, sizes, and strides or blocks. Equal descriptions compare equal.
 
-    Made by its class methods; a method that gives another one does not change this one.
+    Descriptions are created by class methods; a method that returns another description does not change this one.
     """
 
     __slots__ = ()
     _destroy = "dnnl_memory_desc_destroy"
-    __hash__ = None  # type: ignore[assignment]  # equality is asked of the library
+    __hash__ = None  # type: ignore[assignment]  # the library decides equality
 
     @classmethod
     def strided(
         cls, engine: Engine, sizes: Sequence[int], strides: Sequence[int] | None = None, dtype: str = "float32"
     ) -> MemoryDesc:
-        """Gives that of strides, in elements; without them of a row-major tensor without gaps."""
+        """Create a description with strides, in elements; without strides, of a row-major tensor without gaps."""
         sizes = tuple(sizes)
         steps = row_major_strides(sizes) if strides is None else tuple(strides)
         name = "dnnl_memory_desc_create_with_strides"
@@ -149,18 +149,18 @@ class MemoryDesc(Handle):
 
     @classmethod
     def any(cls, engine: Engine, sizes: Sequence[int], dtype: str = "float32") -> MemoryDesc:
-        """Gives one that leaves the layout to the primitive."""
+        """Create a description with the layout left to the primitive."""
         sizes = tuple(sizes)
         name = "dnnl_memory_desc_create_with_tag"
         return cls(engine.api, name, len(sizes), dims_array(sizes), DataType[dtype], FORMAT_ANY)
 
     @classmethod
     def copied(cls, api: Api, pointer: int) -> MemoryDesc:
-        """Gives a copy of one that belongs to something else."""
+        """Copy a description owned by another object."""
         return cls(api, "dnnl_memory_desc_clone", pointer)
 
     def permuted(self, axes: Sequence[int]) -> MemoryDesc:
-        """Gives the same memory with other axes: axis ``i`` of the result is ``axes[i]`` of this one."""
+        """Return the same memory with permuted axes: axis ``i`` of the result is ``axes[i]`` of this description."""
         if sorted(axes) != list(range(len(self.sizes))):
             problem = "cannot be permuted: the axes are not those of the tensor"
             raise ArtifactError(f"a tensor of the sizes {list(self.sizes)}", problem, got=list(axes))
@@ -171,7 +171,7 @@ class MemoryDesc(Handle):
         return MemoryDesc(self.api, "dnnl_memory_desc_permute_axes", self, array)
 
     def cast(self, engine: Engine, dtype: str) -> MemoryDesc | None:
-        """Gives the same layout for elements of another dtype; ``None`` where it has blocks."""
+        """Return the same layout for elements of another dtype; ``None`` for a blocked layout."""
         if self.dtype == dtype:
             return self
         if self._number(Query.INNER_NBLKS):
@@ -179,19 +179,19 @@ class MemoryDesc(Handle):
         return MemoryDesc.strided(engine, self.sizes, self._dims(Query.STRIDES), dtype)
 
     def as_bytes(self, engine: Engine) -> MemoryDesc | None:
-        """Gives the same elements of two bytes as bytes, on an axis more; ``None`` where that has no description."""
+        """Return two-byte elements as bytes, on an additional axis; ``None`` if such a description is impossible."""
         if self._number(Query.INNER_NBLKS) or len(self.sizes) == MAX_NDIMS:
             return None
         strides = [2 * stride for stride in self._dims(Query.STRIDES)]
         return MemoryDesc.strided(engine, (*self.sizes, 2), (*strides, 1), "uint8")
 
     def reshaped(self, sizes: Sequence[int]) -> MemoryDesc | None:
-        """Gives the same memory with other sizes; ``None`` where its layout does not permit that."""
+        """Return the same memory with other sizes; ``None`` if the layout does not permit the sizes."""
         sizes = tuple(sizes)
         return self._other("dnnl_memory_desc_reshape", len(sizes), dims_array(sizes))
 
     def _other(self, name: str, *arguments: object) -> MemoryDesc | None:
-        """Gives what a function makes of this one, or ``None`` where it cannot."""
+        """Return the description made from this description by a function, or ``None`` if the function cannot."""
         pointer = ctypes.c_void_p()
         status = self.api.attempt(name, ctypes.byref(pointer), self, *arguments)
         if status in (Status.INVALID_ARGUMENTS, Status.UNIMPLEMENTED):
@@ -203,21 +203,21 @@ class MemoryDesc(Handle):
         return made
 
     def part(self, starts: Sequence[int], sizes: Sequence[int]) -> MemoryDesc | None:
-        """Gives a piece of the same memory; ``None`` where it would begin within a block."""
+        """Return a piece of the same memory; ``None`` if the piece would begin within a block."""
         where = dims_array(tuple(sizes)), dims_array(tuple(starts))
         return self._other("dnnl_memory_desc_create_submemory", *where)
 
     def plain_order(self) -> tuple[int, ...] | None:
-        """Gives its axes from the outermost to the innermost; ``None`` where it has blocks or gaps."""
+        """Return the axes from the outermost to the innermost; ``None`` with blocks or gaps."""
         strides, sizes = self._dims(Query.STRIDES), self.sizes
         order = tuple(sorted(range(len(sizes)), key=lambda axis: (-strides[axis], sizes[axis] > 1, axis)))
         return order if self.permuted(order).is_row_major() else None
 
     def without_blocks(self, engine: Engine) -> MemoryDesc | None:
-        """Gives the same memory with the axis that lies in blocks as two: which block, and where in it.
+        """Return the same memory with the blocked axis as two axes: the block, and the position in the block.
 
         Returns:
-            ``None`` where there is padding, two axes lie in blocks, or these are more axes than oneDNN knows.
+            ``None`` with padding, with two blocked axes, or if the result would have more axes than oneDNN supports.
         """
         count = self._number(Query.INNER_NBLKS)
         if self.is_padded() or count > 1 or len(self.sizes) + count > MAX_NDIMS:
@@ -230,9 +230,9 @@ class MemoryDesc(Handle):
         return MemoryDesc.strided(engine, sizes, strides, self.dtype)
 
     def has_usual_order(self) -> bool:
-        """Whether the strides say that axes go from the outermost to the innermost, axis 1 perhaps behind all others.
+        """Return whether the strides order the axes from the outermost to the innermost, perhaps with axis 1 last.
 
-        Blocks may lie within. Axes of one element count too: oneDNN looks at their strides.
+        Blocks may lie within. Axes of size 1 count too, because oneDNN looks at their strides.
         """
         strides = self._dims(Query.STRIDES)
         orders = [strides] if self.is_blocked() else [strides, (*strides[:1], *strides[2:], *strides[1:2])]
@@ -240,23 +240,23 @@ class MemoryDesc(Handle):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The sizes of its axes."""
+        """The sizes of the axes."""
         return self._dims(Query.DIMS)
 
     @property
     def dtype(self) -> str:
-        """The name of its elements' dtype."""
+        """The name of the elements' dtype."""
         return DataType(self._number(Query.DATA_TYPE)).name
 
     @property
     def nbytes(self) -> int:
-        """How much memory it takes, with padding."""
+        """The size in memory, with padding."""
         return int(self.api.ask("dnnl_memory_desc_get_size", self))
 
     def with_plain_unit_axes(self) -> MemoryDesc:
-        """Gives the same memory, with strides along axes of one element as in a tensor without gaps.
+        """Return the same memory, with strides along axes of size 1 as in a tensor without gaps.
 
-        Strides there mean nothing, but oneDNN looks at them where it tells layouts apart.
+        These strides mean nothing, but oneDNN looks at them to distinguish layouts.
         """
         if self._number(Query.INNER_NBLKS):
             return self
@@ -269,19 +269,19 @@ class MemoryDesc(Handle):
         return MemoryDesc(self.api, name, len(sizes), dims_array(sizes), dtype, dims_array(tuple(strides)))
 
     def is_row_major(self) -> bool:
-        """Whether it lies row-major, without gaps."""
+        """Return whether the layout is row-major, without gaps."""
         return self._number(Query.INNER_NBLKS) == 0 and self._steps() == self._steps_of(row_major_strides(self.sizes))
 
     def is_blocked(self) -> bool:
-        """Whether its innermost elements are blocks of an axis, as in ``ABcd16b``."""
+        """Return whether the innermost elements are blocks of an axis, as in ``ABcd16b``."""
         return self._number(Query.INNER_NBLKS) != 0
 
     def is_padded(self) -> bool:
-        """Whether the last block of an axis is longer than the axis."""
+        """Return whether the last block of an axis extends beyond the axis."""
         return self._dims(Query.PADDED_DIMS) != self.sizes
 
     def identity(self) -> tuple[object, ...]:
-        """Gives what is equal for equal descriptions, of those that have strides or leave the layout open."""
+        """Return a key, equal for equal descriptions, for descriptions with strides or with an open layout."""
         kind = self._number(Query.FORMAT_KIND)
         known: tuple[object, ...] = (kind, self.dtype, self.sizes)
         if kind != FORMAT_KIND_BLOCKED:
@@ -293,7 +293,7 @@ class MemoryDesc(Handle):
         return (*known, offset.value, self._dims(Query.PADDED_DIMS), self._dims(Query.STRIDES), *blocks)
 
     def lies_like(self, other: MemoryDesc) -> bool:
-        """Whether elements stand in the same order, as far as padding goes too; dtypes may differ."""
+        """Return whether the elements have the same order, including padding; dtypes may differ."""
         queries = (Query.DIMS, Query.PADDED_DIMS, Query.STRIDES)
         blocks = (Query.INNER_BLKS, Query.INNER_IDXS)
         count = self._number(Query.INNER_NBLKS)
@@ -309,7 +309,7 @@ class MemoryDesc(Handle):
         return bool(self.api.ask("dnnl_memory_desc_equal", self, other))
 
     def __str__(self) -> str:
-        """Its axes from the outermost to the innermost, as oneDNN's tags, and what is not float32: ``ABcd16b:int8``."""
+        """Return the axes, outermost first, as oneDNN's tags, with a dtype other than float32: ``ABcd16b:int8``."""
         return self._tag() if self.dtype == "float32" else f"{self._tag()}:{self.dtype}"
 
     def _tag(self) -> str:
@@ -331,7 +331,7 @@ class MemoryDesc(Handle):
         return self._steps_of(self._dims(Query.STRIDES))
 
     def _steps_of(self, strides: Sequence[int]) -> tuple[int, ...]:
-        """Strides where they mean anything: along axes of more than one element."""
+        """Return the meaningful strides: the strides along axes with more than one element."""
         return tuple(stride for stride, size in zip(strides, self.sizes, strict=True) if size != 1)
 
     def _number(self, query: Query) -> int:
@@ -346,11 +346,11 @@ class MemoryDesc(Handle):
 
 
 class PrimitiveDesc(Handle):
-    """A primitive that can be created: its implementation is chosen, nothing is generated yet.
+    """A primitive ready for creation: the implementation is chosen, nothing is generated yet.
 
     Attributes:
-        implementation: its name.
-        recipe: what is equal for equal primitives, where one is to be kept (:mod:`byoc_dnnl.kept`).
+        implementation: the name of the implementation.
+        recipe: a key, equal for equal primitives, if the primitive is to be kept (:mod:`byoc_dnnl.primitive_cache`).
     """
 
     __slots__ = ("implementation", "recipe")
@@ -365,27 +365,27 @@ class PrimitiveDesc(Handle):
 
     @property
     def is_reference(self) -> bool:
-        """Whether the implementation, or one that it consists of, is the library's slow one for everything."""
+        """Whether the implementation, or a part of the implementation, is the library's slow general fallback."""
         return any(part.startswith("ref") for part in self.implementation.split("+"))
 
     def memory_desc(self, query: Query, index: int = 0) -> MemoryDesc:
-        """Gives how an argument is to lie."""
+        """Return the required layout of an argument."""
         return MemoryDesc.copied(self.api, self.api.ask("dnnl_primitive_desc_query_md", self, query, index))
 
     def argument_nbytes(self, argument: int) -> int:
-        """Gives how much memory the primitive reads or writes as an argument."""
+        """Return the number of bytes of an argument read or written by the primitive."""
         pointer = self.api.ask("dnnl_primitive_desc_query_md", self, Query.EXEC_ARG_MD, argument)
         return int(self.api.ask("dnnl_memory_desc_get_size", pointer)) if pointer else 0
 
     @property
     def scratch_nbytes(self) -> int:
-        """How much scratch memory the primitive needs."""
+        """The scratch memory of the primitive, in bytes."""
         pointer = self.api.ask("dnnl_primitive_desc_query_md", self, Query.SCRATCHPAD_MD, 0)
         return int(self.api.ask("dnnl_memory_desc_get_size", pointer)) if pointer else 0
 
 
 class Primitive(Handle):
-    """A primitive that can be executed, any number of times, in several threads at once."""
+    """A primitive for any number of executions, also in several threads at once."""
 
     __slots__ = ()
     _destroy = "dnnl_primitive_destroy"
@@ -395,7 +395,7 @@ class Primitive(Handle):
 
 
 class Memory(Handle):
-    """A description together with the address of the memory, which belongs to somebody else."""
+    """A description together with the address of memory owned by another object."""
 
     __slots__ = ()
     _destroy = "dnnl_memory_destroy"
@@ -405,12 +405,12 @@ class Memory(Handle):
 
 
 def argument_block(arguments: Sequence[tuple[int, Memory]]) -> ctypes.Array[ExecArg]:
-    """Gives arguments as a primitive takes them; the memories are held by the caller."""
+    """Convert arguments to the form of a primitive; the caller holds the memories."""
     return (ExecArg * len(arguments))(*(ExecArg(argument, memory.pointer) for argument, memory in arguments))
 
 
 def row_major_strides(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Gives the strides, in elements, of a row-major tensor without gaps."""
+    """Return the strides, in elements, of a row-major tensor without gaps."""
     strides = [1] * len(sizes)
     for axis in range(len(sizes) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * max(1, sizes[axis + 1])

@@ -1,12 +1,12 @@
-"""Finds oneDNN: the first library that can be used, in a stated order.
+"""Search for oneDNN: the first usable library, in a fixed order.
 
-1. The file that ``BYOC_DNNL_LIBRARY`` names. Where it is set nothing else is tried.
-2. Files of installed distributions that carry oneDNN, in the order of :data:`DISTRIBUTIONS`.
-3. ``lib`` of the environment that Python runs in (``sys.prefix``).
-4. The system's, as its loader finds it.
+1. The file named by ``BYOC_DNNL_LIBRARY``. If the variable is set, nothing else is tried.
+2. Files of installed distributions with oneDNN, in the order of :data:`DISTRIBUTIONS`.
+3. ``lib`` of the running Python environment (``sys.prefix``).
+4. The system's library, found by the loader.
 
-A library can be used if it is of version 3.2 or a later 3, if its threads are those of OpenMP or there are none, and if
-an engine for the CPU can really be created in it.
+A library is usable if the version is 3.2 or a later 3, and the threading runtime is OpenMP or none. An engine for the
+CPU must also be creatable in practice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["DISTRIBUTIONS", "VARIABLE", "Library", "Missing", "find_library", "l
 
 VARIABLE = "BYOC_DNNL_LIBRARY"
 DISTRIBUTIONS = ("onednn-cpu-gomp", "onednn-cpu-iomp", "onednn")
-"""Distributions that carry oneDNN, the one that byoc-dnnl depends on first."""
+"""Distributions with oneDNN; the dependency of byoc-dnnl comes first."""
 
 _FILE_NAMES = ("libdnnl.so.3", "libdnnl.so", "libdnnl.3.dylib", "libdnnl.dylib")
 _FIRST, _LAST = (3, 2), (4, 0)
@@ -44,16 +44,16 @@ _REMEDY_FOR_GOMP = "Install it: apt install libgomp1 (Debian, Ubuntu), dnf insta
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library that can be used.
+    """A usable library.
 
     Attributes:
-        path: where it was loaded from.
-        origin: how it was found.
-        api: its functions.
+        path: the file of the library.
+        origin: the way by which the library was found.
+        api: the functions of the library.
         version: as ``(3, 2, 0)``.
-        runtime: what its threads run on.
-        isa: what it may use of the processor: bits of :class:`~byoc_dnnl.capi.Isa`.
-        handle: the loaded library, where OpenMP's functions are found too.
+        runtime: the threading runtime.
+        isa: the usable instruction sets: bits of :class:`~byoc_dnnl.capi.Isa`.
+        handle: the loaded library, also the source of OpenMP's functions.
     """
 
     path: str
@@ -66,7 +66,7 @@ class Library:
 
     @property
     def isa_name(self) -> str:
-        """The name of what it may use of the processor."""
+        """The name of the usable instruction set."""
         return Isa(self.isa).name.lower() if self.isa in list(Isa) else f"{self.isa:#x}"
 
     def __str__(self) -> str:
@@ -77,22 +77,22 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Why there is no library, and the next step."""
+    """The reason why no library was found, and the next step."""
 
     reason: str
     remedy: str
 
 
 def find_library() -> Library | Missing:
-    """Gives the first library that can be used; what was found is kept for the process."""
+    """Return the first usable library; the result is kept for the process."""
     return _find_once(os.environ.get(VARIABLE, "").strip())
 
 
 def load_library() -> Library:
-    """Gives the library.
+    """Return the library.
 
     Raises:
-        PluginError: there is none that can be used; says why, and what to do.
+        PluginError: no usable library exists; gives the reason and the remedy.
     """
     found = find_library()
     if isinstance(found, Missing):
@@ -101,7 +101,7 @@ def load_library() -> Library:
 
 
 def library_status() -> Status:
-    """Gives what is in use, or what is missing and the remedy."""
+    """Return the library in use, or the missing part and the remedy."""
     found = find_library()
     if isinstance(found, Missing):
         return Status(ok=False, reason=found.reason, remedy=found.remedy)
@@ -114,7 +114,7 @@ def _find_once(override: str) -> Library | Missing:
 
 
 def look_for_library(override: str = "") -> Library | Missing:
-    """Look for a library that can be used, and return the first.
+    """Look for a usable library, and return the first.
 
     Args:
         override: the only file to try; without it, all places are tried.
@@ -126,14 +126,14 @@ def look_for_library(override: str = "") -> Library | Missing:
         found = _open(path, origin, _REMEDY)
         if isinstance(found, Library):
             return found
-        # What is installed and cannot be used says more than that the system has none.
+        # An unusable installed library is a better reason than none in the system.
         if first is None and (os.sep in path or "libgomp" in found.reason):
             first = found
     return first or Missing("no oneDNN library was found", _REMEDY)
 
 
 def candidates() -> Iterator[tuple[str, str]]:
-    """Yields the places where a library may be, and how to say where that is; files exist."""
+    """Yield possible libraries with descriptions of their origins: existing files, then names for the loader."""
     for name in DISTRIBUTIONS:
         for path in _files_of(name):
             yield str(path), f"of distribution {name}"
@@ -160,7 +160,7 @@ def _files_of(distribution: str) -> Iterator[Path]:
 
 
 def _open(path: str, origin: str, remedy: str) -> Library | Missing:
-    use_openmp()  # before a library that runs on it, so that the core's number of threads reaches it
+    use_openmp()  # before a library that runs on OpenMP, so that the core's number of threads applies
     try:
         handle = ctypes.CDLL(path)
     except OSError as error:
@@ -189,5 +189,5 @@ def _open(path: str, origin: str, remedy: str) -> Library | Missing:
 
 
 def _without(path: str, error: Exception) -> str:
-    """Gives what the loader says, without the path that it begins with."""
+    """Return the message of the loader, without the leading path."""
     return str(error).removeprefix(f"{path}: ")

@@ -1,4 +1,4 @@
-"""Regions in one native call: plans as tables of the C extension, where there is one."""
+"""Regions in one native call: plans as tables of the C extension, if the extension is available."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ _FAILURES = (
     "dnnl_memory_set_data_handle",
     "dnnl_stream_wait",
 )
-"""What may fail, by the numbers of ``csrc/objects.h``; behind them there is no memory."""
+"""Operations with possible failures, by the numbers of ``csrc/objects.h``; larger numbers mean lack of memory."""
 
 _REASONS = {-2: "was not given the tensors of its signature", -3: "there is no memory"}
 
 
 @cache
 def extension() -> ModuleType | None:
-    """Gives the module ``byoc_dnnl._native``, or ``None`` where it was not built or is switched off."""
+    """Return the module ``byoc_dnnl._native``, or ``None`` if the module was not built or is switched off."""
     return _find()[0]
 
 
 def extension_status() -> str:
-    """Gives the reason why primitives are called from Python one by one; nothing where they are not."""
+    """Return the reason why primitives are called from Python one by one; empty if the extension is in use."""
     return _find()[1]
 
 
@@ -85,16 +85,16 @@ def _find() -> tuple[ModuleType | None, str]:
 
 
 def make_program(program: Program) -> NativeProgram | None:
-    """Gives a program as the extension runs it; ``None`` where there is no extension, or the core has none."""
+    """Build the native form of a program; ``None`` without the extension, or if the core lacks a function."""
     native = extension()
     lacks = any(isinstance(step, Kernel) and not vector_function(step.function) for step in program.plan.steps)
     return None if native is None or lacks else _Tables(native, program).make()
 
 
 def make_single(program: Program, step: Check | Kernel) -> Callable[..., bool] | None:
-    """Gives what runs a step on the addresses of its places, and says whether a check holds of them.
+    """Return a callable for one step. The callable takes the addresses of all places and returns whether a check holds.
 
-    ``None`` where there is no extension, or for a function where the core has none.
+    ``None`` without the extension, or if the core lacks the function.
     """
     native = extension()
     if native is None or (isinstance(step, Kernel) and not vector_function(step.function)):
@@ -115,7 +115,7 @@ def make_single(program: Program, step: Check | Kernel) -> Callable[..., bool] |
 
 
 def _own_step(native: ModuleType, step: Check | Kernel, places: Sequence[int]) -> tuple[int, ...]:
-    """Gives what is no primitive as numbers, from those of its places."""
+    """Return a check or kernel as numbers, given the numbers of all places."""
     if isinstance(step, Check):
         width = step.element_nbytes
         return native.CHECK, *places, step.place.desc.nbytes // width, width, step.limit_bits
@@ -123,7 +123,7 @@ def _own_step(native: ModuleType, step: Check | Kernel, places: Sequence[int]) -
 
 
 class _Tables:
-    """A program's places and steps as numbers."""
+    """The places and steps of a program as numbers."""
 
     def __init__(self, native: ModuleType, program: Program) -> None:
         self._native = native
@@ -183,18 +183,18 @@ class _Tables:
 
 
 class Caller:
-    """How machine code calls a function.
+    """The entry of machine code into a function.
 
-    The extension finds the programs of earlier calls by itself, by the number of threads and the shapes of arguments.
+    The extension itself finds the programs of earlier calls, by the number of threads and the shapes of arguments.
 
     Args:
         native: the extension.
         max_threads: the address of OpenMP's ``omp_get_max_threads``.
-        signature: that of the function.
-        num_kept: how many programs to keep.
-        find: gives the program for a number of threads and the shapes of all arguments; ``None`` where ``compute`` does
-            it all.
-        compute: computes the function on inputs and outputs, as it does where a check does not hold.
+        signature: the signature of the function.
+        num_kept: the number of programs to keep.
+        find: returns the program for a number of threads and the shapes of all arguments; ``None`` if ``compute`` does
+            all the work.
+        compute: computes the function on inputs and outputs, also after a failed check.
     """
 
     def __init__(
@@ -215,19 +215,19 @@ class Caller:
         self._region: NativeRegion = native.Region(max_threads, ranks, num_kept, find, compute_at, self._errors.keep)
 
     def tick(self) -> int:
-        """Gives a time, later than that of each use before."""
+        """Return a time later than the time of each earlier use."""
         return self._region.tick()
 
     def last_use(self, program: NativeProgram) -> int:
-        """Gives the time when machine code used a program last; 0 where it never did."""
+        """Return the time of the last use of a program by machine code; 0 without a use."""
         return self._region.last_use(program)
 
     def drop(self, program: NativeProgram) -> None:
-        """Has no later call find a program by itself."""
+        """Hide a program from later calls of machine code."""
         self._region.drop(program)
 
     def entry(self, owner: object) -> NativeEntry:
-        """Gives the entry of the core's native call list; ``owner`` is held as long as it may be called."""
+        """Return the entry of the core's native call list; ``owner`` is held as long as the entry may be called."""
         region = self._region
         return NativeEntry(region.function, region.context, self._errors.explain, (region, owner))
 
@@ -238,9 +238,9 @@ def make_caller(
     find: Callable[[int, Shapes], NativeProgram | None],
     compute: Callable[..., object],
 ) -> Caller | None:
-    """Gives how machine code calls a function: see :class:`Caller`.
+    """Build the entry of machine code into a function: see :class:`Caller`.
 
-    ``None`` without the extension, or without the process's OpenMP, which tells the number of threads of a call.
+    ``None`` without the extension, or without the process's OpenMP, the source of the number of threads of a call.
     """
     native, openmp = extension(), use_openmp()
     if native is None or openmp is None:
@@ -249,7 +249,7 @@ def make_caller(
 
 
 class _Errors(threading.local):
-    """Why the last call of a thread failed, from the call to the question."""
+    """The error of the last failed call of a thread, kept until the caller asks."""
 
     _kept: BaseException | None = None
 
@@ -257,7 +257,7 @@ class _Errors(threading.local):
         self._kept = error
 
     def explain(self, status: int) -> str:
-        """Gives the text of a failure; what is no failure (somebody ends the program) is raised on."""
+        """Return the text of a failure; re-raise anything other than an ``Exception`` (the program is being ended)."""
         error, self._kept = self._kept, None
         if error is not None and not isinstance(error, Exception):
             raise error
@@ -272,7 +272,7 @@ def _error(titles: list[str], what: int, step: int, status: int) -> ExecutionErr
 
 
 def _functions(engine: Engine, *, is_serial: bool, run_team: int) -> tuple[int, ...]:
-    """Gives the addresses of ``Api``; 0 in place of ``run_team`` where oneDNN's threads are not those it knows."""
+    """Return the addresses of ``Api``; ``run_team`` is 0 if oneDNN uses other threads than the core."""
     api, openmp = engine.api, engine.openmp
     names = ("omp_get_max_threads", "GOMP_parallel", "omp_set_num_threads" if is_serial else "")
     functions: list[Any] = [api.function(name) for name in _FUNCTIONS]
@@ -284,7 +284,7 @@ def _functions(engine: Engine, *, is_serial: bool, run_team: int) -> tuple[int, 
 
 
 def _arrays_at(signature: Signature, addresses: Sequence[int], shapes: Shapes) -> list[NDArray]:
-    """Gives the arrays that lie at addresses; inputs are to be read only."""
+    """Return arrays at addresses; inputs are read-only."""
     arrays = []
     for spec, address, shape in zip((*signature.inputs, *signature.outputs), addresses, shapes, strict=True):
         dtype = to_numpy(spec.dtype)

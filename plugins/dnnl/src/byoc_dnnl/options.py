@@ -13,24 +13,25 @@ __all__ = ["DnnlOptions"]
 
 
 class DnnlOptions(BaseModel):
-    """How regions are computed.
+    """Options for the computation of regions.
 
     Attributes:
-        precision: what float32 is computed with: ``float32``, or ``bfloat16``: the factors of matrix products and
-            convolutions are rounded to it, by 2**-8 of themselves at most, and so are values that others read between
-            them. Sums, what a primitive computes before it writes its result, softmax and layer normalisation are of
-            float32; subnormal numbers may count as zero. It needs a processor that computes with bfloat16 numbers.
+        precision: the precision of float32 computations: ``float32`` or ``bfloat16``. ``bfloat16`` rounds the factors
+            of matrix products and convolutions, with a relative error of at most 2**-8, and also values read between
+            products and convolutions. Sums, computations of a primitive before the result is written, softmax and layer
+            normalisation stay in float32; subnormal numbers may count as zero. Needs a processor with bfloat16
+            instructions.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     precision: Precision = Field(
         "float32",
-        description="what float32 is computed with: float32, or bfloat16 between products and convolutions (sums stay "
-        "float32)",
+        description="precision of float32 computations: float32, or bfloat16 between products and convolutions (sums "
+        "stay float32)",
     )
 
     @property
     def unit_roundoff(self) -> Mapping[str, float]:
-        """The unit roundoffs that the options make coarser, by dtype: who judges the numbers goes by them."""
+        """The unit roundoffs coarsened by the options, by dtype, for judging the numbers."""
         return {} if self.precision == "float32" else {"float32": float_limits("bfloat16").unit_roundoff}

@@ -1,4 +1,4 @@
-"""A region as a fixed list of primitives over buffers: what a planner makes and a program runs."""
+"""A region as a fixed list of primitives over buffers: made by a planner, run by a program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from byoc_core.runtime.module import NDArray
 from byoc_core.runtime.plan_storage import Interval, StoragePlan, plan_once
 
 from byoc_dnnl.capi import Argument
-from byoc_dnnl.derived import Derivation
+from byoc_dnnl.derived_constants import Derivation
 from byoc_dnnl.handles import MemoryDesc, PrimitiveDesc
 from byoc_dnnl.reference import numpy_kernel
 
@@ -21,7 +21,7 @@ __all__ = ["AnyStep", "Buffer", "Check", "Kernel", "Kind", "Packing", "Place", "
 
 
 class Kind(Enum):
-    """Whose memory a buffer is."""
+    """The owner of a buffer's memory."""
 
     ARGUMENT = "argument"
     CONSTANT = "constant"
@@ -34,12 +34,12 @@ class Buffer:
     """A piece of memory.
 
     Attributes:
-        kind: whose it is.
+        kind: the owner.
         name: for people.
         index: of an argument: its number, inputs then outputs.
         digest: of a constant.
-        nbytes: its size.
-        derivation: of a constant: what is made of it before it is read.
+        nbytes: the size.
+        derivation: of a constant: the transformation before reading.
     """
 
     kind: Kind
@@ -50,19 +50,19 @@ class Buffer:
     derivation: Derivation | None = None
 
     def read(self, array: NDArray) -> NDArray:
-        """Gives what a program reads of a constant's array, row-major."""
+        """Return the form of a constant's array read by a program, row-major."""
         return np.ascontiguousarray(array) if self.derivation is None else self.derivation.apply(array)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Place:
-    """Where a tensor lies: a buffer, and how it lies there."""
+    """The memory of a tensor: a buffer and a layout."""
 
     buffer: Buffer
     desc: MemoryDesc
 
     def seen_as(self, desc: MemoryDesc) -> Place:
-        """Gives the same memory under another description."""
+        """Return the same memory under another description."""
         return Place(self.buffer, desc)
 
     def __str__(self) -> str:
@@ -71,10 +71,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One primitive and its arguments.
+    """A primitive with arguments.
 
     Attributes:
-        title: what it computes, for people and messages.
+        title: the computation, for people and messages.
         desc: the primitive.
         arguments: places by the argument's number (``DNNL_ARG_*``).
     """
@@ -85,27 +85,27 @@ class Step:
 
     @property
     def places(self) -> Collection[Place]:
-        """What it reads and writes."""
+        """The operands and results."""
         return self.arguments.values()
 
     @property
     def implementation(self) -> str:
-        """The name that oneDNN gives to what computes it."""
+        """The name of the implementation in oneDNN."""
         return self.desc.implementation
 
     @property
     def is_recurrent(self) -> bool:
-        """Whether it is a recurrent layer: it has weights of inputs and of states."""
+        """Whether the step is a recurrent layer, with weights of inputs and of states."""
         return Argument.WEIGHTS_1 in self.arguments
 
     @property
     def generates_when_run(self) -> bool:
-        """Whether oneDNN generates code when it runs first: for recurrent layers, and what its own gemm does."""
+        """Whether oneDNN generates code in the first run: for recurrent layers, and in its own gemm."""
         return self.is_recurrent or any(part.startswith("gemm") for part in self.implementation.split(":"))
 
     @property
     def scratch_nbytes(self) -> int:
-        """The scratch memory that it needs."""
+        """The scratch memory of the step."""
         return self.desc.scratch_nbytes
 
     def __str__(self) -> str:
@@ -114,14 +114,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Ends the run where an element is NaN, or of a larger magnitude than what follows has been proved right for.
+    """A step that ends the run if an element is NaN, or too large for the proof of the following steps.
 
-    The region is then computed anew from its inputs, by the reference kernels.
+    The reference kernels then compute the region again from the inputs.
 
     Attributes:
-        title: what needs it, for people.
-        place: the elements: all that its description takes, the zeros of padding too.
-        limit: the largest magnitude that may go on.
+        title: the computation in need of the check, for people.
+        place: the elements: all elements of the description, including zeros of padding.
+        limit: the largest permitted magnitude.
     """
 
     title: str
@@ -130,14 +130,14 @@ class Check:
 
     @property
     def element_nbytes(self) -> int:
-        """The bytes of an element."""
+        """The size of an element in bytes."""
         return to_numpy(self.place.desc.dtype).itemsize
 
     @property
     def limit_bits(self) -> int:
-        """The bits of the largest number of the elements' dtype that may go on.
+        """The bits of the largest permitted number of the elements' dtype.
 
-        Without the sign, bits of floats are ordered as magnitudes are, those of NaN above all.
+        Without the sign, bits of floats have the order of magnitudes, with NaN above all.
         """
         with np.errstate(over="ignore"):
             nearest = np.array(self.limit).astype(to_numpy(self.place.desc.dtype))
@@ -145,12 +145,12 @@ class Check:
 
     @property
     def places(self) -> Collection[Place]:
-        """What it reads."""
+        """The checked place."""
         return (self.place,)
 
     @property
     def scratch_nbytes(self) -> int:
-        """None."""
+        """No scratch memory."""
         return 0
 
     def __str__(self) -> str:
@@ -159,14 +159,14 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A function of float32 that the core computes, where oneDNN is too inexact.
+    """A function of float32 computed by the core, because oneDNN is too inexact.
 
     Attributes:
         op: the function.
-        source: its operand, without gaps.
-        target: its result, which lies as the operand does.
-        columns: the elements of a row, which lie next to each other; 0 for a function of each element.
-        dtype: the dtype that each step of the function is rounded to.
+        source: the operand, without gaps.
+        target: the result, with the layout of the operand.
+        columns: the elements of a row, contiguous in memory; 0 for a function of each element.
+        dtype: the dtype to which each step of the function is rounded.
         zero_unseen: whether a row of minus infinities gives zeros.
     """
 
@@ -179,38 +179,38 @@ class Kernel:
 
     @property
     def title(self) -> str:
-        """What it computes, for people and messages."""
+        """The computation, for people and messages."""
         return self.op
 
     @property
     def implementation(self) -> str:
-        """In place of oneDNN's name of an implementation."""
+        """A replacement for oneDNN's name of an implementation."""
         return "byoc"
 
     @property
     def function(self) -> str:
-        """The core's name of it."""
+        """The core's name of the function."""
         name = self.op.removeprefix("nn.")
         suffixes = ["" if self.dtype == "float32" else f"_{self.dtype}", "_zero_unseen" if self.zero_unseen else ""]
         return name + "".join(suffixes)
 
     @property
     def rows(self) -> int:
-        """How many rows there are; how many elements, of a function of each."""
+        """The number of rows; for a function of each element, the number of elements."""
         return prod(self.source.desc.sizes) // max(1, self.columns)
 
     @property
     def places(self) -> Collection[Place]:
-        """What it reads and writes."""
+        """The operand and the result."""
         return (self.source, self.target)
 
     @property
     def scratch_nbytes(self) -> int:
-        """None."""
+        """No scratch memory."""
         return 0
 
     def compute(self, elements: NDArray) -> NDArray:
-        """Computes it by numpy's kernel, of its elements in their order in memory."""
+        """Compute the function by numpy's kernel, on elements in memory order."""
         if not self.columns:
             return np.asarray(numpy_kernel(self.op)(elements, **({"alpha": 1.0} if self.op == "nn.elu" else {})))
         rows = elements.reshape(-1, self.columns).astype(to_numpy(self.dtype), copy=False)
@@ -222,12 +222,12 @@ class Kernel:
 
 
 AnyStep = Step | Check | Kernel
-"""What a plan does at a time."""
+"""A step of a plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """A constant in another layout: made once, when the program is."""
+    """A constant in another layout, packed once when the program is created."""
 
     source: Place
     target: Place
@@ -236,12 +236,12 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What runs a region.
+    """The plan of a region.
 
     Attributes:
         steps: in the order of execution.
-        packings: what is made of constants before.
-        constants: arrays by digest that were computed from constants while the plan was made.
+        packings: constants packed before the first run.
+        constants: arrays by digest, computed from constants during planning.
     """
 
     steps: Sequence[AnyStep]
@@ -250,11 +250,11 @@ class Plan:
 
     @property
     def scratch_nbytes(self) -> int:
-        """The largest scratch memory that a step needs."""
+        """The largest scratch memory of a step."""
         return max((step.scratch_nbytes for step in self.steps), default=0)
 
     def lay_out(self) -> tuple[Mapping[Buffer, int], StoragePlan]:
-        """Gives the number of each buffer of the arena, and where they lie in it."""
+        """Return the number of each buffer of the arena, and the offsets in the arena."""
         spans: dict[Buffer, list[int]] = {}
         for number, step in enumerate(self.steps):
             for place in step.places:

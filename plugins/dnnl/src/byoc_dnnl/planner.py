@@ -1,13 +1,13 @@
-"""Makes the plan of a region: layouts are chosen by primitives, and reorders stand where they differ.
+"""Planning of a region: primitives choose layouts, and reorders connect different layouts.
 
-A tensor stays in the layout in which its producer gives it. A primitive that chooses (convolutions and pooling) is
-offered all layouts, and its operands are brought into the ones it chose; one that does not takes its first operand as
-it lies. Where that has no fast implementation the operands are brought into row-major order. Constants are reordered
-once, when the program is made. Reshapes and permutations are other descriptions of the same memory where the layout
-permits.
+A tensor stays in the layout of its producer. A primitive with a choice (convolution, pooling) is offered all layouts,
+and the operands are reordered into the chosen layouts. A primitive without a choice takes the first operand in its
+present layout. If no fast implementation exists for this layout, the operands are reordered to row-major. Constants are
+reordered once, when the program is created. Reshapes and permutations are other descriptions of the same memory if the
+layout permits.
 
-A value has the dtype that the function says of it, or is stored narrower where the precision asked for permits that:
-then a lowering that takes the one as well as the other asks where it is stored, and all others get it as it is said.
+A value has the dtype declared by the function, or is stored narrower if the requested precision permits. A lowering
+that handles both dtypes asks for the stored value; all other lowerings get the declared dtype.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from byoc_core.runtime.module import NDArray
 
 from byoc_dnnl.calls import Call, calls_of, exceeds, sizes_of
 from byoc_dnnl.capi import Argument, DataType
-from byoc_dnnl.derived import Derivation
+from byoc_dnnl.derived_constants import Derivation
 from byoc_dnnl.handles import Engine, MemoryDesc, PrimitiveDesc
-from byoc_dnnl.known import Flattened, Quantised
 from byoc_dnnl.plan import AnyStep, Buffer, Check, Kernel, Kind, Packing, Place, Plan, Step
 from byoc_dnnl.precision import PASSING, READING_NARROW, Precision, lacks
 from byoc_dnnl.primitives import Workshop
 from byoc_dnnl.ranges import Need, Ranges
 from byoc_dnnl.ranges_constants import ConstantRanges
+from byoc_dnnl.unstored_values import Flattened, Quantised
 
 __all__ = ["Planner"]
 
 
 class Planner:
-    """Plans one function.
+    """A planner for a function.
 
     Args:
-        engine: where primitives are made.
-        function: what is planned; its nodes have no bodies.
-        constants: what is known of its constants.
-        strict: whether a reference implementation of oneDNN is a refusal, as when something is compiled; what is loaded
-            from an artifact is run as this machine can.
-        precision: what products and convolutions of float32 read, and may give where others read it as such; float32
-            where oneDNN has no instructions for it, as an artifact may find.
+        engine: the engine of the primitives.
+        function: the function to plan; the nodes have no bodies.
+        constants: known facts about the constants.
+        strict: whether a reference implementation of oneDNN is a refusal, as in compilation; a function loaded from an
+            artifact runs in any way possible on this machine.
+        precision: the dtype read by products and convolutions of float32, and written if the readers accept it; float32
+            if oneDNN has no instructions for the dtype, possible with an artifact.
 
     Attributes:
-        ranges: how large values are, as far as the plan knows.
+        ranges: magnitudes of values, as far as known to the plan.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Planner:
             self._places[id_] = Place(Buffer(kind, f"%{id_}", desc.nbytes, index, digest), desc)
 
     def plan(self) -> Plan | str:
-        """Gives the plan, or the reason why there is none, which names the op."""
+        """Return the plan, or the reason for a failure, with the name of the op."""
         from byoc_dnnl.lowerings import lower
 
         for call in self._calls:
@@ -117,37 +117,37 @@ class Planner:
                 self._deliver(id_, argument)
         return Plan(self._steps, self._packings, self._made)
 
-    # What a lowering asks.
+    # Queries of lowerings.
 
     def is_constant(self, id_: int) -> bool:
-        """Whether a value is a constant."""
+        """Return whether a value is a constant."""
         return self.stored(id_).buffer.kind is Kind.CONSTANT
 
     def is_placed(self, id_: int) -> bool:
-        """Whether a value is there already."""
+        """Return whether a value is available already."""
         return id_ in self._places or id_ in self._deferred
 
     def is_read(self, id_: int) -> bool:
-        """Whether a call reads a value, or the region gives it."""
+        """Return whether a value is read by a call, or is a result of the region."""
         return id_ in self._readers or self.is_result(id_)
 
     def is_read_once(self, id_: int) -> bool:
-        """Whether one call alone reads a value, and the region does not give it."""
+        """Return whether a value is read by a single call, and is no result of the region."""
         return len(self._readers.get(id_, ())) == 1 and not self.is_result(id_)
 
     def follower(self, call: Call) -> Call | None:
-        """Gives the one call that reads a call's result, where nothing else does."""
+        """Return the only reader of a call's result, or ``None``."""
         readers = self._readers.get(call.output, [])
         if len(readers) != 1 or readers[0].inputs.count(call.output) != 1 or call.output in self._arguments_of:
             return None
         return readers[0]
 
     def is_result(self, id_: int) -> bool:
-        """Whether the region gives a value."""
+        """Return whether a value is a result of the region."""
         return id_ in self._arguments_of
 
     def ends_in(self, call: Call, id_: int) -> bool:
-        """Whether a call is all that still reads the memory of a value, once, and the memory is the region's own."""
+        """Return whether a call is the last reader of a value's memory, reads once, and the memory is in the arena."""
         buffer = self._places[id_].buffer
         values = self._values_in.get(buffer, [])
         readers = [reader for value in values for reader in self._readers.get(value, ())]
@@ -156,39 +156,39 @@ class Planner:
         return buffer.kind is Kind.ARENA and not given and pending == [call] and call.inputs.count(id_) == 1
 
     def _is_done(self, call: Call) -> bool:
-        """Whether a call reads nothing any more; who reads what it flattens, reads that memory by itself."""
+        """Return whether a call reads nothing any more; readers of a flattened result read the memory themselves."""
         id_ = call.output
         return id_ in self._places or id_ in self._fused or self.flattened(id_) is not None
 
     def accepts(self, desc: PrimitiveDesc | None) -> bool:
-        """Whether a primitive is there, and none that a strict plan refuses."""
+        """Return whether a primitive exists, and is not refused by a strict plan."""
         return desc is not None and not (self._strict and desc.is_reference)
 
     def row_major(self, sizes: Sequence[int], dtype: str = "float32") -> MemoryDesc:
-        """Gives the description of a row-major tensor."""
+        """Return the description of a row-major tensor."""
         return MemoryDesc.strided(self.engine, sizes, dtype=dtype)
 
     def channels_last(self, sizes: Sequence[int], dtype: str = "float32") -> MemoryDesc:
-        """Gives the description of a tensor whose axis 1 is the innermost."""
+        """Return the description of a tensor with axis 1 innermost."""
         axes = [0, *range(2, len(sizes)), 1]
         places = [axes.index(axis) for axis in range(len(sizes))]
         return self.row_major([sizes[axis] for axis in axes], dtype).permuted(places)
 
     def any(self, sizes: Sequence[int], dtype: str = "float32") -> MemoryDesc:
-        """Gives the description that leaves the layout to a primitive."""
+        """Return the description with the layout left to a primitive."""
         return MemoryDesc.any(self.engine, sizes, dtype)
 
     def own_dtype(self, id_: int) -> str:
-        """Gives the dtype that the function says of a value; what is stored may be narrower."""
+        """Return the dtype of a value declared by the function; the stored dtype may be narrower."""
         return self._function.values[id_].dtype
 
     def factor_dtypes(self, call: Call) -> Sequence[str]:
-        """Gives what the factors of a product or convolution may be read as, best first."""
+        """Return the permitted dtypes of the factors of a product or convolution, best first."""
         own = call.operands[0].dtype
         return (own,) if own != "float32" or self._precision == own else (self._precision, own)
 
     def result_dtype(self, call: Call) -> str:
-        """Gives what a result is best stored as by what is able to convert it: narrow where that is read."""
+        """Return the best stored dtype of a result for a producer able to convert: narrow if read as narrow."""
         if call.result.dtype != "float32" or self._precision == "float32":
             return call.result.dtype
         value = call
@@ -198,13 +198,13 @@ class Planner:
         return self._precision if reads_narrow else "float32"
 
     def stored(self, id_: int) -> Place:
-        """Gives where a value lies, in whatever layout and dtype; :meth:`place` is for who knows one dtype only."""
+        """Return the place of a value, in any layout and dtype; :meth:`place` ensures the declared dtype."""
         if id_ in self._deferred:
             self._deferred.pop(id_)()
         return self._places[id_]
 
     def array(self, id_: int) -> NDArray | None:
-        """Gives the elements of a constant; ``None`` where a value is none, or nothing is known of it."""
+        """Return the elements of a constant; ``None`` for other values, and for constants with unknown elements."""
         place = self._places.get(id_)
         if place is None:
             return None
@@ -212,28 +212,28 @@ class Planner:
         return self._constants.exact(place.buffer.digest) if made is None else made
 
     def quantised(self, id_: int) -> Quantised | None:
-        """Gives the integers that a value stands for, where it is dequantised."""
+        """Return the integers behind a dequantised value, or ``None``."""
         known = self._known.get(id_)
         return known if isinstance(known, Quantised) else None
 
     def flattened(self, id_: int) -> Flattened | None:
-        """Gives how the rows of a matrix lie, where that is not the order of its columns."""
+        """Return the layout of the rows of a matrix if it differs from the order of the columns, or ``None``."""
         known = self._known.get(id_)
         return known if isinstance(known, Flattened) else None
 
     def place(self, id_: int) -> Place:
-        """Gives where a value lies, in whatever layout."""
+        """Return the place of a value, in any layout."""
         return self.place_as(id_, self.own_dtype(id_))
 
     def place_as(self, id_: int, dtype: str) -> Place:
-        """Gives where a value lies in a dtype, in whatever layout."""
+        """Return the place of a value in a dtype, in any layout."""
         desc = self.stored(id_).desc
         return self.place_in(id_, desc.cast(self.engine, dtype) or self.row_major(desc.sizes, dtype))
 
     def ways(self, id_: int) -> Iterator[Place]:
-        """Yields where a value lies: as it is stored; then as more primitives take it, reordered if need be.
+        """Yield places of a value: as stored, then reordered into layouts accepted by more primitives.
 
-        What lies in blocks is tried channels-last first: that is what convolutions read next.
+        For a blocked layout channels-last is tried first, the layout read by convolutions next.
         """
         yield self.stored(id_)
         desc = self.stored(id_).desc
@@ -243,10 +243,10 @@ class Planner:
             yield self.place_row_major(id_)
 
     def place_derived(self, id_: int, derivation: Derivation) -> Place:
-        """Gives what is made of a constant that lies row-major, on the axes that the derivation speaks of.
+        """Return the result of a derivation of a row-major constant, on the axes of the derivation.
 
         Raises:
-            ArtifactError: the constant has another number of elements; only a document from a file can say so.
+            ArtifactError: the constant has another number of elements; only possible in a document from a file.
         """
         if (id_, derivation) in self._derived:
             return self._derived[id_, derivation]
@@ -262,23 +262,23 @@ class Planner:
         return place
 
     def place_in(self, id_: int, desc: MemoryDesc) -> Place:
-        """Gives where a value lies in a layout; it is reordered, once, where it lies in another."""
+        """Return the place of a value in a layout; the value is reordered, once, from any other layout."""
         return self.reordered(id_, self.stored(id_), desc)
 
     def place_row_major(self, id_: int, dtype: str | None = None) -> Place:
-        """Gives where a value lies in row-major order, in its own dtype if no other is given."""
+        """Return the place of a value in row-major order, by default in the declared dtype."""
         place, dtype = self.stored(id_), dtype or self.own_dtype(id_)
         if place.desc.is_row_major() and place.desc.dtype == dtype:
             return place
         return self.place_in(id_, self.row_major(place.desc.sizes, dtype))
 
     def reordered(self, id_: int, place: Place, desc: MemoryDesc) -> Place:
-        """Gives a copy in a layout of what lies in a place, a view of a value; the place itself if it lies so.
+        """Return a copy of a view in a layout; the view itself if it has the layout.
 
         Args:
-            id_: the value, of which each copy is made once.
+            id_: the value behind the view; each copy is made once.
             place: the view.
-            desc: the layout, of the view's sizes.
+            desc: the layout, with the view's sizes.
         """
         if place.desc == desc:
             return place
@@ -296,11 +296,11 @@ class Planner:
         return copy
 
     def find_checks(self, needs: Sequence[Need], sources: Sequence[int]) -> Sequence[Need] | None:
-        """Gives checks of values that are there, as few as prove what is needed; ``None`` where none do.
+        """Return as few checks of available values as needed to prove all needs; ``None`` if no checks suffice.
 
         Args:
-            needs: what has to be proved.
-            sources: values that are there, and from which it follows.
+            needs: the bounds to prove.
+            sources: available values from which the needs follow.
         """
         if self.ranges.hold(needs):
             return ()
@@ -310,27 +310,27 @@ class Planner:
     def _is_pending(self, call: Call) -> bool:
         return call.output >= self._next and call.output not in self._fused
 
-    # What a lowering does.
+    # Actions of lowerings.
 
     def defer(self, id_: int, known: Quantised | Flattened, place: Callable[[], None]) -> None:
-        """Says what a value can be computed from; it is placed itself only where somebody asks for it."""
+        """Record the data from which a value can be computed; the value itself is placed only on request."""
         self._known[id_] = known
         self._deferred[id_] = place
         if isinstance(known, Flattened):
             self._values_in.setdefault(known.place.buffer, []).append(id_)
 
     def set_constant(self, id_: int, digest: str, array: NDArray) -> None:
-        """Says that a value is an array, computed from constants; ``digest`` tells it from all others."""
+        """Record a value as an array computed from constants; ``digest`` must be unique."""
         desc = self._row_major_of(self._function.values[id_])
         self._places[id_] = self.made_constant(f"%{id_}", digest, array, desc)
 
     def made_constant(self, name: str, digest: str, array: NDArray, desc: MemoryDesc) -> Place:
-        """Gives where an array lies that is none of the function's constants; ``digest`` tells it from all others."""
+        """Return the place of an array other than the function's constants; ``digest`` must be unique."""
         self._made[digest] = array
         return Place(Buffer(Kind.CONSTANT, name, desc.nbytes, digest=digest), desc)
 
     def result(self, id_: int, desc: MemoryDesc) -> Place:
-        """Gives memory for a value in a layout of its sizes; that of the caller where the value is a result."""
+        """Return memory for a value in a layout of equal sizes; the caller's memory if the value is a result."""
         arguments = self._arguments_of.get(id_, [])
         if arguments and desc.is_row_major() and desc.dtype == self.own_dtype(id_):
             place = Place(Buffer(Kind.ARGUMENT, f"%{id_}", desc.nbytes, index=arguments[0]), desc)
@@ -340,14 +340,14 @@ class Planner:
         return place
 
     def temporary(self, name: str, desc: MemoryDesc) -> Place:
-        """Gives memory for what one primitive of a lowering leaves to the next."""
+        """Return memory for an intermediate between primitives of a lowering."""
         return self._in_arena(name, desc)
 
     def set_view(self, id_: int, place: Place) -> None:
-        """Says that a value lies in memory that is there already.
+        """Place a value in existing memory.
 
         Raises:
-            ArtifactError: the value has another dtype or other sizes; only a document from a file can say so.
+            ArtifactError: the value has another dtype or other sizes; only possible in a document from a file.
         """
         stated = self._function.values[id_]
         if place.desc.sizes != sizes_of(stated) or place.desc.nbytes > place.buffer.nbytes:
@@ -360,10 +360,10 @@ class Planner:
     def add_step(
         self, title: str, desc: PrimitiveDesc, arguments: Mapping[int, Place] | Mapping[Argument, Place]
     ) -> None:
-        """Adds a primitive.
+        """Add a primitive.
 
         Raises:
-            ArtifactError: an operand is smaller than the primitive reads; only a document from a file can say so.
+            ArtifactError: an operand is smaller than read by the primitive; only possible in a document from a file.
         """
         for argument, place in arguments.items():
             needed = desc.argument_nbytes(argument)
@@ -373,11 +373,11 @@ class Planner:
         self._steps.append(Step(title, desc, {int(argument): place for argument, place in arguments.items()}))
 
     def add_kernel(self, kernel: Kernel) -> None:
-        """Adds a function of the core: of each element, or of rows of elements that lie next to each other."""
+        """Add a function of the core: of each element, or of rows of contiguous elements."""
         self._steps.append(kernel)
 
     def check_finite(self, ids: Sequence[int]) -> bool:
-        """Adds checks that values which are there are finite, as many as are needed; not where one cannot be."""
+        """Add as many checks as needed for available values to be finite; return whether this is possible."""
         needs = [(id_, LARGEST) for id_ in ids]
         if self.find_checks(needs, ids) is None:
             return False
@@ -385,18 +385,18 @@ class Planner:
         return True
 
     def check(self, needs: Sequence[Need], sources: Sequence[int]) -> None:
-        """Adds the checks that :meth:`find_checks` finds."""
+        """Add the checks found by :meth:`find_checks`."""
         for id_, limit in self.find_checks(needs, sources) or ():
             self.ranges.set_checked(id_, limit)
             flat = self.flattened(id_)
             self._steps.append(Check("finite numbers", flat.place if flat else self.stored(id_), limit))
 
     def check_result(self, call: Call, limit: float) -> None:
-        """Adds a check of what a call has just computed."""
+        """Add a check of the result just computed by a call."""
         self._steps.append(Check(call.op, self.stored(call.output), limit))
 
     def mark_fused(self, calls: Sequence[Call]) -> None:
-        """Says that calls are computed by one primitive; only the last one's result lies anywhere."""
+        """Mark calls as computed by a single primitive; only the result of the last call has memory."""
         self._fused.update(call.output for call in calls)
 
     def _row_major_of(self, tensor: GraphTensor) -> MemoryDesc:
@@ -406,7 +406,7 @@ class Planner:
         return Place(Buffer(Kind.ARENA, name, desc.nbytes), desc)
 
     def _deliver(self, id_: int, argument: int) -> None:
-        """Brings a value into a result's memory, unless it was computed there."""
+        """Copy a value into a result's memory, unless computed there."""
         place = self.stored(id_)
         if place.buffer.kind is Kind.ARGUMENT and place.buffer.index == argument and place.desc.is_row_major():
             return
@@ -415,7 +415,7 @@ class Planner:
         self._add_reorder(id_, place, target)
 
     def _add_reorder(self, id_: int, source: Place, target: Place) -> None:
-        """Adds what copies a value; one that is of bfloat16 by itself as bytes, since oneDNN loses subnormal ones."""
+        """Add a copy of a value; copy declared bfloat16 as bytes, because oneDNN loses subnormal numbers."""
         if self.own_dtype(id_) == source.desc.dtype == target.desc.dtype == "bfloat16":
             seen = [place.desc.as_bytes(self.engine) for place in (source, target)]
             source, target = (

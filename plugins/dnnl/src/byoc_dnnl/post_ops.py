@@ -1,4 +1,4 @@
-"""What a primitive does beside its own computation: post-ops, and the scales and zero points of integers."""
+"""Extras of a primitive beside its own computation: post-ops, and scales and zero points of integers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["Attributes", "PostOp", "Scaling"]
 
 
 class PostOp:
-    """What a primitive does with each element of its result: a function of it, or an operation with a second operand.
+    """An operation on each element of a primitive's result: a function, or an operation with a second operand.
 
-    With ``Algorithm.UNDEF`` it adds what lies where the result goes.
+    With ``Algorithm.UNDEF``, a primitive adds the previous contents of the destination.
 
     Args:
-        algorithm: what is computed.
+        algorithm: the operation.
         alpha: the first parameter of a function.
-        operand: the second operand's description, of an operation of two.
+        operand: the description of the second operand of a binary operation.
         beta: the second parameter of a function.
-        dtype: of the primitive's result, where this one decides it.
+        dtype: the dtype of the primitive's result, if this post-op decides the dtype.
     """
 
     __slots__ = ("algorithm", "alpha", "beta", "dtype", "operand")
@@ -39,17 +39,17 @@ class PostOp:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What is equal for equal ones."""
+        """A key, equal for equal post-ops."""
         operand = self.operand and self.operand.identity()
         return self.algorithm, float(self.alpha).hex(), float(self.beta).hex(), operand, self.dtype
 
 
 class Scaling(NamedTuple):
-    """Which arguments are integers with scales and zero points, that are arguments themselves.
+    """The integer arguments with scales and zero points; scales and zero points are arguments themselves.
 
     Attributes:
-        scales: masks by argument: which axes have a scale for each index; 0: there is one.
-        zero_points: arguments with one zero point.
+        scales: masks by argument: the axes with a scale for each index; 0: a single scale.
+        zero_points: arguments with a single zero point.
     """
 
     scales: Mapping[int, int] = MappingProxyType({})
@@ -62,7 +62,7 @@ class _PostOps(Handle):
 
 
 class Attributes(Handle):
-    """How primitives are made: with scratch memory from outside, post-ops, and scales of integers."""
+    """Attributes of a primitive: external scratch memory, post-ops, and scales of integers."""
 
     __slots__ = ()
     _destroy = "dnnl_primitive_attr_destroy"

@@ -1,4 +1,4 @@
-"""What the precision that was asked for means for ops: which ones read and hand on values that are stored narrower."""
+"""The effect of the requested precision on ops: ops able to read and pass on values stored narrower."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ PASSING = _VIEWS | {
     *("abs", "clip", "negative", "nn.gelu", "nn.hard_sigmoid", "nn.hard_swish", "nn.leaky_relu", "nn.mish"),
     *("nn.relu", "nn.swish", "round", "sigmoid", "sqrt", "tanh"),
 }
-"""Ops whose result is stored as their first operand is; most of them are computed with what comes before them."""
+"""Ops whose result is stored with the dtype of the first operand; most are computed together with the op before."""
 
 READING_NARROW = PASSING | {
     *("concat", "matmul", "mean", "nn.batch_norm", "nn.dense", "sum"),
     *(f"nn.conv{rank}d" for rank in (1, 2, 3)),
     *(f"nn.{kind}_pool{rank}d" for kind in ("avg", "max") for rank in (1, 2, 3)),
 }
-"""Ops that lose nothing by reading narrow values but the rounding itself.
+"""Ops losing nothing but the rounding itself by reading narrow values.
 
-Not those whose result depends on small differences of large numbers (softmax, layer normalisation): they read float32,
-and give what others read.
+Excluded are ops with results depending on small differences of large numbers (softmax, layer normalisation): such ops
+read float32, and write the dtype read by others.
 """
 
 
 def lacks(isa: int, dtype: str) -> bool:
-    """Whether oneDNN, limited to these instructions, has to compute on a float dtype by converting it in software."""
+    """Return whether oneDNN, limited to these instructions, has to convert a float dtype in software."""
     needed = {"bfloat16": Isa.AVX512_CORE_BF16, "float16": Isa.AVX512_CORE_FP16}.get(dtype, Isa.DEFAULT)
     return isa & needed != needed
 
 
 def multiplies_bytes(isa: int) -> bool:
-    """Whether oneDNN, limited to these instructions, sums products of bytes in 32 bits; in 16 bits they overflow."""
+    """Return whether oneDNN, limited to these instructions, sums products of bytes in 32 bits; 16 bits overflow."""
     return any(isa & needed == needed for needed in (Isa.AVX512_CORE_VNNI, Isa.AVX2_VNNI))

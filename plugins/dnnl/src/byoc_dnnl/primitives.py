@@ -1,6 +1,6 @@
-"""Primitive descriptors of the kinds used here: one method for each, over memory descriptors.
+"""Primitive descriptors of the kinds used here: a method for each kind, over memory descriptors.
 
-A method gives ``None`` where oneDNN has no implementation for the case.
+A method returns ``None`` if oneDNN has no implementation for the case.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ __all__ = ["RecurrentLayer", "Windows", "Workshop"]
 
 
 class Windows:
-    """How windows go over spatial axes.
+    """The motion of windows over spatial axes.
 
     Args:
         strides: the step between windows.
-        dilation: the step between the taps of a window; 1: none is left out.
+        dilation: the step between the taps of a window; 1: no element is skipped.
         before: padding before each axis.
-        after: padding after each axis; negative where the last elements are not read.
+        after: padding after each axis; negative if the last elements are not read.
     """
 
     __slots__ = ("after", "before", "dilation", "strides")
@@ -32,30 +32,30 @@ class Windows:
         self, strides: Sequence[int], dilation: Sequence[int], before: Sequence[int], after: Sequence[int]
     ) -> None:
         self.strides, self.before, self.after = (dims_array(tuple(x)) for x in (strides, before, after))
-        self.dilation = dims_array(tuple(step - 1 for step in dilation))  # oneDNN counts what is left out
+        self.dilation = dims_array(tuple(step - 1 for step in dilation))  # oneDNN counts the skipped elements
 
     @property
     def all(self) -> tuple[ctypes.Array[ctypes.c_int64], ...]:
-        """What the C API takes of them, in its order, but for the sizes of windows."""
+        """The arguments of the C API in order, without the sizes of windows."""
         return self.strides, self.dilation, self.before, self.after
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What is equal for equal windows."""
+        """A key, equal for equal windows."""
         return tuple(map(tuple, self.all))
 
 
 @dataclass(frozen=True, slots=True)
 class RecurrentLayer:
-    """How the tensors of a recurrent layer lie.
+    """The layouts of the tensors of a recurrent layer.
 
     Attributes:
-        direction: in which order the steps are taken.
+        direction: the order of the steps.
         source: ``(T, N, I)``.
         state: ``(1, D, N, H)``: each state before the first step, and after the last.
-        weights: those of the input, ``(1, D, I, G, H)``.
-        recurrence: those of the state, ``(1, D, H, G, H)``.
-        bias: ``(1, D, G, H)``, with one more where the reset gate comes after the matrix.
+        weights: weights of the input, ``(1, D, I, G, H)``.
+        recurrence: weights of the state, ``(1, D, H, G, H)``.
+        bias: ``(1, D, G, H)``, with an additional gate if the reset gate comes after the matrix.
         target: ``(T, N, D * H)``.
         gives_states: whether the last states are written.
     """
@@ -70,14 +70,14 @@ class RecurrentLayer:
     gives_states: bool
 
     def descs(self, num_states: int) -> tuple[MemoryDesc | None, ...]:
-        """Gives them in the order in which oneDNN takes them."""
+        """Return the descriptions in oneDNN's order."""
         states, last = [self.state] * num_states, [self.state if self.gives_states else None] * num_states
         others = [None, None] if num_states > 1 else []  # neither peepholes nor a projection
         return (self.source, *states, self.weights, self.recurrence, *others, self.bias, self.target, *last)
 
 
 class Workshop:
-    """Makes primitive descriptors in an engine."""
+    """A maker of primitive descriptors in an engine."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -87,14 +87,14 @@ class Workshop:
         return self.engine.api
 
     def reorder(self, source: MemoryDesc, target: MemoryDesc) -> PrimitiveDesc:
-        """Gives what copies a tensor into another layout or dtype; every pair of layouts has one."""
+        """Describe a copy of a tensor into another layout or dtype; every pair of layouts has a reorder."""
         made = self.conversion(source, target, Scaling())
         if made is None:
             raise failure("dnnl_reorder_primitive_desc_create", Status.UNIMPLEMENTED)
         return made
 
     def conversion(self, source: MemoryDesc, target: MemoryDesc, scaling: Scaling) -> PrimitiveDesc | None:
-        """Gives what copies a tensor into another layout or dtype, with scales and zero points."""
+        """Describe a copy of a tensor into another layout or dtype, with scales and zero points."""
         descs = (source, self.engine, target, self.engine)
         return self._make("dnnl_reorder_primitive_desc_create", *descs, Attributes(self.engine, (), scaling))
 
@@ -108,7 +108,7 @@ class Workshop:
         post_ops: Sequence[PostOp],
         scaling: Scaling | None = None,
     ) -> PrimitiveDesc | None:
-        """Gives a convolution; weights are ``(O, I, ...)``, in groups ``(G, O, I, ...)``."""
+        """Describe a convolution; weights are ``(O, I, ...)``, in groups ``(G, O, I, ...)``."""
         attributes = Attributes(self.engine, post_ops, scaling)
         descs = (source, weights, bias, target)
         kind = (FORWARD_INFERENCE, Algorithm.CONVOLUTION_DIRECT)
@@ -124,7 +124,7 @@ class Workshop:
         windows: Windows,
         post_ops: Sequence[PostOp],
     ) -> PrimitiveDesc | None:
-        """Gives a transposed convolution: windows go over ``target``; weights are as for a convolution."""
+        """Describe a transposed convolution: windows move over ``target``; weights are as for a convolution."""
         attributes = Attributes(self.engine, post_ops)
         kind = (FORWARD_INFERENCE, Algorithm.DECONVOLUTION_DIRECT)
         name = "dnnl_deconvolution_forward_primitive_desc_create"
@@ -140,13 +140,13 @@ class Workshop:
         post_ops: Sequence[PostOp],
         scaling: Scaling | None = None,
     ) -> PrimitiveDesc | None:
-        """Gives a product of (stacks of) matrices, all of one rank; leading axes of size 1 are repeated."""
+        """Describe a product of (stacks of) matrices, all of equal rank; leading axes of size 1 are broadcast."""
         attributes = Attributes(self.engine, post_ops, scaling)
         descs = (source, weights, bias, target)
         return self._make_in_engine("dnnl_matmul_primitive_desc_create", *descs, attributes)
 
     def eltwise(self, function: PostOp, desc: MemoryDesc, post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
-        """Gives a function of each element; the result lies as the operand does."""
+        """Describe a function of each element; the result has the layout of the operand."""
         attributes = Attributes(self.engine, post_ops)
         what = (FORWARD_INFERENCE, function.algorithm, desc, desc, function.alpha, function.beta)
         return self._make_in_engine("dnnl_eltwise_forward_primitive_desc_create", *what, attributes)
@@ -160,11 +160,11 @@ class Workshop:
         target: MemoryDesc | None = None,
         scaling: Scaling | None = None,
     ) -> PrimitiveDesc | None:
-        """Gives an operation on each element of ``left`` and one of ``right``, whose axes of size 1 are repeated.
+        """Describe an elementwise operation on ``left`` and ``right``; axes of ``right`` with size 1 are broadcast.
 
-        oneDNN 3.2 reads the first element only of a post-op's operand ``(1, C, 1, ...)`` where the result is
-        ``(N, C, 1, ...)``; that is not made. By the strides of axes of one element it takes ``(1, 1, 1, W)`` for
-        another kind of repetition, and goes beyond the tensors; they are made plain.
+        For a post-op's operand ``(1, C, 1, ...)`` and a result ``(N, C, 1, ...)``, oneDNN 3.2 reads only the first
+        element; this case is refused. The strides of axes of size 1 can make oneDNN take ``(1, 1, 1, W)`` for another
+        kind of broadcast and read beyond the tensors. These strides are therefore made plain.
         """
         left, right = left.with_plain_unit_axes(), right.with_plain_unit_axes()
         target = target and target.with_plain_unit_axes()
@@ -186,20 +186,20 @@ class Workshop:
         windows: Windows,
         post_ops: Sequence[PostOp] = (),
     ) -> PrimitiveDesc | None:
-        """Gives the largest element, or the mean, of each window."""
+        """Describe the largest element, or the mean, of each window."""
         what = (FORWARD_INFERENCE, algorithm, source, target)
         geometry = (windows.strides, dims_array(tuple(window)), windows.dilation, windows.before, windows.after)
         name = "dnnl_pooling_forward_primitive_desc_create"
         return self._make_in_engine(name, *what, *geometry, Attributes(self.engine, post_ops))
 
     def softmax(self, source: MemoryDesc, target: MemoryDesc, axis: int) -> PrimitiveDesc | None:
-        """Gives softmax along an axis."""
+        """Describe softmax along an axis."""
         what = (FORWARD_INFERENCE, Algorithm.SOFTMAX_ACCURATE, source, target, axis)
         name = "dnnl_softmax_forward_primitive_desc_create"
         return self._make_in_engine(name, *what, Attributes(self.engine))
 
     def lrn(self, desc: MemoryDesc, size: int, alpha: float, beta: float, bias: float) -> PrimitiveDesc | None:
-        """Gives local response normalisation across channels."""
+        """Describe local response normalisation across channels."""
         what = (FORWARD_INFERENCE, Algorithm.LRN_ACROSS_CHANNELS, desc, desc, size, alpha, beta, bias)
         name = "dnnl_lrn_forward_primitive_desc_create"
         return self._make_in_engine(name, *what, Attributes(self.engine))
@@ -207,69 +207,69 @@ class Workshop:
     def batch_normalization(
         self, desc: MemoryDesc, epsilon: float, post_ops: Sequence[PostOp] = ()
     ) -> PrimitiveDesc | None:
-        """Gives batch normalisation with given statistics, scale and shift, over axis 1."""
+        """Describe batch normalisation with given statistics, scale and shift, over axis 1."""
         flags = NormalizationFlags.USE_GLOBAL_STATS | NormalizationFlags.USE_SCALE | NormalizationFlags.USE_SHIFT
         what = (FORWARD_INFERENCE, desc, desc, epsilon, flags)
         name = "dnnl_batch_normalization_forward_primitive_desc_create"
         return self._make_in_engine(name, *what, Attributes(self.engine, post_ops))
 
     def layer_normalization(self, source: MemoryDesc, target: MemoryDesc, epsilon: float) -> PrimitiveDesc | None:
-        """Gives layer normalisation over the last axis, with scale and shift of float32."""
+        """Describe layer normalisation over the last axis, with scale and shift of float32."""
         flags = NormalizationFlags.USE_SCALE | NormalizationFlags.USE_SHIFT
         what = (FORWARD_INFERENCE, source, target, None, epsilon, flags)
         name = "dnnl_layer_normalization_forward_primitive_desc_create"
         return self._make_in_engine(name, *what, Attributes(self.engine))
 
     def standardisation(self, desc: MemoryDesc, epsilon: float) -> PrimitiveDesc | None:
-        """Gives layer normalisation over the last axis, without scale and shift."""
+        """Describe layer normalisation over the last axis, without scale and shift."""
         name = "dnnl_layer_normalization_forward_primitive_desc_create"
         return self._make_in_engine(
             name, FORWARD_INFERENCE, desc, desc, None, epsilon, NormalizationFlags.NONE, Attributes(self.engine)
         )
 
     def channel_standardisation(self, desc: MemoryDesc, epsilon: float) -> PrimitiveDesc | None:
-        """Gives normalisation of each channel (axis 1) by statistics of its own, with scale and shift."""
+        """Describe normalisation of each channel (axis 1) by the channel's own statistics, with scale and shift."""
         flags = NormalizationFlags.USE_SCALE | NormalizationFlags.USE_SHIFT
         name = "dnnl_batch_normalization_forward_primitive_desc_create"
         return self._make_in_engine(name, FORWARD_INFERENCE, desc, desc, epsilon, flags, Attributes(self.engine))
 
     def resampling(self, algorithm: Algorithm, source: MemoryDesc, target: MemoryDesc) -> PrimitiveDesc | None:
-        """Gives an image at other sizes, by its nearest elements or linear interpolation at half-pixel places."""
+        """Describe the resizing of an image, by nearest elements or linear interpolation at half-pixel places."""
         what = (FORWARD_INFERENCE, algorithm, None, source, target, Attributes(self.engine))
         return self._make_in_engine("dnnl_resampling_forward_primitive_desc_create", *what)
 
     def prelu(self, source: MemoryDesc, slopes: MemoryDesc) -> PrimitiveDesc | None:
-        """Gives what multiplies negative elements by slopes, whose axes of size 1 are repeated."""
+        """Describe a multiplication of negative elements by slopes; axes of the slopes with size 1 are broadcast."""
         what = (FORWARD_INFERENCE, source, slopes, source, Attributes(self.engine))
         return self._make_in_engine("dnnl_prelu_forward_primitive_desc_create", *what)
 
     def reduction(
         self, algorithm: Algorithm, source: MemoryDesc, target: MemoryDesc, post_ops: Sequence[PostOp] = ()
     ) -> PrimitiveDesc | None:
-        """Gives what brings the axes that have size 1 in ``target`` to one element."""
+        """Describe a reduction of the axes with size 1 in ``target``."""
         what = (algorithm, source, target, 0.0, 0.0, Attributes(self.engine, post_ops))
         return self._make_in_engine("dnnl_reduction_primitive_desc_create", *what)
 
     def concat(self, axis: int, sources: Sequence[MemoryDesc], target: MemoryDesc) -> PrimitiveDesc | None:
-        """Gives what joins tensors along an axis."""
+        """Describe a concatenation of tensors along an axis."""
         pointers = (ctypes.c_void_p * len(sources))(*(source.pointer.value for source in sources))
         what = (target, len(sources), axis, pointers, Attributes(self.engine))
         return self._make_in_engine("dnnl_concat_primitive_desc_create", *what)
 
     def rnn(self, layer: RecurrentLayer, activation: Algorithm) -> PrimitiveDesc | None:
-        """Gives a plain recurrent layer."""
+        """Describe a plain recurrent layer."""
         what = (FORWARD_INFERENCE, activation, layer.direction, *layer.descs(1), 0, 0.0, 0.0)
         name = "dnnl_vanilla_rnn_forward_primitive_desc_create"
         return self._make_in_engine(name, *what, Attributes(self.engine))
 
     def gru(self, layer: RecurrentLayer, *, linear_before_reset: bool) -> PrimitiveDesc | None:
-        """Gives a gated recurrent unit, with gates in the order update, reset, hidden."""
+        """Describe a gated recurrent unit, with gates in the order update, reset, hidden."""
         what = (FORWARD_INFERENCE, layer.direction, *layer.descs(1), 0)
         name = f"dnnl_{'lbr_' if linear_before_reset else ''}gru_forward_primitive_desc_create"
         return self._make_in_engine(name, *what, Attributes(self.engine))
 
     def lstm(self, layer: RecurrentLayer) -> PrimitiveDesc | None:
-        """Gives a long short-term memory, with gates in the order input, forget, cell, output."""
+        """Describe a long short-term memory, with gates in the order input, forget, cell, output."""
         what = (FORWARD_INFERENCE, layer.direction, *layer.descs(2), 0)
         return self._make_in_engine("dnnl_lstm_forward_primitive_desc_create", *what, Attributes(self.engine))
 
@@ -282,7 +282,7 @@ class Workshop:
         post_ops: Sequence[PostOp],
         scaling: Scaling | None = None,
     ) -> PrimitiveDesc | None:
-        """Gives a primitive that has a recipe where oneDNN would not give back its code (:mod:`byoc_dnnl.kept`)."""
+        """Return the primitive, with a recipe if oneDNN would leak its code (:mod:`byoc_dnnl.primitive_cache`)."""
         ends_in_function = any(post_op.operand is None and post_op.algorithm for post_op in post_ops)
         if made is not None and ends_in_function and "brgconv" in made.implementation:
             where = (self.engine, self.engine.num_threads)

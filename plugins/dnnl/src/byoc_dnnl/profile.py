@@ -1,4 +1,4 @@
-"""Times of single primitives: a model is run step by step, and each step's time is taken."""
+"""Times of single primitives: a model is run step by step, and each step is timed."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = ["Profile", "RegionTimes", "StepTime", "profile"]
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """How long one step of a region takes.
+    """The time of a step of a region.
 
     Attributes:
-        title: the ops that it computes.
-        implementation: oneDNN's name of what computes them; ``byoc`` for a function of the core, empty for a check
-            and where numpy's kernels compute the region.
-        layouts: its operands, and how they lie.
-        shapes: of the operands, in the same order: what a primitive reads first to what it writes.
+        title: the computed ops.
+        implementation: oneDNN's name of the implementation; ``byoc`` for a function of the core, empty for a check and
+            for a region computed by numpy's kernels.
+        layouts: the operands with layouts.
+        shapes: of the operands, in the same order: inputs of a primitive first, then outputs.
         seconds: the median over the calls.
     """
 
@@ -50,13 +50,13 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True)
 class RegionTimes:
-    """How long the steps of a region take, with one number of threads and shapes.
+    """The times of the steps of a region, for a number of threads and shapes.
 
     Attributes:
         name: the region.
         num_threads: the number of threads.
-        shapes: of its inputs.
-        num_calls: how many calls were timed.
+        shapes: of the inputs.
+        num_calls: the number of timed calls.
         steps: in the order of execution.
     """
 
@@ -83,10 +83,10 @@ class RegionTimes:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How long the steps of all regions of dnnl take, as a call of a function runs them.
+    """The times of the steps of all regions of dnnl in calls of a function.
 
     Attributes:
-        regions: in the order in which they were called first.
+        regions: in the order of the modules and functions, then of the first calls.
     """
 
     regions: tuple[RegionTimes, ...]
@@ -103,22 +103,22 @@ def profile(
     num_calls: int = 20,
     num_threads: int | None = None,
 ) -> Profile:
-    """Gives how long each primitive takes when a function is called, after a first call that is not timed.
+    """Measure the time of each primitive in calls of a function, after an untimed first call.
 
-    Steps are run one by one from Python, with the primitives and layouts of ordinary calls, and the time between two of
-    them is that of a step. What other backends compute is run, and not timed.
+    Steps are run one by one from Python, with the primitives and layouts of ordinary calls. The time of a step is the
+    time between two consecutive steps. Computations of other backends are run, but not timed.
 
     Args:
         executable: the model.
         inputs: the function's inputs by name.
-        function: which function.
-        num_calls: how many calls are timed.
-        num_threads: how many threads a call may use; that of the process where not given.
+        function: the name of the function.
+        num_calls: the number of timed calls.
+        num_threads: the number of threads of a call; by default the number of the process.
 
     Raises:
         CallError: `num_calls` is below 1, or the inputs do not fit.
     """
-    from byoc_core import VirtualMachine  # the run side, which a plugin is loaded from
+    from byoc_core import VirtualMachine  # the run side, from which a plugin is loaded
 
     if num_calls < 1:
         raise CallError("profile", "needs a call to time", got=num_calls, expected="1 or more")
@@ -139,7 +139,7 @@ def profile(
 
 
 class _Timer:
-    """Runs a region as it runs itself, and keeps the times of the steps."""
+    """A callable that runs a region like the region itself, and keeps the times of the steps."""
 
     def __init__(self, name: str, region: Region) -> None:
         self.name = name
@@ -148,7 +148,7 @@ class _Timer:
         self._times: dict[tuple[int, Shapes, Program | Reference], list[list[float]]] = {}
 
     def forget_times(self) -> None:
-        """Begins anew; frames are kept."""
+        """Discard all times; frames are kept."""
         self._times.clear()
 
     def __call__(self, *arrays: NDArray) -> None:
@@ -169,7 +169,7 @@ class _Timer:
         self._times.setdefault((number, shapes, program), []).append(spans)
 
     def summary(self) -> list[RegionTimes]:
-        """Gives the times, for each number of threads and shapes."""
+        """Return the times for each number of threads and shapes."""
         num_inputs = len(self.region.signature.inputs)
         return [
             RegionTimes(self.name, number, shapes[:num_inputs], len(runs), _summarise(program, runs))

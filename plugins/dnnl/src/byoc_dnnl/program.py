@@ -1,4 +1,4 @@
-"""Runs a plan: primitives created once, and for each call at a time a frame with its own memory and argument blocks."""
+"""Execution of a plan: primitives created once, and frames with memory and argument blocks for calls at one time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from byoc_core.runtime.module import NDArray
 from byoc_dnnl.arrays import address_of, aligned, round_up
 from byoc_dnnl.capi import Argument, Query, failure
 from byoc_dnnl.handles import Engine, Memory, Stream, argument_block
-from byoc_dnnl.kept import primitive_of
 from byoc_dnnl.native import make_program, make_single
 from byoc_dnnl.plan import Buffer, Check, Kernel, Kind, Place, Plan, Step
+from byoc_dnnl.primitive_cache import primitive_of
 from byoc_dnnl.weights import shared_constants
 
 __all__ = ["Frame", "Program"]
@@ -25,18 +25,18 @@ _Native = Callable[..., bool]
 
 
 class Program:
-    """A plan with its primitives and constants; any number of threads may call it at once.
+    """A plan with primitives and constants; any number of threads may call a program at once.
 
-    It has to be made with the number of threads of OpenMP that the plan was made with. Descriptors of convolutions
-    that oneDNN 3.2 takes from its cache of primitives point to attributes that are gone, and read them where the cache,
-    which tells numbers of threads apart, does not have the primitive.
+    A program must be created with the same number of OpenMP threads as the plan. Convolution descriptors from the cache
+    of primitives in oneDNN 3.2 point to freed attributes. oneDNN reads these attributes if the cache, keyed by the
+    number of threads, lacks the primitive.
 
     Args:
-        engine: where the plan was made.
-        plan: what to run.
-        constants: arrays by digest, at least those of the plan.
-        is_serial: whether it runs in the calling thread alone, for which it was planned, whatever the call's number of
-            threads.
+        engine: the engine of the plan.
+        plan: the plan to run.
+        constants: arrays by digest, at least the constants of the plan.
+        is_serial: whether the program runs in the calling thread alone, as planned, for any number of threads of a
+            call.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Program:
         self._frames: list[Frame] = []
 
     def __call__(self, *arrays: NDArray) -> bool:
-        """Runs it on inputs and outputs; whether all checks held. Where one did not the outputs hold anything."""
+        """Run the plan on inputs and outputs; return whether all checks held. If not, the outputs hold anything."""
         if self.native is not None:
             return self.native.run(*map(address_of, arrays))
         try:
@@ -74,26 +74,26 @@ class Program:
 
     @property
     def frame_nbytes(self) -> int:
-        """The memory of one frame: the arena, and scratch memory."""
+        """The memory of a frame: the arena and scratch memory."""
         return self.scratch_offset + self.scratch_nbytes
 
     @property
     def idle_nbytes(self) -> int:
-        """The memory that it holds between calls: of a frame; with the extension all programs share what they need."""
+        """The memory held between calls: a frame; with the extension 0, because all programs share memory."""
         return self.frame_nbytes if self.native is None else 0
 
     def __str__(self) -> str:
-        """Its primitives, one a line."""
+        """Return the primitives, one a line."""
         return str(self.plan)
 
     @property
     def num_frames(self) -> int:
-        """How many frames wait to be used again."""
+        """The number of frames waiting for reuse."""
         return len(self._frames) if self.native is None else self.native.num_frames
 
 
 class Frame:
-    """What one call at a time needs: an arena with scratch memory at its end, a stream, argument blocks."""
+    """The resources of a single call: an arena with scratch memory at the end, a stream, argument blocks."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -133,7 +133,7 @@ class Frame:
         return memory
 
     def _array(self, place: Place, arrays: Sequence[NDArray]) -> NDArray:
-        """Gives the memory of a place, as an array of any shape and dtype."""
+        """Return the memory of a place, as an array of any shape and dtype."""
         program, buffer = self._program, place.buffer
         if buffer.kind is Kind.ARENA:
             start = program.storage.offsets[program.numbers[buffer]]
@@ -141,7 +141,7 @@ class Frame:
         return arrays[buffer.index] if buffer.kind is Kind.ARGUMENT else program.arrays[buffer]
 
     def _run_own(self, step: Check | Kernel, native: _Native | None, arrays: Sequence[NDArray]) -> bool:
-        """Runs what is no primitive; whether the run goes on."""
+        """Run a check or kernel; return whether the run goes on."""
         found = [self._array(place, arrays) for place in step.places]
         if native is not None:
             return native(*map(address_of, found))
@@ -154,11 +154,11 @@ class Frame:
         return True
 
     def run(self, arrays: Sequence[NDArray], times: list[float] | None = None) -> bool:
-        """Runs all steps on inputs and outputs, up to a check that does not hold; whether all held.
+        """Run all steps on inputs and outputs, up to the first failed check; return whether all checks held.
 
         Args:
             arrays: inputs, then outputs.
-            times: gets the time at the beginning, and after each step, by ``time.perf_counter``.
+            times: receives the time at the beginning, and after each step, by ``time.perf_counter``.
 
         Raises:
             ExecutionError: oneDNN failed.

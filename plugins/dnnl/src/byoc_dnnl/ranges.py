@@ -1,9 +1,8 @@
-"""How large the values of a region are: proved from what is known, and from checks where nothing is.
+"""Magnitudes of the values of a region: proved from known facts, and from checks where nothing is known.
 
-A bound of a value says that each of its elements is a number, no NaN or infinity, of at most that magnitude. Of what is
-passed to a region nothing is known. A check at run time makes a bound, and further ones follow from it up to where
-they grow beyond float32: so a deep network needs a check every several layers, and none for what layers limit by
-themselves.
+A bound of a value means: each element is a number (no NaN or infinity) of at most this magnitude. Nothing is known of
+the inputs of a region. A check at run time creates a bound. Further bounds follow, until they grow beyond float32. A
+deep network therefore needs a check every several layers, and none for values limited by the layers themselves.
 """
 
 from __future__ import annotations
@@ -27,32 +26,31 @@ if TYPE_CHECKING:
 __all__ = ["OUTGROWN", "Need", "Ranges"]
 
 _MARGINS: Mapping[Precision, float] = {"float32": 1.0, "bfloat16": 1 + 2.0**-6}
-"""By how much larger a result may be, where operands and results are rounded to nine bits; rules see to float32."""
+"""The growth factor of a result with operands and results rounded to nine bits; the rules account for float32."""
 
 OUTGROWN = 2.0**500
-"""In place of a bound: none that float32 holds follows, but only since it has grown too far. Infinity is for values of
-which nothing is known."""
+"""Replacement for a bound grown beyond float32. Infinity means a value without known facts."""
 
 _UNKNOWN = 2.0**1000
-"""What counts for infinity where bounds are compared."""
+"""Replacement for infinity in comparisons of bounds."""
 
 _SMALLEST = 2.0**-100
-"""More than what rounding of subnormal numbers adds to a bound."""
+"""More than the amount added to a bound by rounding of subnormal numbers."""
 
 Need = tuple[int, float]
-"""A value, and the bound that it has to have."""
+"""A value and the required bound."""
 
 
 class Ranges:
     """Bounds of the values of a function.
 
-    Cost: a bound is computed when it is asked for; so are the sums of weights that it hangs on.
+    Cost: a bound, and any sums of weights behind it, are computed on request.
 
     Args:
-        function: its inputs and constants.
-        calls: its nodes, in order.
-        constants: what is known of its constants.
-        precision: to what values may be rounded on the way.
+        function: the source of inputs and constants.
+        calls: the nodes, in order.
+        constants: known facts about the constants.
+        precision: the precision to which intermediate values may be rounded.
     """
 
     def __init__(
@@ -70,7 +68,7 @@ class Ranges:
         self._bounds: list[float] = []
 
     def bound(self, id_: int) -> float:
-        """Gives the bound of a value, up to ``LARGEST``; ``OUTGROWN`` or infinity where there is none."""
+        """Return the bound of a value, up to ``LARGEST``; ``OUTGROWN`` or infinity without a bound."""
         if id_ in self._digests:
             return self._constants.largest(self._digests[id_])
         while len(self._bounds) <= id_:
@@ -90,23 +88,23 @@ class Ranges:
         return min(found, self._checked.get(id_, math.inf))
 
     def set_checked(self, id_: int, limit: float) -> None:
-        """Says that a check holds a value to a limit."""
+        """Record a check that limits a value."""
         self._checked[id_] = limit
-        del self._bounds[id_:]  # ids count up: nothing before hangs on it
+        del self._bounds[id_:]  # ids count up: no earlier bound depends on this id
 
     def hold(self, needs: Iterable[Need]) -> bool:
-        """Whether all that is needed is proved."""
+        """Return whether all needs are proved."""
         return all(self.bound(id_) <= limit for id_, limit in needs)
 
     def find_checks(self, needs: Sequence[Need], sources: Iterable[int], live: Iterable[int]) -> Sequence[Need] | None:
-        """Gives as few checks as prove all that is needed; ``None`` where none do.
+        """Return as few checks as needed to prove all needs; ``None`` if no checks suffice.
 
         Args:
-            needs: what has to be proved.
-            sources: values that are there, and from which it follows.
-            live: values that are there, and that something reads yet. One of them is checked instead where more follows
-                from that: the value that runs past a residual block, not one within it. Not one of which nothing is
-                known: it may be a mask, which holds infinities and does no harm.
+            needs: the bounds to prove.
+            sources: available values from which the needs follow.
+            live: available values with pending readers. A live value is checked instead if more follows from the check:
+                the value running past a residual block, not a value within the block. Values without known facts are
+                excluded: such a value may be a mask with harmless infinities.
         """
         sources = [id_ for id_ in dict.fromkeys(sources) if self._can_be_checked(id_)]
         live = [id_ for id_ in dict.fromkeys(live) if self._can_be_checked(id_)]
@@ -132,7 +130,7 @@ class Ranges:
             return self.hold(needs)
 
     def _growth(self, checks: Sequence[Need], ids: Sequence[int]) -> float:
-        """Gives how far the bounds of values have grown all together, if checks held."""
+        """Return the total growth of the bounds of values, assuming the checks hold."""
         with self._supposed(checks):
             return sum(math.log2(min(self.bound(id_), _UNKNOWN)) for id_ in ids)
 

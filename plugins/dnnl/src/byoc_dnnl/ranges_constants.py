@@ -1,4 +1,4 @@
-"""How large the numbers of constants are: computed when a proof asks, and once."""
+"""Magnitudes of constants: computed once, when a proof asks."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from byoc_core.runtime.module import NDArray
 __all__ = ["ConstantRanges"]
 
 _BLOCK_ELEMENTS = 1 << 16
-"""How many elements are taken at a time, so that what is made of them stays in the cache."""
+"""Number of elements processed at a time. Intermediates of a block stay in the cache."""
 
 
 class ConstantRanges:
     """The magnitudes of constants.
 
-    Cost: each question of a constant is one pass over its elements.
+    Cost: each query of a constant is one pass over the elements.
 
     Args:
-        arrays: by digest. Of a constant that is not there nothing is known, and its numbers are taken for 1: so it is
-            with those that a rewrite makes, while single ops are judged.
+        arrays: by digest. Nothing is known of a missing constant; all elements are assumed to be 1. Constants made by a
+            rewrite are missing while single ops are judged.
     """
 
     def __init__(self, arrays: Mapping[str, NDArray]) -> None:
@@ -30,24 +30,24 @@ class ConstantRanges:
         self._found: dict[tuple[str, Any], float] = {}
 
     def exact(self, digest: str) -> NDArray | None:
-        """Gives a constant as it is; ``None`` where nothing is known of it."""
+        """Return a constant unchanged; ``None`` if the constant is unknown."""
         return self._arrays.get(digest)
 
     def array(self, digest: str) -> NDArray:
-        """Gives a constant in float64; for a small one."""
+        """Return a (small) constant in float64."""
         return np.asarray(self._arrays.get(digest, np.ones(()))).astype(np.float64)
 
     def largest(self, digest: str) -> float:
-        """Gives the largest magnitude; infinity where an element is NaN or infinite."""
+        """Return the largest magnitude; infinity if an element is NaN or infinite."""
         return self._find(digest, "largest", lambda array: float(np.max(_magnitudes(array, np.max))))
 
     def smallest(self, digest: str) -> float:
-        """Gives the smallest magnitude; 0 where an element is NaN."""
+        """Return the smallest magnitude; 0 if an element is NaN."""
         found = self._find(digest, "smallest", lambda array: float(np.min(_magnitudes(array, np.min))))
         return found if math.isfinite(found) else 0.0
 
     def largest_sum(self, digest: str, kept: int) -> float:
-        """Gives the largest sum of magnitudes over all axes but one; infinity where an element is NaN or infinite."""
+        """Return the largest sum of magnitudes over all axes but ``kept``; infinity with a NaN or infinite element."""
         return self._find(digest, kept, lambda array: _largest_sum(array, kept))
 
     def _find(self, digest: str, question: object, answer: Callable[[NDArray], float]) -> float:
@@ -57,7 +57,7 @@ class ConstantRanges:
         if (digest, question) not in self._found:
             array = np.asarray(array)
             if array.dtype.kind in "iu":
-                array = array.astype(np.float64)  # the smallest integer has no magnitude of its dtype
+                array = array.astype(np.float64)  # the dtype cannot hold the magnitude of its smallest integer
             with np.errstate(all="ignore"):
                 found = answer(array)
             self._found[digest, question] = math.inf if math.isnan(found) else found
@@ -77,6 +77,6 @@ def _largest_sum(array: NDArray, kept: int) -> float:
     others = tuple(axis for axis in range(array.ndim) if axis != kept)
     sums = [np.abs(block).sum(axis=others) for block in _blocks(array)]
     largest = np.max(np.concatenate(sums) if kept == 0 else np.sum(sums, axis=0))
-    # Sums of so many float32 are too small by less than that (Higham, Accuracy and Stability, section 3.1).
+    # The margin exceeds the error of float32 sums of this length (Higham, Accuracy and Stability, section 3.1).
     margin: float = 1 + array.size // array.shape[kept] * 2.0**-22
     return float(largest) * margin

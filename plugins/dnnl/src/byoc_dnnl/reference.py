@@ -1,4 +1,4 @@
-"""A function by numpy's kernels: what computes it where oneDNN cannot, for the sizes or the numbers of a call."""
+"""A function computed by numpy's kernels, for sizes or numbers of a call that oneDNN cannot handle."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def numpy_kernel(op: str) -> Callable[..., NDArray]:
 
 
 class Reference(ReferenceFunction):
-    """A function by numpy's kernels, called as a program is."""
+    """A function computed by numpy's kernels, called like a program."""
 
     def __call__(self, *arrays: NDArray) -> bool:
-        """Runs it on inputs and outputs; ``True``, as of a program whose checks all hold."""
+        """Run the function on inputs and outputs; return ``True``, like a program without a failed check."""
         super().__call__(*arrays)
         return True
 
     def __str__(self) -> str:
-        """How the ops are computed."""
+        """Return how the ops are computed."""
         return "by numpy's kernels: oneDNN has no primitives for these sizes"

@@ -17,18 +17,18 @@ from byoc_dnnl.precision import Precision
 __all__ = ["byoc_check_payload", "byoc_load_module", "byoc_runtime_info", "byoc_runtime_status", "byoc_save_module"]
 
 _PRECISION = "precision="
-"""How a payload begins that is no document alone."""
+"""The prefix of a payload with a line before the document."""
 
 
 @hookimpl
 def byoc_runtime_info() -> RuntimeInfo:
-    """Gives the type key ``dnnl`` and the versions of graph documents that can be read."""
+    """Return the type key ``dnnl`` and the readable versions of graph documents."""
     return RuntimeInfo("dnnl", formats=tuple(range(1, GRAPH_VERSION + 1)))
 
 
 @hookimpl
 def byoc_runtime_status() -> Status:
-    """Says which oneDNN is in use, and how it is called; or what is missing."""
+    """Return the oneDNN in use and the way of calling, or the missing part."""
     status = library_status()
     if not status.ok:
         return status
@@ -39,9 +39,9 @@ def byoc_runtime_status() -> Status:
 
 @hookimpl
 def byoc_save_module(module: RuntimeModule) -> bytes:
-    """Gives the module's graph document as JSON, behind a line for a precision other than float32.
+    """Serialise the module's graph document as JSON, after a line with the precision if not float32.
 
-    Primitives are made anew where it is loaded.
+    Primitives are created anew when the module is loaded.
     """
     graph = cast("DnnlModule", module)
     line = b"" if graph.precision == "float32" else f"{_PRECISION}{graph.precision}\n".encode()
@@ -50,11 +50,11 @@ def byoc_save_module(module: RuntimeModule) -> bytes:
 
 @hookimpl
 def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
-    """Gives the module of a graph document.
+    """Load a module from a graph document.
 
     Raises:
-        ArtifactError: the payload is no such document, or names a precision that there is not.
-        PluginError: there is no oneDNN that can be used.
+        ArtifactError: the payload is no such document, or names an unknown precision.
+        PluginError: no usable oneDNN exists.
     """
     open_engine()  # regions with symbolic sizes would need it in their first call only
     precision, text = _split(payload)
@@ -65,16 +65,16 @@ def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
 
 @hookimpl
 def byoc_check_payload(payload: bytes) -> None:
-    """Check a graph document, and that there is a primitive for each of its ops; needs no oneDNN."""
+    """Check a graph document, including the existence of a primitive for each op; needs no oneDNN."""
     precision, text = _split(payload)
     check_graph(text, DnnlEngine(precision))
 
 
 def _split(payload: bytes) -> tuple[Precision, bytes]:
-    """Return the precision that a payload names, and its document.
+    """Return the precision named by a payload, and the document.
 
     Raises:
-        ArtifactError: it names a precision that there is not.
+        ArtifactError: the payload names an unknown precision.
     """
     if payload.startswith(_PRECISION.encode()):
         line, _, document = payload.partition(b"\n")

@@ -1,4 +1,4 @@
-"""A function at the sizes of one call: symbols are solved from the shapes of its arguments, and replaced everywhere."""
+"""A function at the sizes of a call: symbols are solved from the shapes of the arguments, and replaced everywhere."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ Shapes = tuple[tuple[int, ...], ...]
 """The shapes of all arguments of a function: inputs, then outputs."""
 
 _SAMPLES = ((2, 2), (31, 5), (257, 11))
-"""From where the sizes go up at which a function with symbols is tried; and from where their multiples of 32 go up."""
+"""Starting points of the trial sizes of a function with symbols: of the primes, and of the factors of 32."""
 
 _MULTIPLE = 32
-"""Images of networks that halve them and join the halves again fit where their sizes are such multiples."""
+"""A factor of image sizes. Networks that halve images and join the halves again accept multiples of this factor."""
 
 _ELEMENT = np.zeros((), np.uint8)
 
 
 def symbols_in(function: GraphFunction) -> frozenset[str]:
-    """Gives the symbols in the shapes and attributes of a function."""
+    """Return the symbols in the shapes and attributes of a function."""
     dims = (*(value.shape for value in function.values), *(tuple(node.attrs.values()) for node in function.nodes))
     return frozenset[str]().union(*map(attr_symbols, dims))
 
 
 def static_shapes(function: GraphFunction) -> Shapes:
-    """Gives the shapes of a function's arguments, of one without symbols."""
+    """Return the shapes of the arguments of a function without symbols."""
     signature = function.signature
     shapes = (spec.shape for spec in (*signature.inputs, *signature.outputs))
     return tuple(tuple(dim for dim in shape if isinstance(dim, int)) for shape in shapes)
 
 
 def solve_sizes(function: GraphFunction, shapes: Shapes) -> Mapping[str, int]:
-    """Gives the sizes of the symbols that the shapes of the arguments determine.
+    """Solve the symbols determined by the shapes of the arguments.
 
     Raises:
-        CallError: the shapes are not what the function declares; names the argument.
-        IRTypeError: a declared size cannot be computed, or is not determined; no memory is as large as a shape.
+        CallError: the shapes differ from the declared shapes; names the argument.
+        IRTypeError: a declared size cannot be computed or is not determined, or a shape is larger than any memory.
     """
     where, signature = f"graph function `{function.name}`", function.signature
     if any(prod(shape) > sys.maxsize for shape in shapes):
@@ -62,7 +62,7 @@ def solve_sizes(function: GraphFunction, shapes: Shapes) -> Mapping[str, int]:
     ):
         places = argument_places(where, role, specs)
         bind_symbols(specs, given, places, sizes=sizes)
-    # What was left open while a later shape was not known.
+    # Sizes left open until a later shape was known.
     for spec, shape in zip((*signature.inputs, *signature.outputs), shapes, strict=True):
         expected = tuple(evaluate(dim, sizes) for dim in spec.shape)
         if shape != expected:
@@ -71,20 +71,20 @@ def solve_sizes(function: GraphFunction, shapes: Shapes) -> Mapping[str, int]:
 
 
 def print_call(shapes: Shapes, number: int) -> str:
-    """Gives shapes and a number of threads as people read them: ``[2, 3], 1 thread``."""
+    """Return shapes and a number of threads as text for people: ``[2, 3], 1 thread``."""
     return ", ".join([*(str(list(shape)) for shape in shapes), f"{number} thread{'' if number == 1 else 's'}"])
 
 
 def sample_forms(function: GraphFunction) -> list[GraphFunction]:
-    """Gives a function at sizes that stand for all others: small, middling and large, no two symbols alike.
+    """Return a function at representative sizes: small, middling and large, different for all symbols.
 
-    Without symbols that is the function itself. Sizes are primes, or multiples of 32 where primes do not fit one
-    another, as the halves of an image may not. Sizes at which a tensor is empty are left out, perhaps all: they tell
-    nothing of others.
+    A function without symbols is returned unchanged. Sizes are primes, or multiples of 32 if primes do not fit one
+    another, like the halves of an image. Sizes with an empty tensor are omitted, perhaps all: an empty tensor reveals
+    nothing about other sizes.
 
     Raises:
-        IRTypeError: a size cannot be computed where all symbols differ.
-        ArtifactError: a node cannot give what it declares at such sizes.
+        IRTypeError: a size cannot be computed if all symbols differ.
+        ArtifactError: a node cannot produce its declared results at the sizes.
     """
     symbols = sorted(symbols_in(function))
     if not symbols:
@@ -94,7 +94,7 @@ def sample_forms(function: GraphFunction) -> list[GraphFunction]:
 
 
 def _fitting_form(function: GraphFunction, symbols: Sequence[str], start: int, multiples_start: int) -> GraphFunction:
-    """Return a function at primes, or at multiples of 32 where its sizes do not fit one another at primes."""
+    """Return a function at primes, or at multiples of 32 if the sizes do not fit one another at primes."""
     primes = _primes_from(start)
     multiples = (_MULTIPLE * prime for prime in _primes_from(multiples_start))
     try:
@@ -113,7 +113,7 @@ def _checked_form(function: GraphFunction, sizes: Mapping[str, int]) -> GraphFun
 
 
 def at_sizes(function: GraphFunction, sizes: Mapping[str, int]) -> GraphFunction:
-    """Gives a function with sizes in place of its symbols, in shapes and attributes; its nodes have no bodies.
+    """Replace the symbols of a function by sizes, in shapes and attributes; the nodes of the result have no bodies.
 
     Raises:
         IRTypeError: a size cannot be computed.

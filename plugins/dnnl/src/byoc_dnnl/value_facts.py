@@ -1,4 +1,4 @@
-"""The bound of one call's result, by the rule that its op states."""
+"""The bound of a call's result, by the rule of the op."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from byoc_dnnl.ranges_constants import ConstantRanges
 __all__ = ["CHECK_LIMITS", "bound_of"]
 
 CHECK_LIMITS = (2.0**40, 2.0**20)
-"""The magnitudes that checks let pass: far more than networks compute with, so that a region is hardly ever computed
-anew for size alone, and far enough below 2**127 for ten layers or so that make their operands a few hundred times as
-large. The second limit is for what the first does not prove."""
+"""The magnitudes permitted by checks. The limits are far larger than the numbers of networks, so a region is hardly
+ever recomputed for size alone. The limits are also far enough below 2**127 for about ten layers with a growth of a few
+hundred times each. The second limit is for needs not proved by the first.
+"""
 
 
 class _CallFacts(ValueFacts):
@@ -52,20 +53,20 @@ class _CallFacts(ValueFacts):
 def bound_of(
     call: Call, bound: Callable[[int], float], digests: Sequence[str | None], constants: ConstantRanges
 ) -> float:
-    """Return the bound of a call's result: its op's rule, or the bound of an operand that float32 does not hold.
+    """Return the bound of a call's result by the op's rule, or the bound of an operand that float32 does not hold.
 
     Args:
         call: the op.
         bound: return the bound of an operand, by number.
-        digests: of the operands; ``None`` for those that are no constants.
+        digests: of the operands; ``None`` for operands other than constants.
         constants: facts about constants.
     """
     op = find_op(call.op)
     if op is None or op.bound is None:
         return math.inf
     facts = _CallFacts(call, bound, digests, constants)
-    # Of weights the sums are asked, which tell more and take a pass over them; of integers nothing is asked. Constants
-    # that are larger than checks let pass make masks of what is computed with them.
+    # Weights are skipped: sums of weights reveal more, and cost a pass. Integers are skipped too. Constants beyond the
+    # limits of checks turn dependent values into masks.
     is_product = op.rounding is not None and op.rounding.rule is Rule.SUM and len(digests) > 1 and facts.is_constant(1)
     asked = {
         operand: facts.bound(operand)

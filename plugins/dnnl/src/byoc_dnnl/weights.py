@@ -11,7 +11,7 @@ from byoc_core.runtime.threads import ForkLock
 
 from byoc_dnnl.arrays import address_of, aligned, aligned_in_large_pages, give_back_pages
 from byoc_dnnl.capi import Argument, Query
-from byoc_dnnl.derived import Derivation
+from byoc_dnnl.derived_constants import Derivation
 from byoc_dnnl.handles import Engine, Memory, MemoryDesc, Primitive, Stream, argument_block
 from byoc_dnnl.plan import Packing
 
@@ -19,29 +19,29 @@ __all__ = ["Packed", "SharedConstants", "shared_constants"]
 
 
 class Packed:
-    """A constant in the layout of a primitive; shared as long as somebody holds it.
+    """A constant in the layout of a primitive; shared while held.
 
     Attributes:
-        array: its bytes.
+        array: the bytes.
     """
 
     __slots__ = ("__weakref__", "_family", "_forms", "_sources", "array")
 
     def __init__(self, family: _Family, packing: Packing, array: NDArray) -> None:
-        self._family = family  # which is known as long as one of its members is held
+        self._family = family  # known while a member is held
         self._forms = _forms_of(packing)
         self._sources: list[weakref.ref[NDArray]] = []
         self.array = array
         family.members.add(self)
 
     def add_source(self, source: NDArray) -> None:
-        """Says that an array holds what this was made of."""
+        """Record an array with the same contents as the source of the packed constant."""
         self._sources = [*(known for known in self._sources if known() is not None), weakref.ref(source)]
 
     def is_made_of(self, packing: Packing, source: NDArray) -> bool:
-        """Whether it is what a packing makes of an array. Cost: a pass over its bytes where it is another array.
+        """Return whether a packing of an array gives this constant. Cost: a pass over the bytes of an unknown array.
 
-        That two constants have one digest is not enough: of large ones in a file nobody has checked it.
+        Equal digests of two constants are not enough: for large constants in a file, nobody has checked the digest.
         """
         if self._forms != _forms_of(packing):
             return False
@@ -55,7 +55,7 @@ class Packed:
 
 
 class _Family:
-    """What was made of the constants of one digest."""
+    """The packed forms of constants with equal digests."""
 
     __slots__ = ("__weakref__", "members")
 
@@ -64,20 +64,20 @@ class _Family:
 
 
 class SharedConstants:
-    """What is packed in this process: found by digest and layouts as long as a program holds it."""
+    """The packed constants of this process, found by digest and layouts while held by a program."""
 
     def __init__(self) -> None:
         self._families: weakref.WeakValueDictionary[str, _Family] = weakref.WeakValueDictionary()
         self._fork_lock = ForkLock()
 
     def __len__(self) -> int:
-        """How many constants are packed, each layout by itself."""
+        """Return the number of packed constants; each layout counts."""
         return sum(len(family.members) for family in list(self._families.values()))
 
     def pack(self, engine: Engine, packing: Packing, source: NDArray) -> Packed:
-        """Gives a constant as a packing makes it; made where no program has it.
+        """Return a packed constant; pack the constant if no program holds the result.
 
-        The pages of an array in a mapped file are given back: what is packed is not read any more.
+        The pages of an array in a memory-mapped file are given back, because the source is not read any more.
         """
         digest = packing.source.buffer.digest
         with self._fork_lock.lock:
@@ -92,7 +92,7 @@ class SharedConstants:
 
 @cache
 def shared_constants() -> SharedConstants:
-    """Gives the packed constants of this process."""
+    """Return the packed constants of this process."""
     return SharedConstants()
 
 
@@ -111,7 +111,7 @@ def _execute(engine: Engine, packing: Packing, source: NDArray) -> NDArray:
 
 
 def _forms_of(packing: Packing) -> tuple[MemoryDesc, MemoryDesc, Derivation | None]:
-    """Gives how a constant is read, and how it lies then."""
+    """Return the layouts and the derivation of a packing."""
     return packing.source.desc, packing.target.desc, packing.source.buffer.derivation
 
 

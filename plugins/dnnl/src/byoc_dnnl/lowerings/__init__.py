@@ -1,4 +1,4 @@
-"""How ops become primitives: one function for each family, and one table."""
+"""Lowerings of ops to primitives: a function for each family, and a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling to a given size, where all windows are alike."""
+"""Pooling to a given size, if all windows are alike."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["lower_adaptive_pooling"]
 
 
 def lower_adaptive_pooling(call: Call, planner: Planner) -> str | None:
-    """Adds the mean, or the largest element of finite ones, of as many windows as are asked for.
+    """Add the mean, or the largest of finite elements, of as many windows as requested.
 
     Not taken: windows of several sizes, or at uneven steps.
     """
@@ -37,10 +37,10 @@ def lower_adaptive_pooling(call: Call, planner: Planner) -> str | None:
 
 
 def _window(size: int, count: int) -> tuple[int, int] | None:
-    """Gives the size of the windows along an axis, and the step between them; ``None`` where they differ.
+    """Return the size of the windows along an axis, and the step between windows; ``None`` if windows differ.
 
     Source: PyTorch's adaptive pooling; window ``i`` takes ``i * size // count`` up to ``ceil((i + 1) * size / count)``.
-    Where one element is left over, each window shares one with the next; of more left over some steps are longer.
+    With a remainder of 1, each window shares an element with the next; with larger remainders some steps are longer.
     """
     step, rest = divmod(size, count)
     return (step + rest, step) if step and rest < 2 else None

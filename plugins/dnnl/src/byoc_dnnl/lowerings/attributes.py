@@ -1,4 +1,4 @@
-"""Attributes of nodes, which may come from a file, as what they have to be."""
+"""Attributes of nodes, checked for the expected type because nodes may come from a file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _INTEGERS = range(-(2**63), 2**63)
 
 
 def number(call: Call, name: str) -> float:
-    """Gives an attribute that is a number."""
+    """Return an attribute with a number."""
     value = call.attrs.get(name)
     if _is_number(value):
         return float(value)
@@ -37,7 +37,7 @@ def number(call: Call, name: str) -> float:
 
 
 def integer(call: Call, name: str) -> int:
-    """Gives an attribute that is an integer."""
+    """Return an attribute with an integer."""
     value = call.attrs.get(name)
     if _is_integer(value):
         return value
@@ -45,7 +45,7 @@ def integer(call: Call, name: str) -> int:
 
 
 def integers(call: Call, name: str, count: int | None = None) -> tuple[int, ...]:
-    """Gives an attribute that is a tuple of integers; of so many where ``count`` says."""
+    """Return an attribute with a tuple of integers; with ``count``, of this length."""
     value = call.attrs.get(name)
     if isinstance(value, tuple):
         found = tuple(x for x in value if _is_integer(x))
@@ -64,7 +64,7 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def numbers(call: Call, name: str, count: int) -> tuple[float, ...]:
-    """Gives an attribute that is a tuple of so many numbers."""
+    """Return an attribute with a tuple of ``count`` numbers."""
     value = call.attrs.get(name)
     if isinstance(value, tuple) and len(value) == count:
         found = tuple(float(x) for x in value if _is_number(x))
@@ -74,7 +74,7 @@ def numbers(call: Call, name: str, count: int) -> tuple[float, ...]:
 
 
 def flag(call: Call, name: str) -> bool:
-    """Gives an attribute that is true or false."""
+    """Return an attribute with true or false."""
     value = call.attrs.get(name)
     if isinstance(value, bool):
         return value
@@ -82,7 +82,7 @@ def flag(call: Call, name: str) -> bool:
 
 
 def choice(call: Call, name: str, choices: Sequence[str]) -> str:
-    """Gives an attribute that is one of some words."""
+    """Return an attribute with a word out of ``choices``."""
     value = call.attrs.get(name)
     if isinstance(value, str) and value in choices:
         return value
@@ -90,12 +90,12 @@ def choice(call: Call, name: str, choices: Sequence[str]) -> str:
 
 
 def axis_of(call: Call, name: str = "axis") -> int:
-    """Gives the axis of the first operand that an attribute names, counted from the front."""
+    """Return the axis of the first operand named by an attribute, counted from the front."""
     return in_range(call, name, integer(call, name))
 
 
 def in_range(call: Call, name: str, axis: int) -> int:
-    """Gives an axis of the first operand, counted from the front."""
+    """Return an axis of the first operand, counted from the front."""
     rank = len(call.operands[0].shape)
     if not -rank <= axis < rank:
         raise _misfit(call, name, f"-{rank} to {rank - 1}")
@@ -103,7 +103,7 @@ def in_range(call: Call, name: str, axis: int) -> int:
 
 
 def axes_of_layout(call: Call, name: str, channels: str, rank: int) -> tuple[int, ...]:
-    """Gives where a layout has the axes ``channels`` (two letters), and then its ``rank`` spatial axes in order."""
+    """Return the positions in a layout: of the axes ``channels`` (two letters), then of ``rank`` spatial axes."""
     letters = channels + "DHW"[3 - rank :]
     value = call.attrs.get(name)
     if isinstance(value, str) and sorted(value) == sorted(letters):

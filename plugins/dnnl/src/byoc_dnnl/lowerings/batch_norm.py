@@ -1,4 +1,4 @@
-"""Batch normalisation by given statistics, as an op and as what it is spelled out as."""
+"""Batch normalisation by given statistics, as an op and in spelled-out form."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["add_spelled_batch_norm", "lower_batch_norm"]
 
 
 def lower_batch_norm(call: Call, planner: Planner) -> str | None:
-    """Adds batch normalisation by given statistics."""
+    """Add batch normalisation by given statistics."""
     rank, axis, epsilon = len(call.result.shape), axis_of(call), number(call, "epsilon")
     if rank < 2:
         return "oneDNN needs an axis of images and one of channels"
@@ -41,12 +41,12 @@ def lower_batch_norm(call: Call, planner: Planner) -> str | None:
 
 
 def add_spelled_batch_norm(call: Call, planner: Planner) -> bool:
-    """Adds ``(x - mean) * scale + beta``, a number of each for each channel, as one primitive if that is quicker.
+    """Add ``(x - mean) * scale + beta``, with a number of each per channel, as a single primitive if faster.
 
-    It is so where ``x`` is stored narrower than it is, and channels lie innermost or in blocks: post-ops of oneDNN 3.2
-    look for their operands anew at each vector, and take twice as long. In float32 the primitive writes past the
-    caches, and what reads its result loses the time again. Of what follows it computes ReLU alone, and no ReLU of
-    values that are narrow themselves.
+    The primitive is faster if ``x`` is stored narrower than declared, and channels lie innermost or in blocks: post-ops
+    of oneDNN 3.2 look up their operands again for each vector, and take twice as long. In float32 the primitive writes
+    past the caches, and the reader of the result loses the time again. Among followers, the primitive computes only
+    ReLU, and no ReLU of values declared narrow.
     """
     product = planner.follower(call)
     total = product and planner.follower(product)
@@ -78,12 +78,13 @@ def add_spelled_batch_norm(call: Call, planner: Planner) -> bool:
 _SPELLED = ("subtract", "multiply", "nn.bias_add")
 _BETTER_POST_OPS = {*FUNCTIONS, *BINARIES, "nn.bias_add", "quantize"} - {"nn.relu", "nn.leaky_relu"}
 _HALF = 0.5
-"""As variance and as epsilon, which add up to 1. In the padding of blocks oneDNN takes 0 for a variance, and it leaves
-there what 0 / 0 would be."""
+"""Value of variance and of epsilon; the sum is 1. In the padding of blocks oneDNN assumes variance 0, so epsilon 0
+would leave 0 / 0.
+"""
 
 
 def _as_rows(planner: Planner, desc: MemoryDesc) -> MemoryDesc:
-    """Gives the same memory with an image for each row, where channels are innermost: threads share images best."""
+    """Return the same memory with an image for each row if channels are innermost: threads share images best."""
     images, channels, *spatial = desc.sizes
     if len(spatial) < 2 or desc != planner.channels_last(desc.sizes, desc.dtype):
         return desc
@@ -98,7 +99,7 @@ def _add(
     parameters: Sequence[Place],
     epsilon: float,
 ) -> str | None:
-    """Adds the primitive that computes calls from what lies in a place, seen as images with channels on axis 1."""
+    """Add the primitive for calls on the contents of a place, seen as images with channels on axis 1."""
     arguments = (Argument.SCALE, Argument.SHIFT, Argument.MEAN, Argument.VARIANCE)
     given: dict[int, Place] = {Argument.SRC: place.seen_as(view), **dict(zip(arguments, parameters, strict=True))}
     return add_with_followers(

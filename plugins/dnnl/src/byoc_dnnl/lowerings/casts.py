@@ -1,4 +1,4 @@
-"""Casts, where a reorder to another dtype gives the op's number for every element."""
+"""Casts, if a reorder to another dtype gives the op's number for every element."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _TAKEN: Mapping[str, tuple[str, ...]] = {
     "int8": ("float32", "float16", "bfloat16", "int32"),
     "uint8": ("float32", "float16", "bfloat16", "int32"),
 }
-"""To which dtypes oneDNN brings each with the op's meaning."""
+"""The dtypes to which oneDNN converts each dtype with the op's meaning."""
 
 
 def lower_cast(call: Call, planner: Planner) -> str | None:
-    """Adds a reorder to another dtype; the result lies as the operand does.
+    """Add a reorder to another dtype; the result has the layout of the operand.
 
     Not taken: floats to integers, integers to bytes, float32 to bfloat16, int32 to other dtypes than float32.
     """

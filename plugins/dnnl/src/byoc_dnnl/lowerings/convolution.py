@@ -1,4 +1,4 @@
-"""Convolutions in the layouts that oneDNN chooses: constant weights are packed once, others in each call."""
+"""Convolutions in the layouts chosen by oneDNN: constant weights are packed once, others in each call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from byoc_dnnl.lowerings.epilogue import add_with_followers, dtype_after, find_s
 from byoc_dnnl.lowerings.factors import Factors, factors_of
 from byoc_dnnl.lowerings.geometry import geometry_of
 from byoc_dnnl.lowerings.images import ImageAxes, Layout, make_channels_last, make_image, stays_in_blocks
-from byoc_dnnl.lowerings.phases import Form, Geometry, in_phases
+from byoc_dnnl.lowerings.pixel_packing import Form, Geometry, in_phases
 from byoc_dnnl.post_ops import PostOp
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _FEW_CHANNELS = 16
 
 
 def lower_convolution(call: Call, planner: Planner) -> str | None:
-    """Adds a convolution."""
+    """Add a convolution."""
     rank = len(call.result.shape) - 2
     kernel_axes = axes_of_layout(call, "kernel_layout", "OI", rank)
     reason = None
@@ -49,10 +49,10 @@ def lower_convolution(call: Call, planner: Planner) -> str | None:
 
 
 def _reads_neighbours(call: Call, factors: Factors, kernel_axes: Sequence[int]) -> bool:
-    """Whether what stands beside the channels of a tap may be multiplied by 0, so that a NaN there spreads.
+    """Return whether neighbours of a tap's channels may be multiplied by 0, spreading a NaN.
 
-    Products of bfloat16 are made in pairs, which an odd number of channels does not fill, and few channels share a tile
-    with those of the next pixels (``jit:avx512_core_amx``).
+    Products of bfloat16 are computed in pairs. An odd number of channels does not fill the pairs, and few channels
+    share a tile with the channels of the next pixels (``jit:avx512_core_amx``).
     """
     channels = sizes_of(call.operands[1])[kernel_axes[1]]
     is_uneven = channels % 2 == 1 or channels < _FEW_CHANNELS
@@ -60,13 +60,13 @@ def _reads_neighbours(call: Call, factors: Factors, kernel_axes: Sequence[int]) 
 
 
 def _is_depthwise(call: Call, kernel_axes: Sequence[int]) -> bool:
-    """Whether each group has one channel, and gives one."""
+    """Return whether each group has a single input channel and a single output channel."""
     sizes, groups = sizes_of(call.operands[1]), integer(call, "groups")
     return groups > 1 and (sizes[kernel_axes[0]], sizes[kernel_axes[1]]) == (groups, 1)
 
 
 def _ways(call: Call, planner: Planner, factors: Factors, kernel_axes: Sequence[int]) -> Iterator[str | None]:
-    """Yields the reason why there is no primitive, the best way first; ``None`` if it was added."""
+    """Yield the reason why no primitive exists, the best way first; ``None`` if a primitive was added."""
     places = axes_of_layout(call, "data_layout", "NC", len(kernel_axes) - 2)
     bias = _find_bias(call, planner, places[1])
     form = _plain_form(call, planner, factors, kernel_axes, places, bias)
@@ -89,7 +89,7 @@ def _plain_form(
     places: tuple[int, ...],
     bias: tuple[Call, int] | None,
 ) -> Form | str:
-    """Gives the form that is the convolution itself, or the reason why there is none."""
+    """Return the form equal to the convolution itself, or the reason why no such form exists."""
     rank = len(places) - 2
     axes = ImageAxes(places, is_lifted=rank == 1 and _is_depthwise(call, kernel_axes))
     stated = geometry_of(call, rank)
@@ -111,7 +111,7 @@ def _plain_form(
 
 
 def _add_convolution(call: Call, planner: Planner, factors: Factors, form: Form, head: Sequence[Call]) -> str | None:
-    """Adds a convolution in a form, with the call that adds its bias in ``head``, and what follows."""
+    """Add a convolution in a form, with the call for adding the bias in ``head``, and followers."""
     (x, image), (weight, _) = factors.left, factors.right
     has_groups = len(form.weights.desc.sizes) > len(form.source)
     outputs, _, *window = form.weights.desc.sizes[1 if has_groups else 0 :]
@@ -155,7 +155,7 @@ def _add_convolution(call: Call, planner: Planner, factors: Factors, form: Form,
 
 
 def _find_bias(call: Call, planner: Planner, axis: int) -> tuple[Call, int] | None:
-    """Gives the call after a convolution that adds a number to each channel, with the numbers' value."""
+    """Return the call after a convolution for adding a number to each channel, with the value of the numbers."""
     follower = planner.follower(call)
     if follower is None or follower.op not in ("add", "nn.bias_add"):
         return None

@@ -1,4 +1,4 @@
-"""Functions that the core computes, since oneDNN 3.2 computes them too inexactly (ADR 45), or rounds otherwise."""
+"""Functions computed by the core, because oneDNN 3.2 is too inexact (ADR 45) or rounds differently."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["CORE_FUNCTIONS", "ELUS", "lower_core_function", "lower_elu", "lower_log_softmax", "lower_stepwise_softmax"]
 
 CORE_FUNCTIONS = ("exp", "log", "nn.softplus")
-"""Functions of each element that oneDNN 3.2 has, but too inexact: by 5 ULP far from 0 (exp), by 3e-6 whatever the
-result (log), by 8e-6 for negative numbers (softplus)."""
+"""Functions of each element available in oneDNN 3.2, but too inexact: by 5 ULP far from 0 (exp), by 3e-6 for any result
+(log), by 8e-6 for negative numbers (softplus).
+"""
 
 ELUS = ("nn.celu", "nn.elu", "nn.selu")
-"""Functions that oneDNN 3.2 computes by ``exp(x) - 1``, which is 0 or has no right digit near 0."""
+"""Functions computed in oneDNN 3.2 by ``exp(x) - 1``, with the result 0 or no right digit near 0."""
 
 
 def lower_core_function(call: Call, planner: Planner) -> None:
-    """Adds a function of each element, of the core's, in float32: oneDNN 3.2 is inexact.
+    """Add a function of each element from the core, in float32, because oneDNN 3.2 is inexact.
 
     Subnormal results of bfloat16 become 0.
     """
@@ -45,7 +46,7 @@ def _without_padding(call: Call, planner: Planner) -> Place:
 
 
 def lower_elu(call: Call, planner: Planner) -> str | None:
-    """Adds ELU of the core's, in float32; what other parameters make of it follows in a primitive.
+    """Add the core's ELU, in float32; a following primitive applies other parameters.
 
     Not taken: `nn.celu` of another ``alpha`` than 1.
     """
@@ -77,7 +78,7 @@ def lower_elu(call: Call, planner: Planner) -> str | None:
 
 
 def lower_log_softmax(call: Call, planner: Planner) -> None:
-    """Adds the logarithm of softmax, of the core's, in float32: oneDNN 3.2 is wrong by 3e-6.
+    """Add the core's logarithm of softmax, in float32, because oneDNN 3.2 is wrong by 3e-6.
 
     Subnormal results of bfloat16 become 0.
     """
@@ -85,7 +86,7 @@ def lower_log_softmax(call: Call, planner: Planner) -> None:
 
 
 def _rows(call: Call, planner: Planner) -> tuple[Place, int]:
-    """Return the operand in float32 with the elements along the call's axis next to each other, and their number."""
+    """Return the operand in float32 with contiguous elements along the call's axis, and the size of the axis."""
     (x,) = call.inputs
     axis, sizes = axis_of(call), sizes_of(call.result)
     order = planner.stored(x).desc.plain_order()
@@ -99,7 +100,7 @@ def _rows(call: Call, planner: Planner) -> tuple[Place, int]:
 
 
 def lower_stepwise_softmax(call: Call, planner: Planner) -> None:
-    """Adds a softmax of the core's whose steps are rounded to the dtype: oneDNN rounds the result only.
+    """Add the core's softmax with each step rounded to the dtype, because oneDNN rounds only the result.
 
     Subnormal results of bfloat16 become 0.
     """
@@ -111,7 +112,7 @@ def lower_stepwise_softmax(call: Call, planner: Planner) -> None:
 
 
 def _add(call: Call, planner: Planner, place: Place, columns: int = 0) -> None:
-    """Adds the function; a result of a narrower dtype is rounded by a reorder behind it."""
+    """Add the function; a following reorder rounds a result of a narrower dtype."""
     op = "nn.elu" if call.op in ELUS else call.op
     if call.result.dtype == "float32":
         planner.add_kernel(Kernel(op, place, planner.result(call.output, place.desc), columns))
@@ -122,7 +123,7 @@ def _add(call: Call, planner: Planner, place: Place, columns: int = 0) -> None:
 
 
 def _add_rounding(call: Call, planner: Planner, wide: Place) -> None:
-    """Adds a reorder of a result of float32 to the dtype of the call."""
+    """Add a reorder of a float32 result to the dtype of the call."""
     desc, dtype = wide.desc, call.result.dtype
     target = planner.result(call.output, desc.cast(planner.engine, dtype) or planner.row_major(desc.sizes, dtype))
     reorder = planner.workshop.reorder(wide.desc, target.desc)

@@ -1,4 +1,4 @@
-"""Transposed convolutions, in the layouts that oneDNN chooses."""
+"""Transposed convolutions, in the layouts chosen by oneDNN."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["lower_deconvolution"]
 
 
 def lower_deconvolution(call: Call, planner: Planner) -> str | None:
-    """Adds a transposed convolution: oneDNN's deconvolution."""
+    """Add a transposed convolution: oneDNN's deconvolution."""
     x, weight = call.inputs
     rank = len(call.result.shape) - 2
     groups = integer(call, "groups")
@@ -59,12 +59,12 @@ def lower_deconvolution(call: Call, planner: Planner) -> str | None:
 
 
 def _filters(desc: MemoryDesc, groups: int, axes: ImageAxes) -> MemoryDesc | None:
-    """Gives weights as ``(O, I, ...)``, in groups ``(G, O, I, ...)``; ``None`` where no such view of them is there.
+    """Return weights as ``(O, I, ...)``, in groups ``(G, O, I, ...)``; ``None`` if no such view exists.
 
     Args:
-        desc: how they lie, as ``(I, O, ...)`` with the input channels of all groups.
-        groups: how many groups there are.
-        axes: how images are seen.
+        desc: the layout of the weights, as ``(I, O, ...)`` with the input channels of all groups.
+        groups: the number of groups.
+        axes: the axes of images.
     """
     channels, *others = axes.lifted(desc.sizes, 1)
     order = range(2, len(others) + 1)
@@ -75,12 +75,12 @@ def _filters(desc: MemoryDesc, groups: int, axes: ImageAxes) -> MemoryDesc | Non
 
 
 def _windows(call: Call, axes: ImageAxes, window: Sequence[int]) -> Windows:
-    """Gives windows over the result; what it is longer by, on request, counts as less padding after it.
+    """Return windows over the result; additional requested length counts as less padding at the end.
 
     Args:
         call: the call.
-        axes: how images are seen.
-        window: how many taps there are along each axis.
+        axes: the axes of images.
+        window: the number of taps along each axis.
     """
     (_, _, *image), (_, _, *result) = (axes.sizes(of) for of in (call.operands[0], call.result))
     rank = len(axes.places) - 2

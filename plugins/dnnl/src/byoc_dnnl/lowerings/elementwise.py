@@ -25,9 +25,9 @@ __all__ = ["add_functions", "lower_binary", "lower_function"]
 
 
 def lower_function(call: Call, planner: Planner) -> str | None:
-    """Adds a function of each element; the result lies as the operand does.
+    """Add a function of each element; the result has the layout of the operand.
 
-    Not taken: a `clip` between whose ends nothing lies.
+    Not taken: a `clip` with no number between the ends.
     """
     (id_,) = call.inputs
     functions = functions_of(call)
@@ -37,7 +37,7 @@ def lower_function(call: Call, planner: Planner) -> str | None:
 
 
 def add_functions(call: Call, planner: Planner, place: Place, functions: Sequence[PostOp]) -> str | None:
-    """Add functions of each element, in order, of what lies in a place; or return the reason why there are none."""
+    """Add functions of each element of a place, in order; or return the reason why oneDNN has none."""
     desc = place.desc
     if len(functions) == 1:
         (function,) = functions
@@ -62,7 +62,7 @@ def add_functions(call: Call, planner: Planner, place: Place, functions: Sequenc
 
 
 def lower_binary(call: Call, planner: Planner) -> str | None:
-    """Adds an operation on two tensors; what oneDNN cannot repeat along axes itself is repeated before."""
+    """Add an operation on two tensors; a broadcast beyond oneDNN's abilities is computed before."""
     if call.op == "subtract" and add_spelled_batch_norm(call, planner):
         return None
     if call.op == "add" and add_quantised_sum(call, planner):
@@ -71,7 +71,7 @@ def lower_binary(call: Call, planner: Planner) -> str | None:
     reason: str | None = side if isinstance(side, str) else None
     if not isinstance(side, str):
         reason = first_reason(_add_binary(call, planner, side, place) for place in planner.ways(side.main))
-    if reason is None or call.op == "nn.bias_add" or call.result.dtype == "bfloat16":  # copies lose subnormal ones
+    if reason is None or call.op == "nn.bias_add" or call.result.dtype == "bfloat16":  # copies lose subnormal numbers
         return reason
     whole = planner.row_major(sizes_of(call.result), call.result.dtype)
     left, right = (repeated(planner, id_, whole) for id_ in call.inputs)

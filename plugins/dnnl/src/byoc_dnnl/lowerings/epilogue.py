@@ -1,8 +1,8 @@
-"""What a primitive does with its result before it writes it: the calls that follow, as post-ops.
+"""Epilogues: a primitive computes the following calls as post-ops before the result is written.
 
-Followers are taken as long as the primitive keeps the implementation that it has without them. One that oneDNN computes
-rightly for finite operands only is taken where that follows from checks of what the primitive reads. Where a tensor of
-the same layout is added that nothing else reads any more, the result is written over it: reading it there is cheaper.
+Followers are taken while the primitive keeps its implementation without followers. A follower computed correctly by
+oneDNN only for finite operands is taken if checks of the primitive's operands prove this. If a tensor with the same
+layout and no other pending reader is added, the result overwrites the tensor: reading it there is cheaper.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ BINARIES: Mapping[str, Algorithm] = {
 
 _NARROW = ("bfloat16", "float16")
 _COMMUTATIVE = ("add", "maximum", "minimum", "multiply")
-
-"""What the arguments of a post-op are numbered higher than those of the one before it."""
+"""Ops with exchangeable operands."""
 
 Shape = Callable[[MemoryDesc], MemoryDesc | None]
-"""Gives a description with other axes over the same memory; ``None`` where the layout does not permit it."""
+"""A function from a description to a description with other axes over the same memory; ``None`` if the layout does not
+permit the axes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,9 @@ class Side:
 
     Attributes:
         algorithm: the operation.
-        main: the value whose sizes the result has.
+        main: the value with the sizes of the result.
         other: the value of the second operand.
-        sizes: those of the second operand, of the result's rank.
+        sizes: the sizes of the second operand, with the rank of the result.
     """
 
     algorithm: Algorithm
@@ -62,14 +63,14 @@ class Side:
     sizes: tuple[int, ...]
 
     def desc(self, planner: Planner, main: MemoryDesc) -> MemoryDesc:
-        """Gives how it is to lie: as the first one does, or row-major where it is repeated; in the dtype it has."""
+        """Return the required layout: as the first operand, or row-major if broadcast; in the stored dtype."""
         stored = planner.stored(self.other).desc
         if self.sizes != main.sizes:
             return planner.row_major(self.sizes, stored.dtype)
         return stored if stored.lies_like(main) else main.cast(planner.engine, stored.dtype) or main
 
     def place(self, planner: Planner, desc: MemoryDesc) -> Place:
-        """Gives where it lies so."""
+        """Return the place of the operand in the layout."""
         if planner.stored(self.other).desc.sizes == desc.sizes:
             return planner.place_in(self.other, desc)
         plain = planner.place_row_major(self.other, desc.dtype).seen_as(planner.row_major(self.sizes, desc.dtype))
@@ -77,11 +78,11 @@ class Side:
 
 
 def find_side(call: Call, main: int | None = None) -> Side | str:
-    """Gives the second operand of an operation on two tensors, or the reason why there is none.
+    """Return the second operand of an operation on two tensors, or the reason why no operand qualifies.
 
     Args:
         call: the operation.
-        main: the value that has to be the first operand, where that is settled.
+        main: the required first operand, if decided.
     """
     result = call.result.shape
     if call.op == "nn.bias_add":
@@ -112,19 +113,19 @@ def add_with_followers(
     *,
     gives_bytes: bool = False,
 ) -> str | None:
-    """Adds a primitive that computes a call, and as many of the calls that follow as it takes.
+    """Add a primitive for a call and as many followers as possible.
 
     Args:
         call: the call.
         planner: the plan.
-        make: gives the primitive with post-ops.
-        arguments: gives what the primitive reads; adds reorders.
-        to_primitive: brings a description with the sizes of the call's result, some of them perhaps 1, to the
-            primitive's axes.
-        to_value: the other way round.
-        own: post-ops that belong to the call itself.
-        head: calls after it that the primitive computes as well, without post-ops.
-        gives_bytes: whether ``make`` minds the dtype that the last post-op decides (:func:`dtype_after`), so that
+        make: returns the primitive with post-ops.
+        arguments: returns the operands of the primitive; adds reorders.
+        to_primitive: maps a description with the sizes of the call's result, some of them perhaps 1, to the primitive's
+            axes.
+        to_value: the inverse mapping.
+        own: post-ops of the call itself.
+        head: following calls also computed by the primitive, without post-ops.
+        gives_bytes: whether ``make`` respects the dtype decided by the last post-op (:func:`dtype_after`), so
             ``quantize`` may be the last of the calls.
 
     Returns:
@@ -164,12 +165,12 @@ def add_with_followers(
 
 
 def same(desc: MemoryDesc) -> MemoryDesc:
-    """Gives the description itself: for primitives that have the axes of their call."""
+    """Return the description itself: for primitives with the axes of their call."""
     return desc
 
 
 def first_reason(reasons: Iterable[str | None]) -> str | None:
-    """Gives ``None`` as soon as a way was taken, or the reason why the last one was not."""
+    """Return ``None`` after the first successful way, or the reason for the failure of the last way."""
     found: str | None = None
     for found in reasons:
         if found is None:
@@ -178,12 +179,12 @@ def first_reason(reasons: Iterable[str | None]) -> str | None:
 
 
 _Found = tuple[PrimitiveDesc, "list[_Link]", MemoryDesc]
-"""A primitive, what it computes beside its calls, and how the result lies."""
+"""A primitive, the links computed beside its calls, and the layout of the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """The search for what a primitive computes beside its own calls; see :func:`add_with_followers`."""
+    """The search for followers computed by a primitive; see :func:`add_with_followers`."""
 
     calls: Sequence[Call]
     planner: Planner
@@ -193,7 +194,7 @@ class _Search:
     own: Sequence[PostOp]
 
     def as_many_as_fit(self) -> _Found | None:
-        """Gives as many links as the primitive takes with the implementation that it has without them."""
+        """Return as many links as possible without a change of the primitive's implementation."""
         made = self._make([])
         if made is None:
             return None
@@ -210,7 +211,7 @@ class _Search:
         return made, [], desc
 
     def up_to(self, end: _Link) -> _Found | None:
-        """Gives all links up to one that writes bytes; ``None`` where they do not fit together."""
+        """Return all links up to a link that writes bytes; ``None`` if the links do not fit together."""
         made = self._make([end])
         if made is None:
             return None
@@ -233,17 +234,17 @@ class _Search:
 
     def _result(self, made: PrimitiveDesc) -> MemoryDesc:
         desc = self.to_value(made.memory_desc(Query.DST_MD))
-        assert desc is not None  # lowerings choose axes between which any layout of a result can go
+        assert desc is not None  # lowerings choose axes that can express any layout of a result
         return desc
 
 
 def _keeps_nan(link: _Link, made: PrimitiveDesc) -> bool:
-    """Whether a post-op of a primitive hands NaN on as by itself: convolutions by products lose it in sigmoid."""
+    """Return whether a fused post-op propagates NaN as if alone: convolutions by products lose NaN in sigmoid."""
     return link.call.op != "sigmoid" or "gemm" not in made.implementation
 
 
 def _end_in_bytes(call: Call, planner: Planner) -> _Link | None:
-    """Gives the call of ``quantize`` that the calls after this one lead to, where that may be its primitive's end."""
+    """Return the ``quantize`` reached by the calls after this call, if able to end the primitive."""
     while (follower := planner.follower(call)) is not None:
         if follower.op == "quantize":
             post_ops = to_bytes(follower, planner) if follower.inputs[0] == call.output else None
@@ -253,17 +254,17 @@ def _end_in_bytes(call: Call, planner: Planner) -> _Link | None:
 
 
 def dtype_after(post_ops: Sequence[PostOp], dtype: str) -> str:
-    """Gives the dtype of what post-ops leave; that of the primitive where none of them decides it."""
+    """Return the dtype after post-ops; the dtype of the primitive if no post-op decides."""
     return (post_ops[-1].dtype if post_ops else None) or dtype
 
 
 def _written_over(links: Sequence[_Link], desc: MemoryDesc, planner: Planner) -> list[_Link]:
-    """Gives the links with one tensor added by writing over it; nothing where none can be.
+    """Return the links with one tensor added by overwriting; empty if no tensor qualifies.
 
-    Whatever else the primitive reads is still to be read, so it lies elsewhere.
+    All other operands of the primitive are still to be read, and therefore lie elsewhere.
     """
     if planner.is_result(links[-1].call.output) and desc.is_row_major():
-        return []  # it is best written where the caller wants it
+        return []  # the caller's memory is the best place
     for index, link in enumerate(links):
         side = link.side
         if side is None or side.algorithm is not Algorithm.BINARY_ADD or link.desc != desc:
@@ -276,7 +277,7 @@ def _written_over(links: Sequence[_Link], desc: MemoryDesc, planner: Planner) ->
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """A call as post-ops of the primitive before it; with the layout of its second operand, where it has one."""
+    """A call as post-ops of the primitive before, with the layout of the second operand, if any."""
 
     call: Call
     post_ops: tuple[PostOp, ...]
@@ -301,10 +302,10 @@ def _links_after(calls: Sequence[Call], planner: Planner, desc: MemoryDesc, to_p
 
 
 def _is_rounded_before(call: Call, planner: Planner) -> bool:
-    """Whether the result of a call is rounded before anything reads it, so that there are no post-ops.
+    """Return whether the result of a call is rounded before any reader, so that post-ops are impossible.
 
-    So are the scores of an attention of narrow floats: a product of two matrices that are computed, whoever reads it.
-    So is the result of a call from which other calls, which might be post-ops, lead to a softmax by steps.
+    This holds for the scores of an attention of narrow floats: a product of two computed matrices, for any reader. This
+    also holds for a call followed by possible post-ops up to a softmax by steps.
     """
     if call.op == "matmul" and call.result.dtype in _NARROW and not any(map(planner.is_constant, call.inputs)):
         return True
@@ -318,14 +319,14 @@ def _is_rounded_before(call: Call, planner: Planner) -> bool:
 
 
 def _sources(calls: Sequence[Call], links: Sequence[_Link]) -> list[int]:
-    """Gives the values that a primitive reads which computes calls, one after the other."""
+    """Return the values read by a primitive that computes calls, one after the other."""
     between = {call.output for call in calls}
     read = [id_ for call in calls for id_ in call.inputs if id_ not in between]
     return [*read, *(link.side.other for link in links if link.side is not None)]
 
 
 def _needs(calls: Sequence[Call], links: Sequence[_Link]) -> list[Need]:
-    """Gives what has to be proved of what it computes with."""
+    """Return the bounds to prove for the operands of the calls and links."""
     return [need for part in (*calls, *(link.call for link in links)) for need in needs_of(part)]
 
 
@@ -340,7 +341,7 @@ def _link_of(call: Call, value: Call, planner: Planner, desc: MemoryDesc, to_pri
         return None
     inner, target = side.desc(planner, desc), to_primitive(desc)
     if inner.sizes != desc.sizes and not (target is not None and target.has_usual_order()):
-        return None  # post-ops of oneDNN 3.2 find repeated operands by the strides of usual layouts
+        return None  # post-ops of oneDNN 3.2 detect broadcast operands by the strides of usual layouts
     outer = to_primitive(inner)
     return (
         None

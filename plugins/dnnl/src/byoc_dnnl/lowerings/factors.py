@@ -1,7 +1,7 @@
-"""What products and convolutions multiply: floats of some dtype, or the integers that floats stand for.
+"""Factors of products and convolutions: floats of some dtype, or the integers behind dequantised values.
 
-Sums of products of bytes are exact in 32 bits, and are multiplied by both scales: the result is as near to that of
-exact arithmetic as any of floats.
+Sums of products of bytes are exact in 32 bits, and are multiplied by both scales: the result is as close to exact
+arithmetic as any computation in floats.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from byoc_dnnl.precision import multiplies_bytes
 
 if TYPE_CHECKING:
     from byoc_dnnl.calls import Call
-    from byoc_dnnl.known import Quantised
     from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Planner
+    from byoc_dnnl.unstored_values import Quantised
 
 __all__ = ["Factors", "byte_factors", "factors_of"]
 
 _MAX_TERMS = 1 << 15
-"""Sums of more products of bytes, of 2**16 at most, may be too much for 32 bits."""
+"""Sums of more products of bytes, each at most 2**16, may overflow 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,10 @@ class Factors:
     """Two factors.
 
     Attributes:
-        left: the value of the left one, and where it lies; it is converted to ``left_dtype``.
+        left: the value and place of the left factor, to be converted to ``left_dtype``.
         right: likewise.
-        scales: those of both, where they are integers.
-        zero_point: that of the left one, where it has one.
+        scales: the scales of both factors, if integers.
+        zero_point: the zero point of the left factor, if any.
     """
 
     left: tuple[int, Place]
@@ -46,14 +46,14 @@ class Factors:
     zero_point: int | None = None
 
     def scaling(self, mask: int) -> Scaling | None:
-        """Gives the attribute of the primitive; ``mask`` marks the axes of outputs in the right factor."""
+        """Return the attribute of the primitive; ``mask`` marks the axes of outputs in the right factor."""
         if self.scales is None:
             return None
         scales: dict[int, int] = {Argument.SRC: 0, Argument.WEIGHTS: 0 if self.scales[1].axis is None else mask}
         return Scaling(scales, () if self.zero_point is None else (Argument.SRC,))
 
     def arguments(self, planner: Planner) -> Mapping[int, Place]:
-        """Gives scales and zero points as the primitive reads them."""
+        """Return scales and zero points in the form read by the primitive."""
         given: dict[int, Place] = {}
         for argument, quantised in zip((Argument.SRC, Argument.WEIGHTS), self.scales or (), strict=False):
             given[Argument.SCALES | argument] = planner.place_row_major(quantised.scale)
@@ -62,12 +62,12 @@ class Factors:
         return given
 
     def result_dtype(self, call: Call, planner: Planner) -> str:
-        """Gives what the result is best stored as."""
+        """Return the best stored dtype of the result."""
         return call.result.dtype if self.left_dtype == call.operands[0].dtype else planner.result_dtype(call)
 
 
 def factors_of(call: Call, planner: Planner, axis: int) -> Iterator[Factors]:
-    """Yields the factors of a convolution, best first; ``axis`` is that of the outputs in the right one."""
+    """Yield the factors of a convolution, best first; ``axis`` is the axis of the outputs in the right factor."""
     found = byte_factors(call, planner, axis)
     if found is not None:
         yield found
@@ -77,7 +77,7 @@ def factors_of(call: Call, planner: Planner, axis: int) -> Iterator[Factors]:
 
 
 def byte_factors(call: Call, planner: Planner, axis: int) -> Factors | None:
-    """Gives the factors of a product as bytes; ``None`` where they are none that oneDNN multiplies."""
+    """Return the factors of a product as bytes; ``None`` if oneDNN cannot multiply the factors as bytes."""
     source, weights = map(planner.quantised, call.inputs)
     if source is None or weights is None or not multiplies_bytes(planner.engine.isa):
         return None

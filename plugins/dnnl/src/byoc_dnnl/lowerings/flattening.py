@@ -1,7 +1,7 @@
 """Images seen as rows of a matrix, before a product with constant weights.
 
-Where an image lies channels-last or in blocks, its rows would have to be reordered first. The weights are instead,
-once, when they are packed: a sum of products may have its terms in any order (``docs/notes/flattened-images.md``).
+The rows of a channels-last or blocked image would have to be reordered first. Instead the weights are reordered, once,
+during packing: a sum of products may have its terms in any order (``docs/notes/flattened-images.md``).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from byoc_dnnl.calls import sizes_of
-from byoc_dnnl.derived import Reordered
-from byoc_dnnl.known import Flattened
+from byoc_dnnl.derived_constants import Reordered
 from byoc_dnnl.plan import Kind
+from byoc_dnnl.unstored_values import Flattened
 
 if TYPE_CHECKING:
     from byoc_dnnl.calls import Call
@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["find_flattened", "flat_weights"]
 
 _MAX_NBYTES = 16 << 20
-"""Above what size weights take so long to read that a reorder does not show, and too much memory to lie there twice."""
+"""Limit of the size of weights. Larger weights take so long to read that a reorder does not show, and too much memory
+to keep twice.
+"""
 
 
 def find_flattened(call: Call, planner: Planner) -> Flattened | None:
-    """Gives how the rows of a reshape's result lie, one behind the other in another order than that of its columns.
+    """Return the layout of a reshape's rows, if rows follow each other with elements in another order than the columns.
 
-    ``None`` where they lie in that order, or not so; and where something reads them that minds.
+    ``None`` if the elements have the order of the columns, or no such layout; and for a reader that depends on the
+    order.
     """
     place, result = planner.stored(call.inputs[0]), sizes_of(call.result)
     if len(result) != 2 or place.desc.sizes[0] != result[0] or place.desc.reshaped(result) is not None:
@@ -44,7 +47,7 @@ def find_flattened(call: Call, planner: Planner) -> Flattened | None:
 
 
 def _is_multiplied(call: Call, planner: Planner) -> bool:
-    """Whether all that reads a call's result is a product with constant weights that can be reordered."""
+    """Return whether the only reader of a call's result is a product with reorderable constant weights."""
     reader = planner.follower(call)
     if reader is None or reader.op not in ("matmul", "nn.dense") or reader.inputs[0] != call.output:
         return False
@@ -53,14 +56,14 @@ def _is_multiplied(call: Call, planner: Planner) -> bool:
     if len(sizes) != 2 or inner != sizes_of(call.result)[1]:
         return False
     if not planner.is_placed(weight) or planner.quantised(weight) is not None:
-        return False  # it is computed, behind the reshape perhaps
+        return False  # the weight is computed, perhaps after the reshape
     place = planner.stored(weight)
     is_plain = place.buffer.kind is Kind.CONSTANT and place.desc.is_row_major()
     return is_plain and place.desc.sizes == sizes and place.desc.nbytes <= _MAX_NBYTES
 
 
 def flat_weights(flat: Flattened, planner: Planner, weight: int, axis: int) -> Place:
-    """Gives constant weights in the order of flattened rows; ``axis`` is that of the rows' elements in them."""
+    """Return constant weights in the order of flattened rows; ``axis`` is the weights' axis of the rows' elements."""
     lying = planner.stored(weight).desc
     whole = lying.sizes
     sizes = (*whole[:axis], *flat.sizes, *whole[axis + 1 :])

@@ -1,7 +1,7 @@
-"""Functions of each element, as oneDNN computes them, and for which operands it does so with the op's meaning.
+"""Functions of each element as computed by oneDNN, and the operands with results equal to the op's meaning.
 
-oneDNN 3.2 computes some of them wrongly for NaN or infinities, and rightly for all other numbers, or for those up to
-some magnitude. They are used where the operand is proved to be such a number (:mod:`byoc_dnnl.ranges`).
+oneDNN 3.2 computes some functions wrongly for NaN or infinities, and correctly for all other numbers, or up to some
+magnitude. Such functions are used if the operand is proved to be in range (:mod:`byoc_dnnl.ranges`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["FINITE_ONLY", "FUNCTIONS", "functions_of", "needs_of", "scaled"]
 
 Functions = tuple[PostOp, ...] | str
-"""What computes a function, in order; or the reason why nothing does."""
+"""The post-ops that compute a function, in order; or the reason why oneDNN has none."""
 
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def scaled(factor: float) -> PostOp:
-    """Return a multiplication by a number: the product plus minus zero, which has the sign of the product."""
+    """Return a multiplication by a number: the product plus minus zero, with the sign of the product."""
     return PostOp(Algorithm.ELTWISE_LINEAR, factor, beta=-0.0)
 
 
@@ -51,7 +51,7 @@ def _hard_sigmoid(call: Call) -> Functions:
 def _relu(call: Call) -> Functions:
     if call.result.dtype == "float32":
         return (PostOp(Algorithm.ELTWISE_RELU),)
-    # Of other dtypes nothing is proved, and oneDNN's ReLU gives 0 for NaN; its ELU hands NaN on.
+    # Nothing is proved for other dtypes. oneDNN's ReLU gives 0 for NaN; ELU propagates NaN.
     return PostOp(Algorithm.ELTWISE_ELU), PostOp(Algorithm.ELTWISE_ABS)
 
 
@@ -101,18 +101,19 @@ FINITE_ONLY: Mapping[str, float] = {
     "nn.relu": LARGEST,  # NaN gives 0
     "nn.swish": LARGEST,  # minus infinity gives NaN
 }
-"""Up to which magnitude oneDNN computes an op with its meaning, where it does not do so for all numbers; for the
-conformance kit's bounds, and all implementations on x86-64."""
+"""The largest magnitude with the op's meaning in oneDNN, for ops not correct for all numbers; for the conformance kit's
+bounds, and all implementations on x86-64.
+"""
 
 
 def functions_of(call: Call) -> Functions:
-    """Gives what computes a function of each element, in order; or the reason why oneDNN has nothing for it."""
+    """Return the post-ops for a function of each element, in order; or the reason why oneDNN has none."""
     return FUNCTIONS[call.op](call)
 
 
 def needs_of(call: Call) -> Sequence[Need]:
-    """Gives what has to be proved of a call's operands before oneDNN may compute it."""
-    if call.op == "quantize":  # NaN is 0, which oneDNN gives for it in uint8 only
+    """Return the bounds to prove for a call's operands before oneDNN may compute the call."""
+    if call.op == "quantize":  # NaN becomes 0; oneDNN does so in uint8 only
         return [(call.inputs[0], LARGEST)] if call.result.dtype == "int8" else ()
     if call.op not in FINITE_ONLY or (call.op == "nn.leaky_relu" and number(call, "alpha") != 0):
         return ()

@@ -1,7 +1,7 @@
-"""The geometry of windows that slide over images, in numbers that oneDNN counts with.
+"""The geometry of windows sliding over images, in numbers supported by oneDNN.
 
-The type rules hold attributes against the declared sizes before a function is planned. They permit large numbers that
-cancel, as a stride and a padding of 2^40 do: those are refused or cut here.
+The type rules check attributes against the declared sizes before planning. The rules permit large cancelling numbers,
+for example a stride and a padding of 2^40. Such numbers are refused or cut here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from byoc_dnnl.calls import shape_of
 from byoc_dnnl.capi import MAX_INT
 from byoc_dnnl.lowerings.attributes import axes_of_layout, integers
-from byoc_dnnl.lowerings.phases import Geometry
+from byoc_dnnl.lowerings.pixel_packing import Geometry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["MAX_TAPS", "declines_windows", "geometry_of"]
 
 MAX_TAPS = 1 << 16
-"""The largest number of taps of a pooling window along one axis: oneDNN unrolls the taps of a row when it generates
-code, and generates it without the interpreter's lock."""
+"""The largest number of taps of a pooling window along an axis: oneDNN unrolls the taps of a row in generated code, and
+generates code without the interpreter's lock.
+"""
 
 
 def geometry_of(call: Call, rank: int) -> Geometry:
     """Return the windows of a call, with steps no longer than the padded image.
 
-    A longer stride or dilation is never taken: one window or one tap fits along such an axis.
+    A longer stride or dilation is never used: only a single window or tap fits along the axis.
     """
     padding = integers(call, "padding", 2 * rank)
     before, after = padding[:rank], padding[rank:]
@@ -42,7 +43,7 @@ def geometry_of(call: Call, rank: int) -> Geometry:
 
 
 def declines_windows(call: Call) -> str | None:
-    """Return the reason why oneDNN does not get the windows of a call: they, or the padded image, are too large."""
+    """Return the reason why oneDNN does not get the windows of a call: windows or padded image are too large."""
     rank = len(call.operands[0].shape) - 2
     if "padding" not in call.attrs:
         return None
@@ -54,7 +55,7 @@ def declines_windows(call: Call) -> str | None:
 
 
 def _padded_sizes(call: Call, rank: int) -> Sequence[int]:
-    """Return the sizes ``(N, C, ...)`` of the image that windows go over, with its padding."""
+    """Return the sizes ``(N, C, ...)`` of the image under the windows, with padding."""
     image = shape_of(call.result if call.op.endswith("_transpose") else call.operands[0])
     places = axes_of_layout(call, "data_layout" if "data_layout" in call.attrs else "layout", "NC", rank)
     padding = integers(call, "padding", 2 * rank)

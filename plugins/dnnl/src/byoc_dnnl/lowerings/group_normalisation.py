@@ -25,7 +25,7 @@ _REFERENCE = "oneDNN has only its reference implementation"
 
 
 def lower_instance_norm(call: Call, planner: Planner) -> str | None:
-    """Adds normalisation of each channel of each image."""
+    """Add normalisation of each channel of each image."""
     sizes = sizes_of(call.result)
     if sizes[0] == 1 and len(sizes) > 2:
         return _add_single_image(call, planner)
@@ -33,14 +33,14 @@ def lower_instance_norm(call: Call, planner: Planner) -> str | None:
 
 
 def lower_group_norm(call: Call, planner: Planner) -> str | None:
-    """Adds normalisation of each group of channels of each image."""
+    """Add normalisation of each group of channels of each image."""
     return _add_groups(call, planner, integer(call, "groups"))
 
 
 def lower_rms_norm(call: Call, planner: Planner) -> str | None:
-    """Adds division by the root mean square over the last axes: squares, their mean with a root, a quotient.
+    """Add division by the root mean square over the last axes: squares, the root of the mean, a quotient.
 
-    Not taken: other axes than the last ones.
+    Not taken: other axes than the last.
     """
     x, gamma = call.inputs
     sizes = sizes_of(call.result)
@@ -85,7 +85,7 @@ def lower_rms_norm(call: Call, planner: Planner) -> str | None:
 
 
 def _add_single_image(call: Call, planner: Planner) -> str | None:
-    """Adds normalisation of the channels of one image: batch normalisation by the statistics of the batch."""
+    """Add normalisation of the channels of a single image: batch normalisation by the statistics of the batch."""
     x, gamma, beta = call.inputs
     place = planner.place(x)
     made = planner.workshop.channel_standardisation(place.desc, number(call, "epsilon"))
@@ -102,7 +102,7 @@ def _add_single_image(call: Call, planner: Planner) -> str | None:
 
 
 def _add_groups(call: Call, planner: Planner, groups: int) -> str | None:
-    """Adds normalisation of rows, each a group of channels of an image, and then each channel's scale and shift."""
+    """Add normalisation of rows, each a group of channels of an image, then each channel's scale and shift."""
     x, gamma, beta = call.inputs
     images, channels, *spatial = sizes_of(call.result)
     rows = images * groups

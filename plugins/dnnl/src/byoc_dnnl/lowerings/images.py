@@ -1,8 +1,8 @@
-"""How convolutions, transposed ones too, see images, and which of oneDNN's implementations they take.
+"""Views of images in convolutions (also transposed), and the choice of oneDNN's implementations.
 
-Offered all layouts, oneDNN 3.2 takes row-major ones and its general product of matrices for groups of few channels, and
-for depthwise convolutions along one axis; and channels-last ones for images of few channels that lie in blocks already.
-It has better for all of these where it is asked for that (``docs/notes/convolutional-networks.md``).
+Offered all layouts, oneDNN 3.2 chooses row-major layouts and its general matrix product for groups of few channels, and
+for depthwise convolutions along a single axis. For blocked images of few channels, it chooses channels-last. Better
+implementations for all these cases exist on explicit request (``docs/notes/convolutional-networks.md``).
 """
 
 from __future__ import annotations
@@ -25,55 +25,55 @@ if TYPE_CHECKING:
 __all__ = ["ImageAxes", "Layout", "Offer", "make_channels_last", "make_image", "stays_in_blocks"]
 
 _BLOCK = 16
-"""How many channels stand in a block of oneDNN's kernels for AVX-512."""
+"""The number of channels in a block of oneDNN's kernels for AVX-512."""
 
 _FEW_CHANNELS = (_BLOCK, 2 * _BLOCK)
-"""How many channels an image has that stays in blocks."""
+"""The numbers of channels of an image that stays in blocks."""
 
 _WIDE = 28
-"""Above what width oneDNN has another kernel for several images, which is made for several blocks of outputs."""
+"""For wider results of several images oneDNN has another kernel, made for several blocks of outputs."""
 
 Layout = Callable[[Sequence[int], str], "MemoryDesc"]
-"""Gives a description of sizes and a dtype."""
+"""A function from sizes and a dtype to a description."""
 
 Offer = Callable[[Layout, Sequence["PostOp"]], "PrimitiveDesc | None"]
-"""Gives a primitive for images in a layout, with post-ops."""
+"""A function from a layout and post-ops to a primitive for images."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageAxes:
-    """The axes of a call's images, and those of the primitive: images, channels, and what windows go along.
+    """The axes of a call's images and of the primitive: images, channels, and axes of windows.
 
     Attributes:
-        places: the call's axis for each of the primitive's, the height that it may add left out.
-        is_lifted: whether the primitive sees the one axis that windows go along as the rows of images of height 1, as
-            depthwise convolutions of oneDNN have to be.
+        places: the call's axis for each axis of the primitive, without the height perhaps added by the primitive.
+        is_lifted: whether the primitive sees the single axis of windows as the rows of images of height 1, as required
+            by depthwise convolutions of oneDNN.
     """
 
     places: tuple[int, ...]
     is_lifted: bool
 
     def lifted(self, of_each: Sequence[int], of_height: int) -> tuple[int, ...]:
-        """Gives what is said of each axis, or of those that windows go along, with what is said of the height."""
+        """Return numbers for all axes, or all axes of windows, with the number for the height inserted if lifted."""
         return (*of_each[:-1], of_height, *of_each[-1:]) if self.is_lifted else tuple(of_each)
 
     def sizes(self, image: GraphTensor) -> tuple[int, ...]:
-        """Gives the sizes of an image of the call as the primitive sees it."""
+        """Return the sizes of an image of the call as seen by the primitive."""
         sizes = sizes_of(image)
         return self.lifted([sizes[axis] for axis in self.places], 1)
 
     def to_primitive(self, desc: MemoryDesc) -> MemoryDesc | None:
-        """Gives a description of the call's axes with those of the primitive."""
+        """Return a description of the call's axes with the axes of the primitive."""
         seen = desc.permuted(self.places)
         return seen.reshaped(self.lifted(seen.sizes, 1)) if self.is_lifted else seen
 
     def to_value(self, desc: MemoryDesc) -> MemoryDesc:
-        """Gives a description of the primitive's axes with those of the call."""
+        """Return a description of the primitive's axes with the axes of the call."""
         seen: MemoryDesc | None = desc
         if self.is_lifted:
             *others, _, last = desc.sizes
             seen = desc.reshaped((*others, last))
-        assert seen is not None  # an axis of one element can be left out of any layout
+        assert seen is not None  # an axis of size 1 can be left out of any layout
         return seen.permuted([self.places.index(axis) for axis in range(len(self.places))])
 
 
@@ -85,15 +85,15 @@ def make_image(
     is_thin: bool,
     lying: MemoryDesc | None = None,
 ) -> PrimitiveDesc | None:
-    """Gives a primitive of images, with an implementation made for it where there is one.
+    """Return a primitive of images, with a specialised implementation if possible.
 
     Args:
         planner: the plan.
-        offer: gives the primitive.
+        offer: returns the primitive.
         post_ops: the post-ops.
-        is_thin: whether each group computes so little that a product of matrices takes less time than vectors of
-            channels, most of which are empty.
-        lying: how the image lies, if it is best read so.
+        is_thin: whether each group computes so little that a product of matrices takes less time than mostly empty
+            vectors of channels.
+        lying: the layout of the image, if best read unchanged.
     """
     if lying is not None:
         made = _make_as_it_lies(planner, offer, post_ops, lying)
@@ -106,17 +106,17 @@ def make_image(
 
 
 def make_channels_last(planner: Planner, offer: Offer, post_ops: Sequence[PostOp]) -> PrimitiveDesc | None:
-    """Gives a primitive of images that lie channels-last, if there is an implementation made for it."""
+    """Return a primitive of channels-last images, if a specialised implementation exists."""
     made = offer(planner.channels_last, post_ops)
     return made if _worth(made) is _Worth.CONVOLUTION else None
 
 
 def stays_in_blocks(planner: Planner, image: MemoryDesc, target: Sequence[int]) -> bool:
-    """Whether a convolution in one group reads an image faster in the blocks in which it lies than channels-last.
+    """Return whether a convolution in one group reads an image faster in the present blocks than channels-last.
 
     Args:
         planner: the plan.
-        image: how the image lies, as the primitive sees it.
+        image: the layout of the image, as seen by the primitive.
         target: the sizes of the result.
     """
     has_avx512 = planner.engine.isa & Isa.AVX512_CORE == Isa.AVX512_CORE
@@ -130,7 +130,7 @@ def stays_in_blocks(planner: Planner, image: MemoryDesc, target: Sequence[int]) 
 def _make_as_it_lies(
     planner: Planner, offer: Offer, post_ops: Sequence[PostOp], image: MemoryDesc
 ) -> PrimitiveDesc | None:
-    """Gives a primitive that reads an image in the layout that it has, and chooses that of its result."""
+    """Return a primitive that reads an image in its present layout, and chooses the layout of the result."""
 
     def layout(sizes: Sequence[int], dtype: str) -> MemoryDesc:
         is_like_it = (tuple(sizes), dtype) == (image.sizes, image.dtype)
@@ -140,7 +140,7 @@ def _make_as_it_lies(
 
 
 class _Worth(IntEnum):
-    """What implementations are, the best last."""
+    """Kinds of implementations, the best last."""
 
     NONE = 0
     REFERENCE = 1

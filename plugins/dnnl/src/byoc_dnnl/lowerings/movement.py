@@ -1,4 +1,4 @@
-"""What moves elements: views of the same memory where the layout permits, concatenation."""
+"""Movement of elements: views of the same memory if the layout permits, and concatenation."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Argument, Query
 from byoc_dnnl.lowerings.attributes import axis_of, in_range, integers
 from byoc_dnnl.lowerings.flattening import find_flattened
-from byoc_dnnl.lowerings.pieces import add_copy
 from byoc_dnnl.lowerings.quantisation import defer_integers
+from byoc_dnnl.lowerings.slicing import add_copy
 from byoc_dnnl.plan import Kind
 
 if TYPE_CHECKING:
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import MemoryDesc
-    from byoc_dnnl.known import Quantised
     from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Planner
+    from byoc_dnnl.unstored_values import Quantised
 
 __all__ = ["lower_concat", "lower_permute_dims", "lower_reshape", "permuted_axes"]
 
 
 def lower_reshape(call: Call, planner: Planner) -> str | None:
-    """Sees the operand with other sizes; it is reordered only where neither its layout nor its reader permits that."""
+    """View the operand with other sizes; reorder only if neither the layout nor the reader permits a view."""
     (x, *_), sizes = call.inputs, sizes_of(call.result)
     integers = _movable(planner, x)
     if integers is not None:
@@ -46,9 +46,10 @@ def lower_reshape(call: Call, planner: Planner) -> str | None:
 
 
 def _movable(planner: Planner, id_: int) -> Quantised | None:
-    """Gives the integers that a value stands for, where these can be moved in its place.
+    """Return the integers behind a dequantised value, if the integers can be moved instead of the value.
 
-    They have one scale, and nothing else reads the value, which would be restored twice; constants are, once for all.
+    The integers have a single scale, and the value has a single reader; otherwise the value would be dequantised twice.
+    Constants are dequantised once for all.
     """
     found = planner.quantised(id_)
     if found is None or found.axis is not None or found.place.buffer.kind is Kind.CONSTANT:
@@ -57,15 +58,15 @@ def _movable(planner: Planner, id_: int) -> Quantised | None:
 
 
 def _seen(planner: Planner, id_: int, place: Place, sizes: tuple[int, ...]) -> Place:
-    """Gives a view of a value with other sizes; reordered where its layout does not permit that."""
+    """Return a view of a value with other sizes; reorder if the layout does not permit a view."""
     lying, seen = next(_ways_to_see(planner, place.desc, sizes))
     return (place if place.desc.is_row_major() else planner.reordered(id_, place, lying)).seen_as(seen)
 
 
 def _ways_to_see(planner: Planner, desc: MemoryDesc, sizes: tuple[int, ...]) -> Iterator[tuple[MemoryDesc, MemoryDesc]]:
-    """Yields how a tensor may lie, the cheapest first, with how it is seen with other sizes then.
+    """Yield possible layouts of a tensor, the cheapest first, each with the view with other sizes.
 
-    The result is best an image that lies channels-last, as convolutions read it, where the operand is no row-major one.
+    For an operand other than row-major, the best result is a channels-last image, as read by convolutions.
     """
     dtype = desc.dtype
     if not desc.is_row_major():
@@ -82,7 +83,7 @@ def _ways_to_see(planner: Planner, desc: MemoryDesc, sizes: tuple[int, ...]) -> 
 
 
 def lower_permute_dims(call: Call, planner: Planner) -> str | None:
-    """Sees the operand with its axes in another order."""
+    """View the operand with permuted axes."""
     (x,) = call.inputs
     axes, integers = permuted_axes(call), _movable(planner, x)
     if integers is not None and axes:
@@ -95,14 +96,14 @@ def lower_permute_dims(call: Call, planner: Planner) -> str | None:
 
 
 def permuted_axes(call: Call) -> tuple[int, ...]:
-    """Gives which axis of the operand each axis of a permutation's result is."""
+    """Return, for each axis of a permutation's result, the axis of the operand."""
     rank = len(call.result.shape)
     given = reversed(range(rank)) if call.attrs.get("axes") is None else integers(call, "axes", rank)
     return tuple(in_range(call, "axes", axis) for axis in given)
 
 
 def lower_concat(call: Call, planner: Planner) -> str | None:
-    """Adds what joins tensors along an axis."""
+    """Add a concatenation of tensors along an axis."""
     axis = axis_of(call)
     sizes = sizes_of(call.result)
     stored = {planner.stored(id_).desc.dtype for id_ in call.inputs}
@@ -121,14 +122,14 @@ def lower_concat(call: Call, planner: Planner) -> str | None:
 
 
 _SHORT_NBYTES = 128
-"""Below what size oneDNN's concatenation spends more on calls to copy runs of elements than on copying them."""
+"""For shorter runs of elements, oneDNN's concatenation spends more time on calls than on copying."""
 
 _MANY_RUNS = 256
-"""How many runs make good for a primitive more."""
+"""The number of runs that compensates for an additional primitive."""
 
 
 def _joins_short_runs(call: Call, planner: Planner, axis: int, sizes: tuple[int, ...]) -> bool:
-    """Whether it joins many short runs of elements, as of images of few channels that lie channels-last."""
+    """Return whether a call joins many short runs of elements, as in channels-last images of few channels."""
     descs = [planner.stored(id_).desc for id_ in call.inputs]
     if any(desc.is_blocked() for desc in descs):
         return False
@@ -139,7 +140,7 @@ def _joins_short_runs(call: Call, planner: Planner, axis: int, sizes: tuple[int,
 
 
 def _join_by_copies(call: Call, planner: Planner, axis: int, sizes: tuple[int, ...], dtype: str) -> None:
-    """Adds a copy of each operand into its part of the result."""
+    """Add a copy of each operand into a part of the result."""
     places = [planner.place_as(id_, dtype) for id_ in call.inputs]
     target = planner.result(call.output, _joined(planner, [place.desc for place in places], sizes, dtype))
     start = 0
@@ -151,7 +152,7 @@ def _join_by_copies(call: Call, planner: Planner, axis: int, sizes: tuple[int, .
 
 
 def _joined(planner: Planner, descs: Sequence[MemoryDesc], sizes: tuple[int, ...], dtype: str) -> MemoryDesc:
-    """Gives how the result of joining tensors without blocks lies: row-major if they all do, else channels last."""
+    """Return the layout of a concatenation of unblocked tensors: row-major if all are row-major, else channels last."""
     if len(sizes) <= 2 or all(desc.is_row_major() for desc in descs):
         return planner.row_major(sizes, dtype)
     return planner.channels_last(sizes, dtype)
@@ -166,9 +167,10 @@ def _lies_as_image(planner: Planner, desc: MemoryDesc) -> bool:
 def _ways_to_join(
     call: Call, planner: Planner, sizes: tuple[int, ...], dtype: str
 ) -> Iterator[tuple[list[Place], MemoryDesc]]:
-    """Yields how operands may lie, with the result's layout: all as they are if they lie alike, else channels last.
+    """Yield layouts of operands, with the result's layout: unchanged if all are equal, else channels last.
 
-    Channels last is for images, some of which lie so, or in blocks; of permuted matrices the rows would be torn apart.
+    Channels last is for images, if some lie channels last or in blocks; for permuted matrices, rows would be torn
+    apart.
     """
     stored = [planner.place_as(id_, dtype) for id_ in call.inputs]
     if len({str(place.desc) for place in stored}) == 1:

@@ -1,4 +1,4 @@
-"""Normalisations and softmax: the result lies as the operand does."""
+"""Normalisations and softmax: the result has the layout of the operand."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _REFERENCE = "oneDNN has only its reference implementation"
 
 
 def lower_softmax(call: Call, planner: Planner) -> str | None:
-    """Adds softmax.
+    """Add softmax.
 
-    A NaN makes the whole row NaN, and so does plus infinity. oneDNN 3.2 gives NaN in one place of the row, and zeros in
-    the others: that is looked for, except where it comes to the same.
+    A NaN makes the whole row NaN, and so does plus infinity. oneDNN 3.2 gives NaN in a single place of the row, and
+    zeros in the others. A check looks for this NaN, unless the operand is proved finite or the reader spreads the NaN
+    anyway.
     """
     axis = axis_of(call)
     dtype = planner.result_dtype(call)
@@ -38,15 +39,15 @@ def lower_softmax(call: Call, planner: Planner) -> str | None:
 
 
 def _sums_rows(reader: Call | None, call: Call, axis: int) -> bool:
-    """Whether all that reads a softmax is a product with its rows, where one NaN does what a row of NaN does."""
+    """Return whether the only reader of a softmax is a product with the rows: a single NaN acts like a row of NaN."""
     is_product = reader is not None and reader.op in ("matmul", "nn.dense") and reader.inputs[0] == call.output
     return is_product and axis == len(call.result.shape) - 1
 
 
 def lower_lrn(call: Call, planner: Planner) -> str | None:
-    """Adds local response normalisation; oneDNN's windows have as many channels before as after.
+    """Add local response normalisation; oneDNN's windows have as many channels before as after.
 
-    Not taken: windows of an even number of channels; windows that hold all channels and more.
+    Not taken: windows of an even number of channels; windows with more channels than exist on both sides.
     """
     size = integer(call, "size")
     if size % 2 == 0:
@@ -58,9 +59,9 @@ def lower_lrn(call: Call, planner: Planner) -> str | None:
 
 
 def lower_layer_norm(call: Call, planner: Planner) -> str | None:
-    """Adds layer normalisation over the last axes.
+    """Add layer normalisation over the last axes.
 
-    Not taken: other axes than the last ones.
+    Not taken: other axes than the last.
     """
     x, gamma, beta = call.inputs
     sizes = sizes_of(call.operands[0])
@@ -102,15 +103,15 @@ def _add(
     order: Sequence[int] | None = None,
     dtype: str | None = None,
 ) -> str | None:
-    """Adds a primitive on the first operand as it is stored, or else on it in row-major order.
+    """Add a primitive on the first operand as stored, or else in row-major order.
 
     Args:
         call: the call.
         planner: the plan.
-        make: gives the primitive, from the descriptions of its operand and its result.
+        make: returns the primitive, from the descriptions of operand and result.
         given: other operands.
-        order: the axes as the primitive wants them; as they are where not given.
-        dtype: of the result, where the layout permits; as the operand is stored where not given.
+        order: the axes in the primitive's order; by default unchanged.
+        dtype: of the result, if the layout permits; by default the stored dtype of the operand.
     """
     for place in planner.ways(call.inputs[0]):
         result = (dtype and place.desc.cast(planner.engine, dtype)) or place.desc
@@ -124,7 +125,7 @@ def _add(
 
 
 def _written(call: Call, planner: Planner, place: Place, result: MemoryDesc) -> Place:
-    """Gives where a result goes: that of a softmax over its operand, which is in cache, where nothing else reads it."""
+    """Return the place of a result: for a softmax the operand, still in cache, if nothing else reads the operand."""
     (x, *_) = call.inputs
     is_over = call.op == "nn.softmax" and place is planner.stored(x) and place.desc == result
     if is_over and not planner.is_result(call.output) and planner.ends_in(call, x):

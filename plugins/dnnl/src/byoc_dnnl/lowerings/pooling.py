@@ -25,10 +25,9 @@ __all__ = ["add_windows", "lower_pooling"]
 
 
 def lower_pooling(call: Call, planner: Planner) -> str | None:
-    """Adds the mean of each window, or the largest element; that of finite ones, since oneDNN loses NaN.
+    """Add the mean of each window, or the largest of finite elements, because oneDNN loses NaN.
 
-    Not taken: windows that lie in the padding as a whole; a mean that counts padding, where ``ceil_mode`` adds to
-    it.
+    Not taken: windows entirely in the padding; a mean that counts padding, if ``ceil_mode`` adds to the padding.
     """
     rank = len(call.result.shape) - 2
     axes = axes_of_layout(call, "layout", "NC", rank)
@@ -52,7 +51,7 @@ def lower_pooling(call: Call, planner: Planner) -> str | None:
 
 
 def _misses_image(size: int, count: int, stride: int, dilation: int, before: int) -> bool:
-    """Return whether all taps of a window lie in the padding along an axis: dilated ones may leave out the image."""
+    """Return whether all taps of a window lie in the padding along an axis: dilated windows may skip the image."""
     starts = np.arange(count, dtype=np.int64) * stride - before
     first_within = starts + np.maximum(-(starts // dilation), 0) * dilation  # the padding is smaller than the window
     return bool(np.any(first_within >= size))
@@ -61,9 +60,9 @@ def _misses_image(size: int, count: int, stride: int, dilation: int, before: int
 def add_windows(
     call: Call, planner: Planner, algorithm: Algorithm, axes: Sequence[int], window: Sequence[int], windows: Windows
 ) -> str | None:
-    """Adds a pooling of the one operand, whose axes ``axes`` names in the order of images, channels, spatial ones.
+    """Add a pooling of the only operand, with ``axes`` in the order of images, channels, spatial axes.
 
-    The largest element of dequantised ones is found among the integers, and stands for what is dequantised of it.
+    The largest of dequantised elements is found among the integers, and then stands for a dequantised value.
     """
     (x,) = call.inputs
     back = tuple(axes.index(axis) for axis in range(len(axes)))

@@ -1,9 +1,9 @@
 """Products of matrices and of stacks of matrices.
 
-A product of few rows with large constant weights is computed as its transpose, ``weights.T @ rows.T``: oneDNN goes
-through the left operand once, from memory, while the right one stays in cache; the usual way round each panel of
-weights is waited for before it is used (``docs/notes/transposed-products.md``). The result has its rows innermost in
-memory, and so has the operand: the product that follows reads it as it lies.
+A product of few rows with large constant weights is computed as its transpose, ``weights.T @ rows.T``. oneDNN then
+reads the left operand once, from memory, while the right operand stays in cache. In the usual order each panel of
+weights is waited for before use (``docs/notes/transposed-products.md``). The result and the operand have rows innermost
+in memory: the following product reads the result unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["lower_dense", "lower_matmul"]
 
 
 def lower_dense(call: Call, planner: Planner) -> str | None:
-    """Adds ``x @ weight.T``; all leading axes of ``x`` are rows."""
+    """Add ``x @ weight.T``; all leading axes of ``x`` are rows."""
     x, weight = call.inputs
     inner = sizes_of(call.operands[0])[-1]
     flat = planner.flattened(x)
@@ -43,7 +43,7 @@ def lower_dense(call: Call, planner: Planner) -> str | None:
 
 
 def lower_matmul(call: Call, planner: Planner) -> str | None:
-    """Adds a product of stacks of matrices; a ``y`` of two axes takes all leading axes of ``x`` as rows."""
+    """Add a product of stacks of matrices; with a ``y`` of two axes all leading axes of ``x`` are rows."""
     x, y = call.inputs
     left, right = (sizes_of(tensor) for tensor in call.operands)
     if len(right) == 1:
@@ -71,15 +71,15 @@ def lower_matmul(call: Call, planner: Planner) -> str | None:
 def _add_product(
     call: Call, planner: Planner, x: int, left: tuple[int, ...], weight: int, weights: Callable[[str], Place]
 ) -> str | None:
-    """Adds a product, on factors of the best dtype for which there is one.
+    """Add a product, with factors of the best dtype for which a product exists.
 
     Args:
         call: the call.
         planner: the plan.
         x: the value of the left operand.
-        left: the sizes that it is to have; -1 for all leading axes.
+        left: the required sizes of the left operand; -1 for all leading axes.
         weight: the value of the right operand.
-        weights: gives where it lies in a dtype, as ``(..., K, N)``.
+        weights: returns the place of the right operand in a dtype, as ``(..., K, N)``.
     """
     axis = 0 if call.op == "nn.dense" else 1
     factors = byte_factors(call, planner, axis) if len(call.operands[1].shape) == 2 else None
@@ -102,14 +102,14 @@ def _add_product(
 
 
 def _weight_ways(planner: Planner, weight: int, weights: Place) -> Iterator[Place]:
-    """Yield the right operand as it lies, then row-major: products are fast where rows or columns are contiguous."""
+    """Yield the right operand unchanged, then row-major: products are fast with contiguous rows or columns."""
     yield weights
     if not planner.is_constant(weight) and not weights.desc.is_row_major():
         yield planner.reordered(weight, weights, planner.row_major(weights.desc.sizes, weights.desc.dtype))
 
 
 def _add_byte_product(call: Call, planner: Planner, factors: Factors, axis: int) -> str | None:
-    """Adds a product of bytes with a constant matrix, whose outputs are along ``axis``."""
+    """Add a product of bytes with a constant matrix, with outputs along ``axis``."""
     (x, source), (weight, matrix) = factors.left, factors.right
     weights = matrix.seen_as(matrix.desc.permuted((1 - axis, axis)))
     inner, columns = weights.desc.sizes
@@ -179,11 +179,11 @@ def _add_product_of(
 
 
 _FAST = "brg"
-"""What the names of oneDNN's implementations for any layout of the operands begin with."""
+"""The prefix of the names of oneDNN's implementations for any layout of the operands."""
 
 
 def _sources(planner: Planner, x: int, sizes: tuple[int, ...], dtype: str) -> Iterator[Place]:
-    """Yields where the left operand lies as a matrix, or a stack of them: as it is, if that is one, then row-major."""
+    """Yield places of the left operand as a (stack of) matrices: unchanged if possible, then row-major."""
     flat = planner.flattened(x)
     if flat:
         yield planner.reordered(x, flat.place, planner.row_major(sizes, dtype))
@@ -197,7 +197,7 @@ def _sources(planner: Planner, x: int, sizes: tuple[int, ...], dtype: str) -> It
 
 
 def _targets(call: Call, planner: Planner, sizes: tuple[int, ...], dtype: str) -> Iterator[MemoryDesc]:
-    """Yields layouts for the result: the one that a permutation after it makes row-major, then row-major order."""
+    """Yield layouts of the result: a layout made row-major by a following permutation, then row-major order."""
     follower = planner.follower(call)
     if follower and follower.op == "permute_dims" and sizes == sizes_of(call.result):
         axes = permuted_axes(follower)
@@ -208,9 +208,9 @@ def _targets(call: Call, planner: Planner, sizes: tuple[int, ...], dtype: str) -
 
 
 class _Bounds(NamedTuple):
-    """For how many rows, and from how many bytes of weights on, the transpose of a product is faster.
+    """The numbers of rows, and the least number of bytes of weights, for a faster transposed product.
 
-    Fewer rows, and those that do not fill vectors of AVX-512, are better multiplied as they lie.
+    Fewer rows, and rows that do not fill vectors of AVX-512, are better multiplied without transposition.
     """
 
     rows: range
@@ -218,11 +218,11 @@ class _Bounds(NamedTuple):
 
 
 _WITH_TILES, _WITHOUT_TILES = _Bounds(range(32, 129, 16), 1 << 20), _Bounds(range(32, 65, 16), 3 << 20)
-"""Cores that have matrix tiles multiply numbers of float32 twice as fast too, and wait for memory at more rows."""
+"""Cores with matrix tiles also multiply float32 numbers twice as fast, and wait for memory at more rows."""
 
 
 def _prefers_transpose(call: Call, planner: Planner) -> bool:
-    """Whether the transpose of a product is faster, if there is a fast implementation of it."""
+    """Return whether the transpose of a product is faster, given a fast implementation."""
     rows, (inner, *columns) = _rows(sizes_of(call.operands[0])), sizes_of(call.operands[1])
     has_tiles = planner.engine.isa & Isa.AVX512_CORE_AMX == Isa.AVX512_CORE_AMX
     bounds = _WITH_TILES if has_tiles else _WITHOUT_TILES
@@ -236,14 +236,14 @@ def _prefers_transpose(call: Call, planner: Planner) -> bool:
 
 
 def _add_transposed_product(call: Call, planner: Planner, x: int, weight: int, weights: Place) -> str | None:
-    """Adds ``weights.T @ x.T``; what is along the columns of the product comes as its own axis 1.
+    """Add ``weights.T @ x.T``; operands along the columns of the product come as axis 1 of the transpose.
 
     Args:
         call: the call.
         planner: the plan.
-        x: the value of the left operand; all its leading axes are rows.
+        x: the value of the left operand; all leading axes are rows.
         weight: the value of the weights.
-        weights: where they lie, as ``(K, N)``.
+        weights: the place of the weights, as ``(K, N)``.
     """
     inner, columns = weights.desc.sizes
     sizes, result = sizes_of(call.operands[0]), sizes_of(call.result)
@@ -271,7 +271,7 @@ def _add_transposed_product(call: Call, planner: Planner, x: int, weight: int, w
 
 
 def _rows_innermost(planner: Planner, sizes: tuple[int, ...]) -> MemoryDesc:
-    """Gives the layout in which the last axis is the outermost one, and the others are row-major."""
+    """Return the layout with the last axis outermost, and row-major order of the others."""
     last = len(sizes) - 1
     return planner.row_major((sizes[last], *sizes[:last])).permuted((*range(1, last + 1), 0))
 
@@ -284,7 +284,7 @@ def _rows(sizes: tuple[int, ...]) -> int:
 
 
 def _to_matrix(desc: MemoryDesc, result: tuple[int, ...], target: tuple[int, ...]) -> MemoryDesc | None:
-    """Gives an operand of the result's rank with the axes of the product; ``None`` where it repeats along some only."""
+    """Return an operand of the result's rank with the product's axes; ``None`` if broadcast along some axes only."""
     if desc.sizes == result:
         return desc.reshaped(target)
     if target == result:

@@ -1,7 +1,7 @@
-"""``quantize`` and ``dequantize``: by themselves, as ends of other primitives, and as what integers stand for.
+"""``quantize`` and ``dequantize``: as primitives, as ends of other primitives, and as meanings of integers.
 
-A dequantised value is not computed where all that read it take the integers (:meth:`~byoc_dnnl.planner.Planner.defer`);
-of constants it is a constant.
+A dequantised value is not computed if all readers take the integers (:meth:`~byoc_dnnl.planner.Planner.defer`); a
+dequantised constant is a constant.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import NEXT_POST_OP, Algorithm, Argument
-from byoc_dnnl.known import Quantised
 from byoc_dnnl.lowerings.attributes import axis_of, integer
 from byoc_dnnl.lowerings.functions import needs_of
 from byoc_dnnl.post_ops import PostOp, Scaling
 from byoc_dnnl.reference import numpy_kernel
+from byoc_dnnl.unstored_values import Quantised
 
 if TYPE_CHECKING:
     from byoc_core.runtime.module import NDArray
@@ -41,23 +41,23 @@ _Placing = Callable[[], None]
 
 _ZERO_POINTS = "oneDNN has one zero point for a tensor, not one for each index of an axis"
 _SMALLEST, _LARGEST = 2.0**-100, 2.0**100
-"""Scales between these are ones with which no byte overflows, or loses bits."""
+"""With scales between these limits no byte overflows or loses bits."""
 
 
 def scalar_of(planner: Planner, id_: int) -> float | None:
-    """Gives the number that a constant holds; ``None`` where it holds several, or nothing is known of it."""
+    """Return the number held by a constant; ``None`` for several numbers, or for an unknown constant."""
     array = planner.array(id_)
     return float(array.reshape(())) if array is not None and array.size == 1 else None
 
 
 def has_zero_point(planner: Planner, id_: int) -> bool:
-    """Whether a zero point may be another number than 0."""
+    """Return whether a zero point may be another number than 0."""
     array = planner.array(id_)
     return array is None or bool(np.any(array != 0))
 
 
 def _misfit(call: Call) -> str | None:
-    """Return the reason why parameters are of a kind that oneDNN does not know."""
+    """Return the reason why oneDNN does not support the kind of the parameters."""
     if integer(call, "block_size"):
         return "oneDNN knows no blocks of elements that share a scale"
     x, scale, zero = call.operands
@@ -68,10 +68,10 @@ def _misfit(call: Call) -> str | None:
 
 
 def lower_dequantize(call: Call, planner: Planner) -> str | None:
-    """Says what a value stands for, and how it is computed where that is asked for.
+    """Record the integers behind a value, and the computation of the value on request.
 
-    Not taken: a zero point for each index of an axis, or one of int32, but of constants; blocks of elements that share
-    a scale.
+    Not taken: a zero point for each index of an axis, or of int32, except of constants; blocks of elements with a
+    common scale.
     """
     misfit = _misfit(call)
     if misfit is not None:
@@ -91,7 +91,7 @@ def lower_dequantize(call: Call, planner: Planner) -> str | None:
 
 
 def defer_integers(id_: int, planner: Planner, quantised: Quantised) -> str | None:
-    """Says what integers a value stands for, and how it is computed of them; or gives the reason why it cannot be."""
+    """Record the integers behind a value and its computation; or return the reason why oneDNN cannot compute it."""
     source = quantised.place
     target = source.desc.cast(planner.engine, "float32") or planner.row_major(source.desc.sizes)
     has_zero = quantised.axis is None and has_zero_point(planner, quantised.zero_point)
@@ -112,7 +112,7 @@ def defer_integers(id_: int, planner: Planner, quantised: Quantised) -> str | No
 
 
 def keeps_order(planner: Planner, quantised: Quantised) -> bool:
-    """Whether larger integers stand for larger numbers, or equal ones, in the whole tensor."""
+    """Return whether larger integers mean larger or equal numbers, in the whole tensor."""
     scale = scalar_of(planner, quantised.scale)
     return quantised.axis is None and scale is not None and _is_usual(np.asarray(scale))
 
@@ -127,10 +127,10 @@ def _constant(call: Call, planner: Planner, arrays: Sequence[NDArray]) -> _Placi
 
 
 def lower_quantize(call: Call, planner: Planner) -> str | None:
-    """Adds a division by the scale, which rounds when it writes integers.
+    """Add a division by the scale, rounded when integers are written.
 
     Not taken: scales and zero points of an axis that are no constants; zero points that differ along an axis; blocks of
-    elements that share a scale.
+    elements with a common scale.
     """
     misfit = _misfit(call)
     if misfit is not None:
@@ -154,9 +154,9 @@ def lower_quantize(call: Call, planner: Planner) -> str | None:
 
 
 def _add_by_operands(call: Call, planner: Planner) -> str | None:
-    """Add a division by a scale that an operand tells when the region runs, and the zero point that another tells.
+    """Add a division by a scale known only at run time, with a zero point also known only at run time.
 
-    The quotient is rounded as the reference kernel rounds it, and the sum saturates where it is written.
+    The quotient is rounded as in the reference kernel, and the sum saturates when written.
     """
     one = planner.row_major((1,) * len(sizes_of(call.operands[0])))
     post_ops = [PostOp(Algorithm.ELTWISE_ROUND), PostOp(Algorithm.BINARY_ADD, operand=one)]
@@ -166,14 +166,14 @@ def _add_by_operands(call: Call, planner: Planner) -> str | None:
 def _add_division(
     call: Call, planner: Planner, divisor: MemoryDesc, post_ops: Sequence[PostOp], zero_desc: MemoryDesc | None = None
 ) -> str | None:
-    """Add the division by the scale, in the first layout of the operand for which oneDNN has an implementation.
+    """Add the division by the scale, in the operand's first layout with an implementation in oneDNN.
 
     Args:
         call: the quantisation.
         planner: gets the step.
-        divisor: how the division sees the scale.
+        divisor: the scale as seen by the division.
         post_ops: applied to the quotient.
-        zero_desc: how the last post-op sees the zero point; ``None`` if no post-op reads it.
+        zero_desc: the zero point as seen by the last post-op; ``None`` if no post-op reads the zero point.
     """
     x, scale, zero = call.inputs
     needs = needs_of(call)
@@ -198,7 +198,7 @@ def _add_division(
 
 
 def _stays(call: Call, planner: Planner) -> bool:
-    """Says that the result is what was dequantised, where the scale and the zero point are the same again."""
+    """Set the result to the integers before dequantisation, if scale and zero point are equal; return whether so."""
     x, scale, zero = call.inputs
     found = planner.quantised(x)
     if found is None or found.axis is not None or found.place.desc.dtype != call.result.dtype:
@@ -212,17 +212,16 @@ def _stays(call: Call, planner: Planner) -> bool:
 
 
 def _shifted(zero: int) -> list[PostOp]:
-    """Gives what rounds and adds a zero point; writing an integer rounds by itself."""
+    """Return post-ops that round and add a zero point; writing an integer rounds by itself."""
     if zero == 0:
         return []
     return [PostOp(Algorithm.ELTWISE_ROUND), PostOp(Algorithm.ELTWISE_LINEAR, 1.0, beta=float(zero))]
 
 
 def to_bytes(call: Call, planner: Planner) -> tuple[PostOp, ...] | None:
-    """Gives ``quantize`` as the end of another primitive, which multiplies by the reciprocal of the scale.
+    """Return ``quantize`` as the end of another primitive, with multiplication by the reciprocal of the scale.
 
-    The result is that of exact arithmetic, or its neighbour where the quotient lies as near to a tie as roundings of
-    float32 reach.
+    The result equals exact arithmetic, or a neighbour if the quotient is within rounding errors of float32 of a tie.
     """
     if _misfit(call) is not None or call.operands[1].shape:
         return None

@@ -1,4 +1,4 @@
-"""Sums of two dequantised tensors that are quantised again, as where branches of a quantised network meet."""
+"""Quantised sums of two dequantised tensors, as in merging branches of a quantised network."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ if TYPE_CHECKING:
 
     from byoc_dnnl.calls import Call
     from byoc_dnnl.handles import PrimitiveDesc
-    from byoc_dnnl.known import Quantised
     from byoc_dnnl.plan import Place
     from byoc_dnnl.planner import Planner
+    from byoc_dnnl.unstored_values import Quantised
 
 __all__ = ["add_quantised_sum"]
 
 _LARGEST_BYTE = 255
 _MOST_STEPS = 2.0**12
-"""How many steps of the result the terms may be: what is rounded where they cancel is about a thousandth of one."""
+"""The largest magnitude of the terms in steps of the result: rounding with cancellation is about a thousandth of a
+step.
+"""
 
 
 class _Term(NamedTuple):
@@ -34,15 +36,15 @@ class _Term(NamedTuple):
 
     @property
     def magnitude(self) -> float:
-        """What no number that goes into its sum is larger than."""
+        """An upper bound of the term's magnitudes."""
         return (_LARGEST_BYTE + abs(self.zero)) * self.scale
 
 
 def add_quantised_sum(call: Call, planner: Planner) -> bool:
-    """Adds a sum of bytes, with the ReLU and ``quantize`` that follow; whether there is a primitive for it.
+    """Add a sum of bytes, with the following ReLU and ``quantize``; return whether a primitive exists.
 
-    Zero points are subtracted after the sum. With one scale for both that is exact. Else it is rounded where the terms
-    cancel, and the step of the result has to be large beside that.
+    Zero points are subtracted after the sum. With equal scales this is exact. Otherwise cancelling terms are rounded,
+    and the step of the result has to be large in comparison.
     """
     found = [_term(planner, id_) for id_ in call.inputs]
     step = _step_after(call, planner)
@@ -81,7 +83,7 @@ def add_quantised_sum(call: Call, planner: Planner) -> bool:
 
 
 def _term(planner: Planner, id_: int) -> _Term | None:
-    """Gives what a value is as a term; ``None`` where it stands for no bytes of one scale and zero point."""
+    """Return a value as a term; ``None`` unless the value stands for bytes with a single scale and zero point."""
     found = planner.quantised(id_)
     if found is None or not keeps_order(planner, found) or found.place.desc.dtype not in ("int8", "uint8"):
         return None
@@ -90,7 +92,7 @@ def _term(planner: Planner, id_: int) -> _Term | None:
 
 
 def _step_after(call: Call, planner: Planner) -> float | None:
-    """Gives the scale by which a call's result is quantised, itself or what ReLU leaves of it."""
+    """Return the scale of the ``quantize`` after a call, directly or after a ReLU."""
     follower = planner.follower(call)
     if follower is not None and follower.op == "nn.relu":
         follower = planner.follower(follower)

@@ -1,4 +1,4 @@
-"""Results that are the operand with other strides, or repeated: one reorder lays them out anew."""
+"""Results equal to the operand with other strides, or repeated: a reorder writes the new layout."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 __all__ = ["lower_broadcast_to", "lower_depth_to_space", "lower_space_to_depth", "lower_tile", "repeated"]
 
 Axis = tuple[int, int]
-"""The size of an axis of the result, and the step along it in the operand."""
+"""The size of an axis of the result, and the step along the axis in the operand."""
 
 
 def lower_broadcast_to(call: Call, planner: Planner) -> str | None:
-    """Adds the operand repeated along new axes, and axes of size 1."""
+    """Add the operand broadcast along new axes, and axes of size 1."""
     given, result = sizes_of(call.operands[0]), sizes_of(call.result)
     axes = _repeated_axes(given, result)
     return f"{list(given)} cannot be repeated to {list(result)}" if axes is None else _add(call, planner, axes)
 
 
 def repeated(planner: Planner, id_: int, desc: MemoryDesc) -> Place | None:
-    """Gives a row-major copy of a value that is repeated along axes; the value itself where it has all elements.
+    """Return a row-major copy of a value broadcast along axes; the value itself if already complete.
 
     Returns:
-        ``None`` where its sizes are not those of ``desc``, or 1.
+        ``None`` unless each size equals the size of ``desc``, or 1.
     """
     place = planner.place_row_major(id_)
     axes = _repeated_axes(place.desc.sizes, desc.sizes)
@@ -55,7 +55,7 @@ def _repeated_axes(sizes: Sequence[int], result: Sequence[int]) -> Sequence[Axis
 
 
 def lower_tile(call: Call, planner: Planner) -> str | None:
-    """Adds the operand repeated as a whole along each axis."""
+    """Add the operand repeated as a whole along each axis."""
     sizes = sizes_of(call.operands[0]) if call.operands[0].shape else ()
     repeats = integers(call, "repeats", len(sizes))
     axes: list[Axis] = []
@@ -65,7 +65,7 @@ def lower_tile(call: Call, planner: Planner) -> str | None:
 
 
 def lower_depth_to_space(call: Call, planner: Planner) -> str | None:
-    """Adds an image with blocks of pixels in place of channels."""
+    """Add an image with blocks of pixels in place of channels."""
     images, channels, height, width = sizes_of(call.operands[0])
     block = integer(call, "block_size")
     depth = channels // (block * block)
@@ -77,7 +77,7 @@ def lower_depth_to_space(call: Call, planner: Planner) -> str | None:
 
 
 def lower_space_to_depth(call: Call, planner: Planner) -> str | None:
-    """Adds an image with channels in place of blocks of pixels."""
+    """Add an image with channels in place of blocks of pixels."""
     images, channels, height, width = sizes_of(call.operands[0])
     block = integer(call, "block_size")
     steps = row_major_strides((images, channels, height, width))
@@ -89,7 +89,7 @@ def lower_space_to_depth(call: Call, planner: Planner) -> str | None:
 
 
 def _add(call: Call, planner: Planner, axes: Sequence[Axis]) -> str | None:
-    """Adds a reorder; the result's axes are runs of these."""
+    """Add a reorder; each axis of the result is a run of these axes."""
     kept = [axis for axis in axes if axis[0] != 1] or [(1, 1)]
     if len(kept) > MAX_NDIMS:
         return f"oneDNN knows no more than {MAX_NDIMS} axes"

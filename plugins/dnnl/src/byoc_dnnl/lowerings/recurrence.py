@@ -1,4 +1,4 @@
-"""Recurrent layers: one primitive for all steps; weights are brought into oneDNN's order once, when they are packed."""
+"""Recurrent layers: a primitive for all steps; packing brings weights into oneDNN's order once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from byoc_dnnl.calls import sizes_of
 from byoc_dnnl.capi import Algorithm, Argument, Direction, Isa, Query
-from byoc_dnnl.derived import BlockSums
+from byoc_dnnl.derived_constants import BlockSums
 from byoc_dnnl.handles import MemoryDesc
 from byoc_dnnl.lowerings.attributes import choice, flag
 from byoc_dnnl.primitives import RecurrentLayer
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["NUM_STATES", "declines_lengths", "lower_recurrence"]
 
 NUM_STATES: Mapping[str, int] = {"nn.gru": 1, "nn.lstm": 2, "nn.rnn": 1}
-"""The ops, and how many states go from step to step."""
+"""The ops, with the number of states passed from step to step."""
 
 _GATES: Mapping[str, tuple[int, ...]] = {"nn.gru": (0, 1, 2), "nn.lstm": (0, 2, 3, 1), "nn.rnn": (0,)}
-"""oneDNN's gates, as places among the op's: of an LSTM it wants input, forget, cell, output."""
+"""oneDNN's gates, as indices of the op's gates: the order for an LSTM is input, forget, cell, output."""
 
 _DIRECTIONS: Mapping[str, Direction] = {
     "forward": Direction.LEFT_TO_RIGHT,
@@ -34,7 +34,7 @@ _DIRECTIONS: Mapping[str, Direction] = {
 }
 
 _LARGE = 2**16
-"""From how many elements of ``recurrence`` on, for each direction, two threads pay for a step of one sequence."""
+"""The least number of elements of ``recurrence`` per direction for two threads to pay in a step of one sequence."""
 
 _LINE = 16
 """The elements of a cache line."""
@@ -44,14 +44,14 @@ _TARGETS = (Argument.DST_1, Argument.DST_2)
 
 
 def declines_lengths(call: Call) -> str | None:
-    """Gives a reason where a recurrent layer is given the length of each sequence."""
+    """Return the reason for a refusal if a recurrent layer has the length of each sequence as operand."""
     if len(call.operands) == 5 + NUM_STATES.get(call.op, len(call.operands)):
         return "oneDNN runs all sequences of a batch to the end"
     return None
 
 
 def lower_recurrence(call: Call, planner: Planner) -> str | None:
-    """Adds a recurrent layer."""
+    """Add a recurrent layer."""
     x, weight, recurrence, bias, *states = call.inputs
     every, *last = call.outputs
     steps, batch, _ = sizes_of(call.operands[0])
@@ -94,7 +94,7 @@ def lower_recurrence(call: Call, planner: Planner) -> str | None:
 
 
 def _matrix(call: Call, planner: Planner, id_: int) -> Place:
-    """Gives weights ``(D, G * H, width)`` as ``(1, D, width, G, H)``, with oneDNN's order of gates."""
+    """Return weights ``(D, G * H, width)`` as ``(1, D, width, G, H)``, with oneDNN's order of gates."""
     gates = _GATES[call.op]
     directions, rows, width = planner.place(id_).desc.sizes
     hidden = rows // len(gates)
@@ -106,7 +106,7 @@ def _matrix(call: Call, planner: Planner, id_: int) -> Place:
 
 
 def _shift(call: Call, planner: Planner, id_: int) -> Place:
-    """Gives the biases as one ``(1, D, G, H)``, with one more gate where the reset gate multiplies one of them."""
+    """Return the summed biases ``(1, D, G, H)``, with an additional gate if the reset gate multiplies a bias."""
     gates = _GATES[call.op]
     count = len(gates)
     sums: tuple[tuple[int, ...], ...] = tuple((gate, count + gate) for gate in gates)
@@ -119,16 +119,17 @@ def _shift(call: Call, planner: Planner, id_: int) -> Place:
 
 
 def _goes_by_blocks(call: Call, planner: Planner) -> bool:
-    """Whether oneDNN's kernels on blocks of weights are faster than a product of matrices for each step.
+    """Return whether oneDNN's kernels on blocks of weights are faster than a product of matrices for each step.
 
-    They are with several threads for an LSTM of one sequence whose weights are large; for GRU there are none.
+    The kernels are faster with several threads for an LSTM of one sequence with large weights; for GRU no kernels
+    exist.
     """
     (_, batch, _), (_, rows, width) = (sizes_of(call.operands[index]) for index in (0, 2))
     return call.op == "nn.lstm" and batch == 1 and planner.engine.num_threads > 1 and rows * width >= _LARGE
 
 
 def _product_layout(planner: Planner, sizes: tuple[int, ...]) -> MemoryDesc:
-    """Gives weights ``(1, D, width, G, H)`` as matrices with gaps: each row takes an odd number of cache lines."""
+    """Return weights ``(1, D, width, G, H)`` as matrices with gaps: each row takes an odd number of cache lines."""
     _, directions, width, gates, hidden = sizes
     row = (-(-gates * hidden // _LINE) | 1) * _LINE
     strides = (directions * width * row, width * row, row, hidden, 1)
@@ -136,7 +137,7 @@ def _product_layout(planner: Planner, sizes: tuple[int, ...]) -> MemoryDesc:
 
 
 def _make(call: Call, planner: Planner, layer: RecurrentLayer) -> PrimitiveDesc | str:
-    """Gives the primitive, or the reason why there is none."""
+    """Return the primitive, or the reason why none exists."""
     if call.op == "nn.lstm":
         made = planner.workshop.lstm(layer)
     elif call.op == "nn.gru":
@@ -147,7 +148,7 @@ def _make(call: Call, planner: Planner, layer: RecurrentLayer) -> PrimitiveDesc 
         made = planner.workshop.rnn(layer, Algorithm.ELTWISE_TANH)
     if made is None:
         return "oneDNN has no implementation"
-    # What oneDNN names `ref` here is a product of matrices for each step, with generated code for it and for the gates.
+    # oneDNN's `ref` here is a product of matrices for each step, with generated code for product and gates.
     if not planner.accepts(made) and planner.engine.isa & Isa.AVX2 != Isa.AVX2:
         return "oneDNN has only its reference implementation"
     return made

@@ -1,6 +1,6 @@
 """Sums, means, products and extremes along axes.
 
-oneDNN's reduction is fast where the innermost axes go; axes further out go as the windows of a pooling.
+oneDNN's reduction is fast for the innermost axes; axes further out are reduced as the windows of a pooling.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _POOLINGS: Mapping[str, Algorithm] = {
     "mean": Algorithm.POOLING_AVG_INCLUDE_PADDING,
     "sum": Algorithm.POOLING_AVG_INCLUDE_PADDING,
 }
-"""What the windows of a pooling give; a sum is their mean times their size."""
+"""The pooling for each reduction; a sum is the mean of a window times the window size."""
 
 _LOSING_NAN = ("max", "min")
 
 
 def lower_reduction(call: Call, planner: Planner) -> str | None:
-    """Adds a primitive for each run of axes that lie next to one another; extremes are those of finite elements.
+    """Add a primitive for each run of adjacent axes; extremes require finite elements.
 
-    Not taken: products and least elements along axes that do not lie innermost.
+    Not taken: products and least elements along axes other than the innermost.
     """
     (x,) = call.inputs
     sizes = sizes_of(call.operands[0])
@@ -81,9 +81,9 @@ def lower_reduction(call: Call, planner: Planner) -> str | None:
 def _source(
     planner: Planner, x: int, sizes: tuple[int, ...], reduced: set[int]
 ) -> tuple[Place, tuple[int, ...], list[tuple[int, bool]]]:
-    """Gives where the operand lies without gaps, its axes from the outermost to the innermost, and their runs.
+    """Return the operand's place without gaps, the axes from the outermost to the innermost, and the runs of axes.
 
-    The reduction reads a tensor as it is stored; pooling takes float32.
+    The reduction reads a tensor as stored; pooling takes float32.
     """
     place = planner.stored(x)
     if place.desc.plain_order() is None:
@@ -97,7 +97,7 @@ def _source(
 
 
 def _runs(axes: list[tuple[int, bool]]) -> list[tuple[int, bool]]:
-    """Gives sizes of runs of axes that go, or stay, together."""
+    """Return the sizes of runs of axes that are reduced, or kept, together."""
     runs: list[tuple[int, bool]] = []
     for size, goes in axes:
         if size == 1:
@@ -116,7 +116,7 @@ def _matrices(planner: Planner, outer: int, gone: int, dtypes: tuple[str, str]) 
 def _images(
     planner: Planner, outer: int, gone: int, inner: int, dtypes: tuple[str, str]
 ) -> tuple[MemoryDesc, MemoryDesc]:
-    """Gives ``(outer, gone, inner)`` as images of ``inner`` channels, channels last, and the one window of each."""
+    """Return ``(outer, gone, inner)`` as channels-last images of ``inner`` channels, and the window of each image."""
     image, pixel = ((outer, inner, height, 1) for height in (gone, 1))
     engine = planner.engine
     return (
@@ -135,7 +135,7 @@ def _pooling(call: Call, planner: Planner, source: MemoryDesc, target: MemoryDes
 
 
 def _result_desc(call: Call, planner: Planner, order: tuple[int, ...], reduced: set[int]) -> MemoryDesc:
-    """Gives how the result lies: the axes that stay in the order of the operand's."""
+    """Return the layout of the result: the kept axes in the order of the operand's axes."""
     sizes = sizes_of(call.operands[0])
     steps: dict[int, int] = {}
     step = 1

@@ -1,4 +1,4 @@
-"""Why ops are never taken, in their own terms; what this plugin leaves out though oneDNN has it is said to be so."""
+"""Reasons why ops are never taken, in the ops' terms; ops left out although in oneDNN are marked as such."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GROUPS: Mapping[str, str] = {
     "oneDNN has no such reduction": "logsumexp",
     "it holds or calls functions": "call call_dps_packed call_packed composite if loop",
 }
-"""What oneDNN has nothing for: the reason, and the ops."""
+"""Ops without support in oneDNN: the reason, and the ops."""
 
 REFUSALS: Mapping[str, str] = {
     **{op: reason for reason, ops in _GROUPS.items() for op in ops.split()},

@@ -1,4 +1,4 @@
-"""Images at other sizes, where oneDNN reads the elements that the op asks for."""
+"""Images at other sizes, if oneDNN reads the elements required by the op."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NDArray = npt.NDArray[Any]
 _NEAREST = Algorithm.RESAMPLING_NEAREST
 _MAX_SPATIAL = 3
 _MOST_OFF = 2.0**-22
-"""How far from the op's place one may lie: two units of float32, which is what the weights are rounded by anyway."""
+"""The largest permitted distance from the op's place: two units of float32, like the rounding of the weights."""
 _COORDINATES = (
     *("half_pixel", "half_pixel_symmetric", "half_pixel_or_first", "half_pixel_for_nearest"),
     *("align_corners", "asymmetric"),
@@ -35,10 +35,10 @@ _COORDINATES = (
 
 
 def lower_resize(call: Call, planner: Planner) -> str | None:
-    """Adds resampling, by nearest elements or linear interpolation.
+    """Add resampling, by nearest elements or linear interpolation.
 
-    Not taken: cubic interpolation; what samples other places than oneDNN does, which are those of ``half_pixel`` in
-    float32; more than three axes, or axes before those of images and channels.
+    Not taken: cubic interpolation; sampling at places other than oneDNN's (the places of ``half_pixel`` in float32);
+    more than three axes, or axes before the axes of images and channels.
     """
     method = choice(call, "method", ("nearest", "linear", "cubic"))
     if method == "cubic":
@@ -61,7 +61,7 @@ def lower_resize(call: Call, planner: Planner) -> str | None:
 
 
 def _places(call: Call, old: int, new: int, scale: float | None) -> NDArray:
-    """Gives the place that the op samples for each element of the result: what its kernel makes of places."""
+    """Return the place sampled by the op for each element of the result: the op's kernel, applied to places."""
     scales = None if scale is None else (scale,)
     words = {
         "method": choice(call, "method", ("nearest", "linear")),
@@ -74,14 +74,14 @@ def _places(call: Call, old: int, new: int, scale: float | None) -> NDArray:
 
 
 def _half_pixels(old: int, new: int) -> NDArray:
-    """Gives the places that oneDNN computes in float32."""
+    """Return the places computed by oneDNN in float32."""
     half = np.float32(0.5)
     places = (np.arange(new, dtype=np.float32) + half) * np.float32(old) / np.float32(new) - half
     return places.astype(np.float64)
 
 
 def _nearest(old: int, new: int) -> NDArray:
-    """Gives the elements that oneDNN takes: half-pixel places, rounded, from the middle away from 0."""
+    """Return the elements taken by oneDNN: half-pixel places, rounded, with ties away from 0."""
     places = _half_pixels(old, new)
     return np.clip(np.copysign(np.floor(np.abs(places) + 0.5), places), 0, old - 1)
 
@@ -94,7 +94,7 @@ _PLACES: Mapping[str, Callable[[int, int], NDArray]] = {"nearest": _nearest, "li
 
 
 def _add(call: Call, planner: Planner, algorithm: Algorithm, axes: Sequence[int]) -> str | None:
-    """Adds the primitive on the operand as it lies, or else on it in row-major order."""
+    """Add the primitive on the operand in the present layout, or else in row-major order."""
     x = call.inputs[0]
     old, new = sizes_of(call.operands[0]), sizes_of(call.result)
     others = [axis for axis in range(len(old)) if axis not in axes]

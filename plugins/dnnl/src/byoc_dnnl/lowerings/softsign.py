@@ -1,4 +1,4 @@
-"""Softsign: the operand over one more than its magnitude."""
+"""Softsign: the operand divided by one plus the magnitude."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["lower_softsign"]
 
 
 def lower_softsign(call: Call, planner: Planner) -> str | None:
-    """Adds two primitives; the quotient of infinities is NaN, so the operand has to be finite."""
+    """Add two primitives; the operand has to be finite, because the quotient of infinities is NaN."""
     (x,) = call.inputs
     if not planner.check_finite([x]):
         return "oneDNN has no such function, and a constant is not finite"

@@ -1,4 +1,4 @@
-"""The table of ops, and what holds for all of them."""
+"""The table of ops, and rules for all ops."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from byoc_dnnl.lowerings.geometry import declines_windows
 from byoc_dnnl.lowerings.group_normalisation import lower_group_norm, lower_instance_norm, lower_rms_norm
 from byoc_dnnl.lowerings.movement import lower_concat, lower_permute_dims, lower_reshape
 from byoc_dnnl.lowerings.normalisation import lower_layer_norm, lower_lrn, lower_softmax
-from byoc_dnnl.lowerings.pieces import lower_roll, lower_split, lower_stack, lower_strided_slice
 from byoc_dnnl.lowerings.pooling import lower_pooling
+from byoc_dnnl.lowerings.prelu import lower_prelu
 from byoc_dnnl.lowerings.product import lower_dense, lower_matmul
 from byoc_dnnl.lowerings.quantisation import lower_dequantize, lower_quantize
 from byoc_dnnl.lowerings.rearrangement import (
@@ -41,7 +41,7 @@ from byoc_dnnl.lowerings.recurrence import NUM_STATES, declines_lengths, lower_r
 from byoc_dnnl.lowerings.reduction import REDUCTIONS, lower_reduction
 from byoc_dnnl.lowerings.refusals import REFUSALS
 from byoc_dnnl.lowerings.resampling import lower_resize
-from byoc_dnnl.lowerings.slopes import lower_prelu
+from byoc_dnnl.lowerings.slicing import lower_roll, lower_split, lower_stack, lower_strided_slice
 from byoc_dnnl.lowerings.softsign import lower_softsign
 from byoc_dnnl.precision import lacks
 
@@ -97,10 +97,10 @@ LOWERINGS: Mapping[str, Lowering] = {
     "strided_slice": lower_strided_slice,
     "tile": lower_tile,
 }
-"""What adds an op's primitives to a plan, or gives the reason why it does not; by op."""
+"""Lowerings by op. A lowering adds an op's primitives to a plan, or returns the reason for a refusal."""
 
 _FLOATS = ("float32", "bfloat16", "float16")
-_COPIED = tuple(dtype for dtype in DataType.__members__ if dtype != "bfloat16")  # subnormal ones would be lost
+_COPIED = tuple(dtype for dtype in DataType.__members__ if dtype != "bfloat16")  # subnormal numbers would be lost
 _DTYPES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys([*FUNCTIONS, *CORE_FUNCTIONS, *ELUS, *BINARIES, "nn.bias_add"], _FLOATS),
     **dict.fromkeys([f"nn.conv{rank}d" for rank in (1, 2, 3)], _FLOATS),
@@ -115,29 +115,29 @@ _DTYPES: Mapping[str, tuple[str, ...]] = {
     "quantize": ("float32", "int8", "uint8"),
     "dequantize": ("float32", "int8", "uint8", "int32"),
 }
-"""The dtypes of tensors where they are not float32 alone."""
+"""The dtypes of tensors, for ops not limited to float32."""
 
 
 def lower(call: Call, planner: Planner) -> str | None:
-    """Adds a call's primitives to a plan, or gives the reason why there are none."""
+    """Add a call's primitives to a plan, or return the reason why none exist."""
     reason = declines(call.op) or declines_lengths(call) or _declines_types(call, planner) or declines_windows(call)
     return LOWERINGS[call.op](call, planner) if reason is None else reason
 
 
 def declines(op: str) -> str | None:
-    """Gives the reason why an op is never taken; ``None`` where it may be."""
+    """Return the reason why an op is never taken; ``None`` for ops that may be taken."""
     if op in LOWERINGS:
         return None
     return REFUSALS.get(op, "this plugin has not looked at it yet")
 
 
 def is_decided(op: str) -> bool:
-    """Return whether an op has a lowering or a reason why it has none; ops of later cores may have neither."""
+    """Return whether an op has a lowering or a reason for having none; ops of later cores may have neither."""
     return op in LOWERINGS or op in REFUSALS
 
 
 def dtypes_of(op: str) -> tuple[str, ...]:
-    """Gives the dtypes of tensors that a lowering takes, where the processor has instructions for them."""
+    """Return the dtypes accepted by a lowering, given instructions of the processor."""
     return _DTYPES.get(op, ("float32",))
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a region before it is planned: rewrites from function to function."""
+"""Rewrites of a region before planning, from function to function."""
 
 from __future__ import annotations
 

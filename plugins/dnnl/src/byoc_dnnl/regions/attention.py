@@ -1,7 +1,7 @@
-"""Attention as the products and the softmax that it consists of.
+"""Attention as two products and a softmax.
 
-oneDNN 3.2 has no primitive for it. Scale, softcap and mask become what a product does with its result, transposed keys
-are another description of the same memory, and the result is written as the permutation after it wants it.
+oneDNN 3.2 has no primitive for attention. Scale, softcap and mask become post-ops of a product, and transposed keys are
+another description of the same memory. The result is written in the layout of the permutation after it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["parts_of_attention", "spell_out_attention"]
 def spell_out_attention(
     functions: Iterable[Function],
 ) -> tuple[Mapping[str, Function], Mapping[str, npt.NDArray[Any]]]:
-    """Gives the functions by name with attention in terms of other ops, where that is right, and the new constants.
+    """Return the functions by name with attention in terms of other ops, if correct, and the new constants.
 
-    Left alone is causal attention, because hiding a score is more than adding minus infinity to it where that score is
-    NaN or infinite; attention that gives zeros for a step that sees no key; dtypes other than float32; and heads of a
-    symbolic size without a scale.
+    Left unchanged: causal attention, because hiding a NaN or infinite score is more than adding minus infinity;
+    attention with zeros for a step that sees no key; dtypes other than float32; and heads of a symbolic size without a
+    scale.
     """
     store = ConstantStore()
     given = {function.name: replace(function, attrs=_without_backend(function.attrs)) for function in functions}
@@ -34,7 +34,7 @@ def spell_out_attention(
 
 
 def parts_of_attention(binding: Binding) -> tuple[Binding, ...]:
-    """Gives the ops that compute attention; none where it is left alone, or the op is another one."""
+    """Return the ops of an attention; empty for other ops, and for attention left alone."""
     if binding.op.name not in _RULES:
         return ()
     params = tuple(dict.fromkeys(operand for operand in binding.operands if isinstance(operand, Var)))
@@ -44,7 +44,7 @@ def parts_of_attention(binding: Binding) -> tuple[Binding, ...]:
 
 
 def _without_backend(attrs: Mapping[str, AttrValue]) -> Mapping[str, AttrValue]:
-    """Gives the attributes of a function that is this backend's own now, which opens it to rewriting."""
+    """Return the attributes of a function without the owning backend, to open the function to rewriting."""
     return {name: value for name, value in attrs.items() if name != "Codegen"}
 
 

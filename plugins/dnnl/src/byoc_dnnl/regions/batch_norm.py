@@ -1,7 +1,7 @@
-"""Batch normalisation as operations on each element: post-ops of what comes before, or of the first of them.
+"""Batch normalisation as elementwise operations: post-ops of the op before, or of the first of these operations.
 
-oneDNN's own primitive has no such post-ops, writes float32 past the caches, and is four to ten times as slow where
-channels are outermost. A plan takes it nevertheless where it is quicker (`byoc_dnnl.lowerings.batch_norm`).
+oneDNN's own primitive has no such post-ops, writes float32 past the caches, and takes four to ten times as long with
+outermost channels. A plan still uses the primitive if faster (`byoc_dnnl.lowerings.batch_norm`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["spell_batch_norm"]
 
 
 def spell_batch_norm(module: IRModule) -> IRModule:
-    """Gives the module with ``(x - mean) * scale + beta`` for batch normalisation of float32 with constant parameters.
+    """Replace batch normalisation of float32 with constant parameters by ``(x - mean) * scale + beta``.
 
-    ``scale`` is ``gamma / sqrt(variance + epsilon)``, computed in float64 and rounded once. What stands behind a
-    convolution or product has gone into its weights before. The channels are to be axis 1: along another, oneDNN's
-    operations have no fast post-ops.
+    ``scale`` is ``gamma / sqrt(variance + epsilon)``, computed in float64 and rounded once. Normalisations behind a
+    convolution or product are already folded into the weights. The channels have to be axis 1: along another axis,
+    oneDNN's operations have no fast post-ops.
     """
     return rewrite_module(module, _RULES)
 

@@ -1,8 +1,8 @@
-"""Products and convolutions of integers as those of dequantised tensors, which is how plans know integers.
+"""Products and convolutions of integers as products of dequantised tensors, the form known to plans.
 
-Tools that quantise while the model runs (``DynamicQuantizeLinear``, ``MatMulInteger``, ``ConvInteger``) leave products
-of int32, which are converted and scaled behind. Dequantised by a scale of 1 both factors are exact, and a product of
-bytes takes them.
+Tools with quantisation at run time (``DynamicQuantizeLinear``, ``MatMulInteger``, ``ConvInteger``) emit products of
+int32, followed by conversion and scaling. Dequantised by a scale of 1 both factors are exact, and a product of bytes
+accepts them.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _PRODUCTS = ("matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.dense")
 
 _FEW = 2.0**-126
 _MANY = (2.0**75, 2.0**74)
-"""Their product makes 1 of the smallest number of float32, and 2**23 of ``_FEW``."""
+"""The product of these factors makes 1 of the smallest number of float32, and 2**23 of ``_FEW``."""
 
 
 def spell_integer_products(module: IRModule) -> IRModule:
     """Return the module with products of dequantised tensors for converted products of int32, biases included.
 
-    One factor is constant: a matrix, or filters. The results are the same numbers where no sum of magnitudes, bias
-    included, exceeds ``2**24``. Others, which float32 does not hold, are rounded: once where oneDNN multiplies bytes,
-    and once more where a bias of int32 is added; as sums of float32 are, where it multiplies floats (zero points that
-    differ between columns, older processors). The error is that of a float32 model: relative to the sum of magnitudes,
-    and not to a result in which large sums cancel. A scalar that stands in for another one which is 0 becomes
-    arithmetic, since oneDNN knows no truth values.
+    One factor is constant: a matrix, or filters. The results are equal if no sum of magnitudes, bias included, exceeds
+    ``2**24``. Larger sums, not representable in float32, are rounded. Rounding happens once if oneDNN multiplies bytes,
+    and once more if a bias of int32 is added. If oneDNN multiplies floats (zero points that differ between columns,
+    older processors), rounding is as in sums of float32. The error is the error of a float32 model: relative to the sum
+    of magnitudes, not to a result with cancelling large sums. A scalar replacing another scalar equal to 0 becomes
+    arithmetic, because oneDNN has no truth values.
     """
     return rewrite_module(module, _RULES)
 
@@ -69,7 +69,7 @@ def _spell_product(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | N
 
 
 def _channel_axis(product: Binding) -> int | None:
-    """Return the axis of the weights that numbers the output channels; ``None`` where none does."""
+    """Return the axis of the weights that numbers the output channels; ``None`` without such an axis."""
     rank = rank_of(product.operands[1])
     if product.op.name in ("matmul", "nn.dense"):
         return (1 if product.op.name == "matmul" else 0) if rank == 2 else None
@@ -77,7 +77,7 @@ def _channel_axis(product: Binding) -> int | None:
 
 
 def _restored_left(left: _Integers, graph: RewriteGraph) -> Value | None:
-    """Emit the left factor as floats; ``None`` where its zero point is not one number."""
+    """Emit the left factor as floats; ``None`` unless the zero point is a single number."""
     if left.zero is None or shape_of(left.zero) == ():
         return _restored(left.values, left.zero, graph)
     zero, rank = graph.array(left.zero), rank_of(left.values)
@@ -87,9 +87,9 @@ def _restored_left(left: _Integers, graph: RewriteGraph) -> Value | None:
 
 
 def _restored_weights(right: _Integers, channel: int, graph: RewriteGraph) -> Value | None:
-    """Emit constant weights as floats; ``None`` where their zero point is neither one number nor one for each channel.
+    """Emit constant weights as floats; ``None`` unless the zero point is a single number or has a number per channel.
 
-    A zero point for each row of a matrix has as many elements, if the matrix is square; its shape tells them apart.
+    A zero point for each row of a square matrix has as many elements; the shape tells the two apart.
     """
     values = graph.array(right.values)
     zeros = None if right.zero is None else graph.array(right.zero)
@@ -108,7 +108,7 @@ def _restored_weights(right: _Integers, channel: int, graph: RewriteGraph) -> Va
 
 
 def _restored(values: Value, zero: Value | None, graph: RewriteGraph, axis: int = 0) -> Value:
-    """Emit integers as floats, minus their zero point: dequantised by a scale of 1."""
+    """Emit integers as floats, minus the zero point: dequantised by a scale of 1."""
     if zero is None:
         zero = graph.const(np.zeros((), dtype_of(values)))
     shape = shape_of(zero)
@@ -117,7 +117,7 @@ def _restored(values: Value, zero: Value | None, graph: RewriteGraph, axis: int 
 
 
 def _weights(value: Value, channel: int, graph: RewriteGraph) -> _Integers | None:
-    """Return the bytes of a constant operand of int32, which constant folding may have computed before."""
+    """Return the bytes of a constant operand of int32, perhaps computed by constant folding before."""
     array = graph.array(value)
     if array is None:
         return _integers(value, graph)
@@ -126,7 +126,7 @@ def _weights(value: Value, channel: int, graph: RewriteGraph) -> _Integers | Non
 
 
 def _integers(value: Value, graph: RewriteGraph) -> _Integers | None:
-    """Return the bytes of an operand of int32, with the zero point that is subtracted from them."""
+    """Return the bytes of an operand of int32, with the subtracted zero point."""
     difference = graph.maker(value, "subtract")
     if difference is None:
         plain = _bytes(value, graph)
@@ -139,7 +139,7 @@ def _integers(value: Value, graph: RewriteGraph) -> _Integers | None:
 
 
 def _zero_point(value: Value, dtype: str, graph: RewriteGraph) -> Value | None:
-    """Return the bytes of a zero point of int32, which constant folding may have converted before."""
+    """Return the bytes of a zero point of int32, perhaps converted by constant folding before."""
     array = graph.array(value)
     if array is not None:
         converted = array.astype(dtype)
@@ -149,13 +149,13 @@ def _zero_point(value: Value, dtype: str, graph: RewriteGraph) -> Value | None:
 
 
 def _bytes(value: Value, graph: RewriteGraph) -> Value | None:
-    """Return the bytes that were converted to int32."""
+    """Return the bytes before conversion to int32."""
     cast = graph.maker(value, "cast")
     return cast.operands[0] if cast is not None and dtype_of(cast.operands[0]) in _BYTES else None
 
 
 def _spell_substitute(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
-    """Give ``number + substitute`` where a scalar is 0, else the scalar: the substitute times 1 or 0 is added to it."""
+    """Emit a scalar, plus a substitute if the scalar is 0: the added substitute is multiplied by 1 or 0."""
     condition, chosen, number = binding.operands
     equal = graph.maker(condition, "equal")
     substitute = graph.scalar(chosen)

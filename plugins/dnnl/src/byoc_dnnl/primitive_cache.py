@@ -1,7 +1,7 @@
-"""Primitives that are kept for good, each once: those whose code oneDNN 3.2 does not give back.
+"""Primitives kept for good, each once, because oneDNN 3.2 does not free their code.
 
-A convolution by ``brgconv`` that ends in a function of each element leaves 24 to 67 kB behind when it is destroyed, so
-that each load of a model would take more memory. Kept, it is there for the next program that needs the same.
+A convolution by ``brgconv`` ending in a function of each element leaks 24 to 67 kB when destroyed. Each load of a model
+would leak more memory. A kept primitive is reused by the next program with the same recipe.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from byoc_dnnl.handles import Primitive, PrimitiveDesc
 __all__ = ["primitive_of"]
 
 _KEPT: dict[Hashable, tuple[Primitive, PrimitiveDesc]] = {}
-"""By recipe; with the descriptors that they were made of."""
+"""Primitives by recipe, each with its descriptor."""
 
 _FORK_LOCK = ForkLock()
 
 
 def primitive_of(desc: PrimitiveDesc) -> Primitive:
-    """Gives a primitive; one that others have too, where it is one to be kept. Any number of threads may execute it."""
+    """Return a primitive, shared if it has a recipe. Any number of threads may execute the primitive."""
     if desc.recipe is None:
         return Primitive(desc)
     with _FORK_LOCK.lock:

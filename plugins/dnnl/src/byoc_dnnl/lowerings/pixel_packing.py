@@ -1,10 +1,10 @@
-"""Convolutions of few outputs, which leave most of a vector of channels empty, with neighbouring pixels in their place.
+"""Convolutions with few outputs, computed for several neighbouring pixels to fill vectors of channels.
 
-``count`` pixels next to one another in a row are computed at once, as ``count`` times as many channels of an image that
-is as many times narrower: the windows of the primitive are as wide as theirs together, and the weights of each pixel
-are 0 where the window is another one's only. Both images are the same memory, channels last. Windows of ``taps`` at
-steps of ``stride`` then take ``taps + (count - 1) * stride`` multiplications by a vector where single pixels take
-``count * taps`` (``docs/notes/pixels-as-channels.md``).
+``count`` neighbouring pixels of a row are computed together, as ``count`` times as many channels of an image narrower
+by the same factor. The windows of the primitive are as wide as the windows of the pixels together; the weights of each
+pixel are 0 outside the pixel's own window. Both images are the same memory, channels last. Windows of ``taps`` at steps
+of ``stride`` then take ``taps + (count - 1) * stride`` multiplications by a vector, while single pixels take ``count *
+taps`` (``docs/notes/pixels-as-channels.md``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from byoc_dnnl.capi import Isa
-from byoc_dnnl.derived import BlockSums, ShiftedRows
+from byoc_dnnl.derived_constants import BlockSums, ShiftedRows
 from byoc_dnnl.primitives import Windows
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 __all__ = ["Form", "Geometry", "in_phases"]
 
 _WORTH_IT = 0.8
-"""What part of the work has to be left at most."""
+"""The largest remaining fraction of the work that pays."""
 
 _NEAR = 1.125
-"""How much more than the least work may be left, where fewer phases do: weights grow with their square."""
+"""The permitted excess over the least work if fewer phases suffice: weights grow with the square of the phases."""
 
 
 class Geometry(NamedTuple):
-    """How windows go over spatial axes: see :class:`~byoc_dnnl.primitives.Windows`."""
+    """The motion of windows over spatial axes: see :class:`~byoc_dnnl.primitives.Windows`."""
 
     strides: tuple[int, ...]
     dilation: tuple[int, ...]
@@ -42,22 +42,22 @@ class Geometry(NamedTuple):
 
     @property
     def windows(self) -> Windows:
-        """As primitives take it."""
+        """The windows in the form of primitives."""
         return Windows(*self)
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How a primitive computes a convolution.
+    """The form of a convolution in a primitive.
 
     Attributes:
-        axes: how the images of the call are seen.
-        source: the sizes of the image that the primitive reads, ``(N, I, ...)``.
-        target: those of the one that it writes, ``(N, O, ...)``.
-        geometry: how windows go over the image.
+        axes: the axes of the call's images.
+        source: the sizes of the image read by the primitive, ``(N, I, ...)``.
+        target: the sizes of the image written by the primitive, ``(N, O, ...)``.
+        geometry: the motion of windows over the image.
         weights: ``(O, I, ...)``, in groups ``(G, O, I, ...)``.
-        bias: ``(O,)``, if there is one.
-        whole: the sizes of the result as ``axes`` sees it, where ``target`` has several of its pixels in one.
+        bias: ``(O,)``, if any.
+        whole: the sizes of the result as seen by ``axes``, if a pixel of ``target`` stands for several pixels.
     """
 
     axes: ImageAxes
@@ -74,7 +74,7 @@ class Form:
         return self.whole is not None
 
     def to_primitive(self, planner: Planner, desc: MemoryDesc) -> MemoryDesc | None:
-        """Gives a description of the call's result with the axes of the primitive; ``None`` where it has none."""
+        """Return a description of the call's result with the axes of the primitive; ``None`` if impossible."""
         seen = self.axes.to_primitive(desc)
         if self.whole is None or seen is None:
             return seen
@@ -82,20 +82,20 @@ class Form:
         return planner.channels_last(self.target, desc.dtype) if lies_last else None
 
     def to_value(self, planner: Planner, desc: MemoryDesc) -> MemoryDesc:
-        """Gives a description of the primitive's result with the axes of the call."""
+        """Return a description of the primitive's result with the axes of the call."""
         return self.axes.to_value(planner.channels_last(self.whole, desc.dtype) if self.whole else desc)
 
 
 def in_phases(form: Form, planner: Planner, weight: int, bias: int | None) -> Form | None:
-    """Gives the form that computes several pixels at once; ``None`` where that is not less work, or not possible.
+    """Return the form for computing several pixels at once; ``None`` if this is impossible or saves no work.
 
-    What it reads has to be finite: a NaN would be multiplied by the zeros of its neighbours.
+    The source has to be finite: a NaN would be multiplied by the zeros of neighbouring pixels.
 
     Args:
         form: the convolution, in one group.
         planner: the plan.
         weight: the value of the weights.
-        bias: that of the bias, if there is one.
+        bias: the value of the bias, if any.
     """
     outputs, inputs, *window = form.weights.desc.sizes
     stride, taps, width = form.geometry.strides[-1], window[-1], form.target[-1]
@@ -125,14 +125,14 @@ def in_phases(form: Form, planner: Planner, weight: int, bias: int | None) -> Fo
 
 
 def _best_count(outputs: int, taps: int, stride: int, width: int, lanes: int) -> int:
-    """Gives how many pixels are best computed at once; 1 where several are not worth it.
+    """Return the best number of pixels computed at once; 1 if several do not pay.
 
     Args:
         outputs: the channels of a pixel.
         taps: of a window, along rows.
         stride: the step between windows, along rows.
         width: the pixels of a row.
-        lanes: the channels that one vector holds.
+        lanes: the channels in a vector.
     """
 
     def work(count: int) -> float:

@@ -15,7 +15,7 @@ __all__ = ["lower_prelu"]
 
 
 def lower_prelu(call: Call, planner: Planner) -> str | None:
-    """Adds PReLU; oneDNN multiplies slopes by 0 where elements are positive, so they have to be finite.
+    """Add PReLU; slopes have to be finite, because oneDNN multiplies slopes by 0 for positive elements.
 
     Not taken: constant slopes that are not finite.
     """

@@ -24,7 +24,7 @@ __all__ = ["add_copy", "lower_roll", "lower_split", "lower_stack", "lower_stride
 
 
 def lower_split(call: Call, planner: Planner) -> str | None:
-    """Adds a copy of each part that is read."""
+    """Add a copy of each part with a reader."""
     sizes = sizes_of(call.operands[0])
     axis = in_range(call, "axis", integer(call, "axis"))
     lengths = integers(call, "sections", len(call.results))
@@ -36,7 +36,7 @@ def lower_split(call: Call, planner: Planner) -> str | None:
 
 
 def lower_strided_slice(call: Call, planner: Planner) -> str | None:
-    """Adds a copy of every so-many-th slice between two bounds.
+    """Add a copy of every n-th slice between two bounds.
 
     Not taken: negative steps.
     """
@@ -63,7 +63,7 @@ def lower_strided_slice(call: Call, planner: Planner) -> str | None:
 
 
 def lower_stack(call: Call, planner: Planner) -> str | None:
-    """Adds a copy of each operand into its part of the result."""
+    """Add a copy of each operand into a part of the result."""
     sizes = sizes_of(call.result)
     rank = len(sizes)
     axis = integer(call, "axis") % rank
@@ -72,13 +72,13 @@ def lower_stack(call: Call, planner: Planner) -> str | None:
         starts = [index if place == axis else 0 for place in range(rank)]
         part = target.desc.part(starts, [1 if place == axis else size for place, size in enumerate(sizes)])
         seen = part and part.reshaped(sizes_of(operand))
-        assert seen is not None  # row-major memory begins and ends anywhere, and an axis of one element may go
+        assert seen is not None  # row-major memory begins and ends anywhere, and an axis of size 1 may go
         add_copy(call, planner, planner.place(id_), target.seen_as(seen))
     return None
 
 
 def lower_roll(call: Call, planner: Planner) -> str | None:
-    """Adds a copy of each piece that moves as a whole: two for each axis."""
+    """Add a copy of each piece that moves as a whole: two for each axis."""
     if not call.operands[0].shape:
         return _see_scalar(call, planner)
     sizes = sizes_of(call.operands[0])
@@ -102,13 +102,13 @@ def lower_roll(call: Call, planner: Planner) -> str | None:
 
 
 def _see_scalar(call: Call, planner: Planner) -> str | None:
-    """Sees the one element, which has no axes to take pieces along."""
+    """View the single element: a scalar has no axes for pieces."""
     planner.set_view(call.output, planner.place(call.inputs[0]))
     return None
 
 
 def _add_slice(call: Call, planner: Planner, index: int, starts: Sequence[int], steps: Sequence[int]) -> None:
-    """Adds a copy of a piece of the operand as a result, in the order of the operand's axes where it has one."""
+    """Add a copy of a piece of the operand as a result, in the operand's order of axes if the layout is plain."""
     x, counts = call.inputs[0], sizes_of(call.results[index])
     cuts = [_cuts(*axis) for axis in zip(sizes_of(call.operands[0]), starts, counts, steps, strict=True)]
     place = planner.place(x)
@@ -131,7 +131,7 @@ def _add_slice(call: Call, planner: Planner, index: int, starts: Sequence[int], 
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Elements along an axis: so many, one out of each block of ``step``, of which it is the one at ``rest``."""
+    """Elements along an axis: element ``rest`` of each of ``count`` blocks of ``step`` elements, from ``start``."""
 
     start: int
     count: int
@@ -140,7 +140,7 @@ class _Cut:
 
 
 def _cuts(size: int, start: int, count: int, step: int) -> list[_Cut]:
-    """Gives the elements as those of whole blocks that lie within the axis, and the last one alone if need be."""
+    """Return the elements as whole blocks within the axis, and the last element alone if needed."""
     if count == 1 or step == 1:
         return [_Cut(start, count, 1, 0)]
     if count * step > size:
@@ -151,7 +151,7 @@ def _cuts(size: int, start: int, count: int, step: int) -> list[_Cut]:
 
 
 def _part(desc: MemoryDesc, cuts: Sequence[_Cut]) -> MemoryDesc | None:
-    """Gives elements of a tensor; ``None`` where its layout does not let them be seen alone."""
+    """Return elements of a tensor; ``None`` if the layout does not permit a separate view."""
     part = desc.part([cut.start for cut in cuts], [cut.count * cut.step for cut in cuts])
     if part is None or all(cut.step == 1 for cut in cuts):
         return part
@@ -164,6 +164,6 @@ def _part(desc: MemoryDesc, cuts: Sequence[_Cut]) -> MemoryDesc | None:
 
 
 def add_copy(call: Call, planner: Planner, source: Place, target: Place) -> None:
-    """Adds a copy from one place to another, each perhaps a part of something."""
+    """Add a copy between two places, each perhaps a part of a tensor."""
     reorder = planner.workshop.reorder(source.desc, target.desc)
     planner.add_step(call.op, reorder, {Argument.SRC: source, Argument.DST: target})

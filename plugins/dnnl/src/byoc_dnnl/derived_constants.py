@@ -1,4 +1,4 @@
-"""What is made of constants by numpy before a program reads them, where oneDNN would not read them as they are."""
+"""Derivations of constants: numpy transforms a constant before a program reads it, if oneDNN needs another form."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class BlockSums:
     """The blocks of a constant in another order, or sums of blocks.
 
     Attributes:
-        sizes: the constant's as three axes, of which the second counts the blocks.
-        sums: which blocks are added, for each block of the result.
+        sizes: the sizes of the constant as three axes; the second axis counts the blocks.
+        sums: for each block of the result, the numbers of the added blocks.
     """
 
     sizes: tuple[int, int, int]
@@ -24,12 +24,12 @@ class BlockSums:
 
     @property
     def result_sizes(self) -> tuple[int, ...]:
-        """The sizes of what is made: of the second axis so many blocks."""
+        """The sizes of the result; the second axis has as many blocks as ``sums`` has entries."""
         first, _, last = self.sizes
         return first, len(self.sums), last
 
     def apply(self, array: NDArray) -> NDArray:
-        """Gives an array of its own, of three axes."""
+        """Return a new array of three axes."""
         blocks = array.reshape(self.sizes)
         result = np.empty(self.result_sizes, array.dtype)
         with np.errstate(all="ignore"):
@@ -40,12 +40,12 @@ class BlockSums:
 
 @dataclass(frozen=True, slots=True)
 class ShiftedRows:
-    """Copies of the rows of a constant, each shifted further than the one before, with zeros around them.
+    """Copies of the rows of a constant, each shifted further than the copy before, with zeros around the rows.
 
     Attributes:
-        sizes: the constant's as two axes, of which the second counts the elements of a row.
-        count: how many copies there are.
-        step: how many places a copy lies behind the one before.
+        sizes: the sizes of the constant as two axes; the second axis counts the elements of a row.
+        count: the number of copies.
+        step: the shift of each copy relative to the copy before, in elements.
     """
 
     sizes: tuple[int, int]
@@ -54,12 +54,12 @@ class ShiftedRows:
 
     @property
     def result_sizes(self) -> tuple[int, ...]:
-        """The sizes of what is made: copies, rows, places."""
+        """The sizes of the result: copies, rows, elements."""
         rows, length = self.sizes
         return self.count, rows, length + (self.count - 1) * self.step
 
     def apply(self, array: NDArray) -> NDArray:
-        """Gives an array of its own, of three axes."""
+        """Return a new array of three axes."""
         rows = array.reshape(self.sizes)
         result = np.zeros(self.result_sizes, array.dtype)
         for number, copy in enumerate(result):
@@ -70,11 +70,11 @@ class ShiftedRows:
 
 @dataclass(frozen=True, slots=True)
 class Reordered:
-    """The elements of a constant with its axes in another order.
+    """The elements of a constant with permuted axes.
 
     Attributes:
-        sizes: the constant's.
-        order: which of the constant's axes each axis of the result is.
+        sizes: the sizes of the constant.
+        order: for each axis of the result, the axis of the constant.
     """
 
     sizes: tuple[int, ...]
@@ -82,13 +82,13 @@ class Reordered:
 
     @property
     def result_sizes(self) -> tuple[int, ...]:
-        """The sizes of what is made."""
+        """The sizes of the result."""
         return tuple(self.sizes[axis] for axis in self.order)
 
     def apply(self, array: NDArray) -> NDArray:
-        """Gives an array of its own."""
+        """Return a new array."""
         return array.reshape(self.sizes).transpose(self.order).copy()
 
 
 Derivation = BlockSums | Reordered | ShiftedRows
-"""What can be made: it has the sizes that the constant is seen with, and those of the result."""
+"""A derivation of a constant, with the sizes of the constant as read and the sizes of the result."""
