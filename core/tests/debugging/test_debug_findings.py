@@ -265,6 +265,24 @@ class M:
     assert _run(parse(text), faulty(), x, "lane", op="add") == ["wrong-values"]
 
 
+@pytest.mark.parametrize(("dtype", "value"), [("int64", 2**30 + 1), ("int64", 3 * 2**29 + 1), ("uint64", 2**31 + 1)])
+def test_large_integers_are_compared_exactly(faulty: Callable[..., object], dtype: str, value: int) -> None:
+    # In float64 the wrong value and the expected one are the same number.
+    text = f"""
+class M:
+    @R.function
+    def main(x: R.Tensor((3,), "{dtype}")):
+        y = R.multiply(x, x)
+        return y
+"""
+    x = np.array([1, value, value], dtype)
+    square = value * value
+    report = debug(faulty(), text, [x], fault="lane", op="multiply")
+    ((finding,),) = (check.findings for check in report.checks)
+    expected = f"error 3, and integers must be equal; at [2] got {square + 3}, expected {square}"
+    assert finding.text == f"output `y`: {expected}"
+
+
 def test_booleans_are_compared_and_guarded(faulty: Callable[..., object]) -> None:
     text = """
 class M:

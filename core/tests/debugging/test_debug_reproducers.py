@@ -135,7 +135,8 @@ def test_a_region_alone_is_checked_as_in_the_session(installed_faulty: str, faul
 def test_arrays_of_every_dtype_come_back_as_they_were(tmp_path: Path) -> None:
     bits = np.random.default_rng(0).integers(0, 2, (2, 3))
     arrays = {name: bits.astype(to_numpy(name)) for name in all_dtypes()}
-    arrays["0-d"] = np.array(1.5)
+    arrays |= {f"{name}|x|": array for name, array in arrays.items()}
+    arrays["|"] = arrays["0-d"] = np.array(1.5)
     arrays["empty"] = np.zeros((0, 3), np.float32)
     save_arrays(tmp_path / "a.npz", arrays)
     loaded = load_arrays(tmp_path / "a.npz")

@@ -1,8 +1,8 @@
-"""Kits for backend authors: what two backends would write twice.
+"""Kits for backend authors: code that two backends would otherwise write twice.
 
-``CSourceCodegen`` turns functions into C (its run half is ``byoc_core.runtime.CSourceModule``); ``GraphCodegen`` turns
-them into typed graph documents for library-style engines (``byoc_core.runtime.GraphModule`` and ``GraphEngine``).
-Names are imported when they are first used.
+``CSourceCodegen`` translates functions to C (its run half is ``byoc_core.runtime.CSourceModule``). ``GraphCodegen``
+translates functions to typed graph documents for library-style engines (``byoc_core.runtime.GraphModule`` and
+``GraphEngine``). Names are imported when first used.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ Every function becomes three layers::
     int32_t f_wrapper_(const DLTensor *x, const DLTensor *out)  checks the tensors, then calls f_
     int32_t __tvm_ffi_f(...)                                    the packed export that runtimes call
 
-A function that has asked for a workspace (:meth:`FunctionScope.workspace`) takes it as one more argument behind all
-others in each layer: ``NULL`` in the first two, left out in the third, where it shall allocate its own.
+A function with a workspace (:meth:`FunctionScope.workspace`) takes the workspace as a last argument in each layer. The
+function allocates the workspace if this argument is ``NULL`` in the first two layers, or omitted in the third.
 
-A backend of its own overrides what it does differently, in the smallest case the two visits::
+A backend overrides the differing parts, in the smallest case the two visits::
 
     class MyCodegen(CSourceCodegen):
         def visit_var(self, scope, var):
@@ -92,35 +92,35 @@ _HEADERS = """\
 
 
 class CSourceCodegen:
-    """Turns functions into one C source, in the plain form: one kernel per op, one buffer per intermediate.
+    """A translator of functions to a C source in the plain form: a kernel per op, a buffer per intermediate.
 
     The plain form knows the elementwise ops (broadcasting included), and ops inside composites. Values are visited
-    once each, in the order of the IR; parameters keep their order; nothing is shared between two functions.
+    once each, in the order of the IR. Parameters keep their order. Two functions share nothing.
 
     Args:
-        options: how the C is compiled.
+        options: the options for compiling the C.
     """
 
     def __init__(self, options: BuildOptions | None = None) -> None:
         self.options = options or BuildOptions()
 
     def visit_var(self, scope: FunctionScope, var: Var) -> str:
-        """Gives the C expression of the pointer to a parameter. Called once per parameter, in order."""
+        """Return the C expression of the pointer to a parameter; called once per parameter, in order."""
         return scope.parameter(var)
 
     def visit_constant(self, scope: FunctionScope, constant: Constant) -> str:
-        """Gives the C expression of the pointer to a constant. Called for every constant operand."""
+        """Return the C expression of the pointer to a constant; called for every constant operand."""
         return scope.value(constant)
 
     def visit_call(self, scope: FunctionScope, binding: Binding, inputs: Sequence[str]) -> None:
-        """Adds what computes a binding's results: a kernel, and its call that writes ``scope.buffer(result)``.
+        """Add the computation of a binding's results: a kernel, and the kernel's call writing ``scope.buffer(result)``.
 
         Called once per binding, in order.
 
         Args:
             scope: the function under construction.
             binding: the op.
-            inputs: C expressions of the pointers to its operands.
+            inputs: C expressions of the pointers to the operands.
 
         Raises:
             CodegenError: the op has no plain kernel; names op and function.
@@ -130,15 +130,15 @@ class CSourceCodegen:
         scope.call(kernel, *inputs, scope.buffer(binding.result), *sizes)
 
     def visit_composite(self, scope: FunctionScope, binding: Binding, inputs: Sequence[str]) -> None:
-        """Adds what computes a composite: what its ops do, one after another, unless a backend has one kernel for all.
+        """Add the computation of a composite: each op in order, unless a backend has a single kernel for all ops.
 
-        Called once per composite, in order. ``scope.value`` gives the pointers to what the ops of its body read, the
-        body's parameters and constants included; a kernel of its own writes ``scope.buffer(binding.result)``.
+        Called once per composite, in order. ``scope.value`` returns the pointers to the operands of the ops in the
+        body, the body's parameters and constants included. A backend's kernel writes ``scope.buffer(binding.result)``.
 
         Args:
             scope: the function under construction.
-            binding: the composite; its region holds the ops that matched.
-            inputs: C expressions of the pointers to its operands, to which the body's parameters are bound.
+            binding: the composite; its region holds the matched ops.
+            inputs: C expressions of the pointers to the composite's operands, bound to the body's parameters.
 
         Raises:
             CodegenError: as :meth:`visit_call`.
@@ -150,7 +150,7 @@ class CSourceCodegen:
             scope.bind(outer, self._visit_value(scope, inner))
 
     def visit_function(self, scope: FunctionScope) -> None:
-        """Visits the parameters and then the bindings of a function."""
+        """Visit the parameters and then the bindings of a function."""
         for param in scope.function.params:
             scope.bind(param, self.visit_var(scope, param))
         self._visit_bindings(scope, scope.function.bindings)
@@ -160,19 +160,19 @@ class CSourceCodegen:
         functions: Function | IRModule | Iterable[Function],
         constants: Mapping[str, NDArray] | None = None,
     ) -> CSourceModule:
-        """Gives the module of all functions.
+        """Return the module of all functions.
 
-        Nothing is compiled yet, unless the options name libraries or objects: then the module is built here, so that a
-        symbol that none of them defines is told at codegen.
+        Nothing is compiled yet, unless the options name libraries or objects. In this case the module is built here, to
+        report undefined symbols at codegen.
 
         Args:
-            functions: one function, several, or all of a module. A function is exported under its attribute
+            functions: a single function, several, or all of a module. A function is exported under its attribute
                 ``global_symbol``, else under its name.
             constants: arrays by digest; a module brings its own.
 
         Raises:
-            CodegenError: an op, a dtype or a name has no C form; two functions share one symbol; a function calls what
-                no library defines.
+            CodegenError: an op, a dtype or a name has no C form; two functions share a symbol; a function calls a
+                symbol not defined by any library.
             ToolchainError: a library or an object is not found, or the C compiler refuses the text.
         """
         functions, constants = _listed(functions, constants)
@@ -180,7 +180,7 @@ class CSourceCodegen:
         signatures: dict[str, Signature] = {}
         traits: dict[str, CallTraits] = {}
         texts: list[FunctionText] = []
-        # A kernel of one function may serve the others: all are visited before a text is taken.
+        # A kernel of one function may serve the others: visit all before taking any text.
         for scope in list(self._visited(functions, pool, definitions)):
             callers = (scope.raw_function(), wrapper_function(scope), packed_export(scope))
             texts.append(FunctionText(scope.function.name, scope.records, callers))
@@ -200,9 +200,9 @@ class CSourceCodegen:
     def generated_kernels(
         self, functions: Function | IRModule | Iterable[Function], constants: Mapping[str, NDArray] | None = None
     ) -> list[KernelReport]:
-        """Return a report of each kernel that :meth:`generate` writes for functions, in the order of the source.
+        """Return a report of each kernel written by :meth:`generate` for functions, in the order of the source.
 
-        A backend of the kit answers ``byoc_generated_kernels`` by it. Nothing is compiled.
+        A backend of the kit uses this method to answer ``byoc_generated_kernels``. Nothing is compiled.
 
         Args:
             functions: as for :meth:`generate`.
@@ -218,7 +218,7 @@ class CSourceCodegen:
     def _visited(
         self, functions: Iterable[Function], pool: ConstantPool, definitions: Definitions
     ) -> Iterator[FunctionScope]:
-        """Yield the scope of each function, visited."""
+        """Yield the scope of each function after visiting the function."""
         owners: dict[str, str] = {}
         symbols: set[str] = set()
         for function in functions:
@@ -236,10 +236,10 @@ class CSourceCodegen:
             yield scope
 
     def preamble(self, text: str) -> str:
-        """Gives C text that stands once, after the standard headers: includes and declarations of a backend's own.
+        """Return C text placed once, after the standard headers: includes and declarations of the backend.
 
         Args:
-            text: all that will follow, so that only what it uses need be declared.
+            text: all following text; only the parts used there need be declared.
         """
         return ""
 
@@ -288,14 +288,14 @@ class CSourceCodegen:
 def _listed(
     functions: Function | IRModule | Iterable[Function], constants: Mapping[str, NDArray] | None
 ) -> tuple[tuple[Function, ...], Mapping[str, NDArray]]:
-    """Return functions one by one, and the constants that they cite."""
+    """Return functions as a tuple, and the constants cited by the functions."""
     if isinstance(functions, IRModule):
         return tuple(functions.functions.values()), functions.constants if constants is None else constants
     return (functions,) if isinstance(functions, Function) else tuple(functions), constants or {}
 
 
 def _check_links(module: CSourceModule, texts: Mapping[str, str]) -> None:
-    """Build a module whose C calls libraries; texts are those of each function."""
+    """Build a module with calls to libraries; `texts` are the C texts of each function."""
     try:
         module.build()
     except UndefinedSymbolError as error:

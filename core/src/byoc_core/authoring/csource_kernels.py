@@ -19,13 +19,13 @@ __all__ = ["KernelFacts", "KernelRecord", "report_kernels"]
 
 
 class KernelFacts(NamedTuple):
-    """What a report tells of a kernel.
+    """Facts of a kernel for reports.
 
     Attributes:
-        bindings: the ops that it computes.
-        function: the statements that its text was printed from; ``None`` where there is only text.
+        bindings: the ops computed by the kernel.
+        function: the printed statements; ``None`` for a kernel of text only.
         loops: the loops of a text that threads may share.
-        schedule: a dataclass whose fields are the choices of how the kernel computes; ``None`` where there were none.
+        schedule: a dataclass with the schedule choices of the kernel as fields; ``None`` without choices.
     """
 
     bindings: tuple[Binding, ...] = ()
@@ -39,13 +39,13 @@ class KernelRecord:
     """A kernel of a source.
 
     Attributes:
-        name: its name in C.
-        text: its definition.
-        facts: what a report tells of it.
-        prototype: its declaration, where other translation units may call it; then its definition begins with
+        name: the kernel's name in C.
+        text: the definition.
+        facts: the kernel's facts for reports.
+        prototype: the declaration, if other translation units may call the kernel; then the definition begins with
             ``BYOC_KERNEL`` in the place of ``static``.
-        reused_for: the ops that it computes besides, for other calls.
-        comments: lines of C for those ops, which stand before the definition.
+        reused_for: further ops computed by the kernel, for other calls.
+        comments: lines of C for these ops, placed before the definition.
     """
 
     name: str
@@ -62,7 +62,7 @@ class KernelRecord:
 
 
 def report_kernels(symbol: str, records: Iterable[KernelRecord]) -> list[KernelReport]:
-    """Return a report of each kernel of a function that is exported under a symbol."""
+    """Return a report of each kernel of a function exported under a symbol."""
     return [_report(symbol, record) for record in records]
 
 
@@ -92,7 +92,7 @@ def _report(symbol: str, record: KernelRecord) -> KernelReport:
 
 
 def _choices_of(schedule: Any) -> dict[str, str]:
-    """Return the fields of a schedule as text: a flag is yes or no, ``None`` none."""
+    """Return the fields of a schedule as text: yes or no for a flag, none for ``None``."""
     values = {item.name: getattr(schedule, item.name) for item in fields(schedule)}
     words = {None: "none", True: "yes", False: "no"}
     return {
@@ -101,5 +101,5 @@ def _choices_of(schedule: Any) -> dict[str, str]:
 
 
 def _op_of(binding: Binding) -> str:
-    """Return the name of an op, of a composite the name of its pattern."""
+    """Return the name of an op; for a composite, the name of the pattern."""
     return str(binding.attrs["name"]) if binding.op is COMPOSITE else binding.op.name

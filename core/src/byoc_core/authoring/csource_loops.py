@@ -1,4 +1,4 @@
-"""Loop nests over broadcast tensors, with as few loops as the shapes permit."""
+"""Loop nests over broadcast tensors, with the fewest loops permitted by the shapes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Dims = tuple[Dim, ...]
 
 
 def align(shape: Sequence[Dim], rank: int) -> Dims:
-    """Gives a shape with ones in front, as numpy broadcasts it to ``rank`` axes."""
+    """Return a shape with leading axes of size 1, following numpy's broadcast to ``rank`` axes."""
     return (1,) * (rank - len(shape)) + tuple(shape)
 
 
 def offset_expression(dims: Sequence[Dim], space: Sequence[Dim], indices: Sequence[str]) -> str:
-    """Gives the C expression of an element's offset in a compact tensor that broadcasts to an iteration space.
+    """Return the C expression of an element's offset in a compact tensor, broadcast to an iteration space.
 
     Args:
-        dims: the tensor's sizes, one per axis of the space (1 where it broadcasts).
+        dims: the tensor's size on each axis of the space (1 if broadcast).
         space: the sizes of the iteration space.
-        indices: C expressions of the position in the space, one per axis.
+        indices: C expressions of the position on each axis of the space.
     """
     terms = []
     for axis, (dim, size, index) in enumerate(zip(dims, space, indices, strict=True)):
@@ -32,20 +32,20 @@ def offset_expression(dims: Sequence[Dim], space: Sequence[Dim], indices: Sequen
         if dim == 1 or stride == 0:
             continue
         term = index if stride == 1 else f"{index} * {c_dim(stride)}"
-        # A symbolic size that is not the space's own may turn out to be 1: then it broadcasts.
+        # A symbolic size different from the space's size may be 1 at run time: then the tensor broadcasts.
         terms.append(term if dim == size else f"({c_dim(dim)} == 1 ? 0 : {term})")
     return " + ".join(terms) or "0"
 
 
 class LoopNest:
-    """The loops that visit every element of a space in row-major order.
+    """The loops over every element of a space in row-major order.
 
-    Neighbouring axes that every tensor treats alike become one loop, so tensors of one shape share a single loop.
+    Neighbouring axes become a single loop if every tensor treats both axes alike. Equal shapes give a single loop.
 
     Args:
         space: the sizes of the iteration space.
-        tensors: for each tensor its sizes, one per axis of the space (see :func:`align`).
-        prefix: what the loop variables are called.
+        tensors: for each tensor the size on each axis of the space (see :func:`align`).
+        prefix: prefix of the loop variables.
     """
 
     def __init__(self, space: Sequence[Dim], tensors: Mapping[str, Sequence[Dim]], *, prefix: str = "i") -> None:
@@ -79,16 +79,16 @@ class LoopNest:
         return True
 
     def offset(self, name: str) -> str:
-        """Gives the C expression of a tensor's element at the current position."""
+        """Return the C expression of a tensor's element offset at the current position."""
         return offset_expression(self._dims[name], self.sizes, self.indices)
 
     def wrap(self, body: Sequence[str], *, indent: str = "  ", part: int | None = None) -> list[str]:
-        """Gives the loops around the lines of a body.
+        """Return the loops around the lines of a body.
 
         Args:
             body: the innermost lines.
             indent: before every line.
-            part: a loop that only goes from ``first_item`` to ``end_item``; see :class:`ParallelLoop`.
+            part: a loop running only from ``first_item`` to ``end_item``; see :class:`ParallelLoop`.
         """
         lines = []
         depth = indent

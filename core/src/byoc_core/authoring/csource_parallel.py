@@ -1,4 +1,4 @@
-"""Loops of generated C that run on several threads where the work is worth it; see ``native/byoc_parallel.h``."""
+"""Loops of generated C, run on several threads for enough work; see ``native/byoc_parallel.h``."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = [
 ]
 
 PARALLEL_HEADER = "byoc_parallel.h"
-"""The header that text of :class:`ParallelLoop` needs."""
+"""The header needed by text of :class:`ParallelLoop`."""
 
 PARALLEL_WORK_PS = 20_000_000
-"""Picoseconds of work in one thread from which a loop runs on several: 20 microseconds (``docs/threads.md``)."""
+"""Least picoseconds of work in a single thread for running a loop on several: 20 microseconds (``docs/threads.md``)."""
 
 SHARED_WORK_PS = 1_500_000
-"""Picoseconds of work from which a loop is shared by a team that is awake already: 1.5 microseconds."""
+"""Least picoseconds of work for sharing a loop in a team already awake: 1.5 microseconds."""
 
 FIRST_ITEM, END_ITEM = "first_item", "end_item"
-"""In the lines of a loop: its bounds."""
+"""The bounds in the lines of a loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +55,19 @@ class ParallelWork:
 
     @property
     def is_worth_sharing(self) -> bool:
-        """Whether the work may be enough for threads that are awake."""
+        """Whether the work may be enough for threads already awake."""
         return is_enough_work(self.count, self.work_ps, SHARED_WORK_PS)
 
 
 @dataclass(frozen=True, slots=True)
 class ParallelLoop:
-    """A loop whose items do not depend on each other, nor on who does them: the same bits on any number of threads.
+    """A loop with items independent of each other and of the executing thread: same bits on any number of threads.
 
     Attributes:
-        lines: C that does the items from ``first_item`` to ``end_item``, the latter excluded.
-        count: how many items there are.
-        item_ps: estimated picoseconds of one item in one thread.
-        grain: parts begin at multiples of so many items.
+        lines: C that computes the items from ``first_item`` to ``end_item``, the latter excluded.
+        count: the number of items.
+        item_ps: estimated picoseconds of an item in a single thread.
+        grain: parts begin at multiples of this number of items.
     """
 
     lines: tuple[str, ...]
@@ -77,31 +77,31 @@ class ParallelLoop:
 
     @property
     def work_ps(self) -> Dim:
-        """Estimated picoseconds of all items in one thread."""
+        """Estimated picoseconds of all items in a single thread."""
         return self.count * self.item_ps
 
     @property
     def is_worth_waking(self) -> bool:
-        """Whether the work may be enough to wake threads; only the call knows where sizes are symbolic."""
+        """Whether the work may be enough to wake threads; decided only at the call if sizes are symbolic."""
         return is_enough_work(self.count, self.work_ps, PARALLEL_WORK_PS)
 
     @property
     def is_worth_sharing(self) -> bool:
-        """Whether the work may be enough for threads that are awake."""
+        """Whether the work may be enough for threads already awake."""
         return is_enough_work(self.count, self.work_ps, SHARED_WORK_PS)
 
     def serial_lines(self) -> list[str]:
-        """Gives the loop as it stands in a function that does all items."""
+        """Return the loop for a function that computes all items."""
         bounds = {FIRST_ITEM: "0", END_ITEM: c_dim(self.count)}
         pattern = re.compile(rf"\b({FIRST_ITEM}|{END_ITEM})\b")
         return [pattern.sub(lambda match: bounds[match[0]], line) for line in self.lines]
 
     def functions(self, name: str, parameters: Sequence[str]) -> tuple[str, list[str]]:
-        """Gives C definitions that stand before the function, and the lines that run the loop inside it.
+        """Return C definitions to place before the function, and the lines to run the loop inside the function.
 
         Args:
-            name: what the definitions are called.
-            parameters: C declarations of the variables that the lines may read, as in a list of parameters.
+            name: base name of the definitions.
+            parameters: C declarations of the variables readable by the lines, in the form of a parameter list.
         """
         words = set(re.findall(r"\w+", "\n".join(self.lines)))
         used = tuple((_name(text), text) for text in parameters if _name(text) in words)
@@ -112,10 +112,10 @@ class ParallelLoop:
 
 @dataclass(frozen=True, slots=True)
 class OutlinedLoop:
-    """A parallel loop in a C function of its own, with the parameters that it needs.
+    """A parallel loop in a separate C function, with the needed parameters.
 
     Attributes:
-        name: what the definitions are called.
+        name: base name of the definitions.
         parameters: name and C declaration of each parameter but the bounds.
         bounds: the names of the bounds.
     """
@@ -125,7 +125,7 @@ class OutlinedLoop:
     bounds: tuple[str, str] = (FIRST_ITEM, END_ITEM)
 
     def definitions(self, lines: Sequence[str]) -> list[str]:
-        """Return the lines of C that stand before the function: those of the loop become a function."""
+        """Return the lines of C to place before the function: the lines of the loop become a function."""
         name, declarations = self.name, [declaration for _, declaration in self.parameters]
         fields = "".join(f" {text.replace('restrict ', '')};" for text in declarations)
         bounds = ", ".join(f"int64_t {bound}" for bound in self.bounds)
@@ -142,11 +142,11 @@ class OutlinedLoop:
         ]
 
     def calls(self, count: Dim, grain: Dim, work_ps: Dim) -> list[str]:
-        """Return the lines that run the loop: on as many threads as its work is worth.
+        """Return the lines to run the loop, on several threads if the work is enough.
 
         Args:
             count: the number of rounds.
-            grain: parts begin at multiples of so many rounds.
+            grain: parts begin at multiples of this number of rounds.
             work_ps: estimated picoseconds of all rounds on one thread.
         """
         used, rounds = [name for name, _ in self.parameters], c_dim(count)
@@ -163,7 +163,7 @@ class OutlinedLoop:
 
 
 def is_enough_work(count: Dim, work_ps: Dim, least_ps: int) -> bool:
-    """Return whether the work of a loop may reach a threshold; only the call knows where sizes are symbolic.
+    """Return whether the work of a loop may reach a threshold; decided only at the call if sizes are symbolic.
 
     Args:
         count: the number of rounds.
@@ -174,17 +174,18 @@ def is_enough_work(count: Dim, work_ps: Dim, least_ps: int) -> bool:
 
 
 def team_function(symbol: str, head: str, parameters: Sequence[str], work_ps: Dim) -> list[str]:
-    """Gives a C function that calls ``<symbol>_all`` with its own arguments, in a team that stays awake meanwhile.
+    """Return a C function to call ``<symbol>_all`` with the same arguments, in a team kept awake during the call.
 
     Args:
-        symbol: what the definitions are called after.
+        symbol: base of the names of the definitions.
         head: the function's type, name and parameters.
-        parameters: C declarations of the parameters, of which there are some.
-        work_ps: estimated picoseconds of the work in all parallel loops; a call of too little keeps nobody awake.
+        parameters: C declarations of the parameters (not empty).
+        work_ps: estimated picoseconds of the work in all parallel loops; a call with too little work keeps no thread
+            awake.
     """
     names = [_name(text) for text in parameters]
     fields = "".join(f" {text};" for text in parameters)
-    # Parameters are called like values of the model, but not like this.
+    # Parameters are named after values of the model, never like this.
     call, passed = "byoc_call", ", ".join(f"byoc_call->{name}" for name in names)
     is_little = [] if isinstance(work_ps, int) else [f"  if ({c_real(work_ps)} < {PARALLEL_WORK_PS}) {{"]
     return [

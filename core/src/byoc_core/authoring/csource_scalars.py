@@ -1,7 +1,7 @@
 """The elementwise ops as C expressions, with the meaning of the reference kernels.
 
-One table: op name to a function from (operand expressions, operand dtypes, result dtype, attributes) to an
-expression, or ``None`` where C of these dtypes is not offered. Expressions use ``byoc_scalar.h``.
+The table maps an op name to a function from (operand expressions, operand dtypes, result dtype, attributes) to an
+expression, or to ``None`` if these dtypes have no C form. Expressions use ``byoc_scalar.h``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FLOATS = ("float32", "float64")
 
 
 def _operator(symbol: str, function: str, for_bool: str | None = None) -> Expression:
-    """Gives an operator on floats, a wrapping function on integers, and a logical operator on bools."""
+    """Return an operator on floats, a wrapping function on integers, and a logical operator on bools."""
 
     def expression(values: Sequence[str], dtypes: Sequence[str], result: str, attrs: Attrs) -> str | None:
         if dtypes[0] == "bool":
@@ -36,7 +36,7 @@ def _operator(symbol: str, function: str, for_bool: str | None = None) -> Expres
 
 
 def _function(name: str, *, floats: bool = True, integers: bool = False) -> Expression:
-    """Gives a function of ``byoc_scalar.h`` that exists for floats, for integers, or for both."""
+    """Return a function of ``byoc_scalar.h``, available for floats, for integers, or for both."""
 
     def expression(values: Sequence[str], dtypes: Sequence[str], result: str, attrs: Attrs) -> str | None:
         if dtypes[0] == "bool" or not (floats if dtypes[0] in _FLOATS else integers):
@@ -47,7 +47,7 @@ def _function(name: str, *, floats: bool = True, integers: bool = False) -> Expr
 
 
 def _infix(symbol: str) -> Expression:
-    """Gives an operator that C has for every dtype: comparisons, the logic of bools, bitwise logic."""
+    """Return an operator available in C for every dtype: comparisons, the logic of bools, bitwise logic."""
 
     def expression(values: Sequence[str], dtypes: Sequence[str], result: str, attrs: Attrs) -> str | None:
         return f"({values[0]} {symbol} {values[1]})"
@@ -76,7 +76,7 @@ def _extremum(function: str, for_bool: str) -> Expression:
 
 
 def _libm(function: str) -> Expression:
-    """Gives a function of C's own library, for floats."""
+    """Return a function of the C library, for floats."""
 
     def expression(values: Sequence[str], dtypes: Sequence[str], result: str, attrs: Attrs) -> str | None:
         if dtypes[0] not in _FLOATS:
@@ -107,7 +107,7 @@ def _isinf(values: Sequence[str], dtypes: Sequence[str], result: str, attrs: Att
         *([f"({values[0]} == -INFINITY)"] if attrs["detect_negative"] else []),
         *([f"({values[0]} == INFINITY)"] if attrs["detect_positive"] else []),
     ]
-    # Where neither sign counts the operand is read all the same: generated code has no unused parameters.
+    # If neither sign counts, read the operand all the same: generated code has no unused parameters.
     return f"({' | '.join(tests) or f'({values[0]} == 0) & 0'})"
 
 
@@ -121,7 +121,7 @@ def _gelu(values: Sequence[str], dtypes: Sequence[str], result: str, attrs: Attr
 
 
 def _scaled(name: str, *attributes: str) -> Expression:
-    """Gives an activation that takes attributes, rounded to the dtype of the operand, behind it."""
+    """Return an activation with attributes as last arguments, rounded to the dtype of the operand."""
 
     def expression(values: Sequence[str], dtypes: Sequence[str], result: str, attrs: Attrs) -> str | None:
         literals = [c_literal(attrs[attribute], dtypes[0]) for attribute in attributes]
@@ -141,7 +141,7 @@ def _hard_sigmoid(values: Sequence[str], dtypes: Sequence[str], result: str, att
 
 
 def _threshold(value: float, dtype: str) -> str:
-    """Gives the largest number of a dtype that is not above a value: the same numbers lie above both."""
+    """Return the largest number of a dtype not above a value: the same numbers lie above both."""
     with np.errstate(over="ignore"):
         rounded = np.asarray(value, np.float64).astype(dtype)
         is_above = float(rounded) > value
@@ -191,7 +191,7 @@ _HALF_SOURCES = {
     "int64": "i64",
     "uint64": "u64",
 }
-"""The type from which a dtype is rounded to a half, where float32 does not hold all of its numbers."""
+"""The source type for rounding a dtype to a half, if float32 does not hold all numbers of the dtype."""
 
 
 def _where(values: Sequence[str], dtypes: Sequence[str], result: str, attrs: Attrs) -> str | None:
@@ -249,7 +249,7 @@ SCALAR_OPS: Mapping[str, Expression] = {
     "clip": _clip,
     "cast": _cast,
     "where": _where,
-    # Rare in networks: the C library's own, one element at a time.
+    # Rare in networks: functions of the C library, one element at a time.
     **{name: _libm(name) for name in ("sin", "cos", "tan", "asin", "acos", "atan")},
     **{name: _libm(name) for name in ("sinh", "cosh", "asinh", "acosh", "atanh")},
     "nn.relu": _function("relu", integers=True),
@@ -268,17 +268,17 @@ SCALAR_OPS: Mapping[str, Expression] = {
     "nn.celu": _scaled("celu", "alpha"),
     "nn.selu": _selu,
 }
-"""The elementwise ops that generated C knows: all of the core's."""
+"""The elementwise ops supported by generated C: all of the core's."""
 
 
 def scalar_expression(op: str, values: Sequence[str], dtypes: Sequence[str], result: str, attrs: Attrs) -> str | None:
-    """Gives the C expression of one element, or ``None`` where the op or a dtype has none.
+    """Return the C expression of an element, or ``None`` if the op or a dtype has none.
 
-    Halves are cast and chosen by ``where`` only.
+    Halves are only cast, and selected by ``where``.
 
     Args:
         op: the op's name.
-        values: operand expressions: names or literals, evaluated more than once perhaps.
+        values: operand expressions: names or literals, possibly evaluated more than once.
         dtypes: operand dtypes.
         result: the result's dtype.
         attrs: the op's attributes.
@@ -292,7 +292,7 @@ def scalar_expression(op: str, values: Sequence[str], dtypes: Sequence[str], res
 
 
 def without_parentheses(expression: str) -> str:
-    """Gives an expression without the pair of parentheses that encloses all of it, where there is one."""
+    """Return an expression without the pair of parentheses around the whole expression, if any."""
     if not (expression.startswith("(") and expression.endswith(")")):
         return expression
     depth = 0

@@ -1,4 +1,4 @@
-"""What one generated C function consists of, collected while its IR is visited."""
+"""The parts of one generated C function, collected while the IR is visited."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from byoc_core.ir import Binding, Constant, Function, TensorType, Value, Var
 
 __all__ = ["FunctionScope"]
 
-# What the three layers call themselves and their own; a parameter of that name gets another.
+# Names of the three layers and of their local variables; a parameter with such a name is renamed.
 _RESERVED = (
     "status",
     "done",
@@ -36,29 +36,29 @@ _RESERVED_PREFIXES = ("byoc_", "constant_", "dim_", "buf_", "workspace", "scratc
 
 
 class FunctionScope:
-    """The parts of one generated function: kernels, buffers, calls.
+    """The parts of a generated function: kernels, buffers, calls.
 
-    Visitors add to it; nothing of it outlives the function, so several functions never mix.
+    Visitors add parts to the scope. No part outlives the function, so several functions never mix.
 
     Args:
-        function: what is compiled.
-        symbol: its exported name.
-        constants: the constants of the source it stands in.
-        definitions: what the functions of that source share.
+        function: the function to compile.
+        symbol: the exported name.
+        constants: the constants of the surrounding source.
+        definitions: definitions shared by the functions of this source.
 
     Attributes:
         inputs: C names of the parameters, in order.
         outputs: C names of the results, in order.
         symbols: the symbolic sizes of the signature, sorted; in C ``dim_<symbol>``.
-        records: the kernels, which stand before the function.
-        visiting: the op that is visited, which kernels compute unless their facts say otherwise.
+        records: the kernels, placed before the function.
+        visiting: the op being visited, computed by kernels unless their facts name other ops.
         statements: the function's calls, in order.
-        checks: C expressions over the sizes that are not zero, and have set an error, where a call must not go on.
+        checks: C expressions over the sizes; a nonzero value means a set error, and ends the call.
         workspace_nbytes: bytes of scratch memory that a caller may hand over; see :meth:`workspace`.
-        team_work_ps: picoseconds of work in the function's parallel loops, where there are several; 0 where no team
-            need stay awake for them (see ``byoc_with_team``).
+        team_work_ps: picoseconds of work in the function's parallel loops, if there are several; 0 if no team need
+            stay awake for these loops (see ``byoc_with_team``).
         in_place: pairs of an output's and an input's number that a call may place in the same memory; the kernels
-            must make that true.
+            must permit this aliasing.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class FunctionScope:
                 self._destinations.setdefault(result, name)
 
     def parameter(self, var: Var) -> str:
-        """Gives the C name of a parameter.
+        """Return the C name of a parameter.
 
         Raises:
             CodegenError: the var is not a parameter of the function.
@@ -107,27 +107,27 @@ class FunctionScope:
         raise CodegenError(self.where, f"`{var.name}` is read before it is defined")
 
     def value(self, value: Value) -> str:
-        """Gives the C expression of the pointer to a value visited before."""
+        """Return the C expression of the pointer to a value visited before."""
         if isinstance(value, Constant):
             return self.constants.expression(value, self.where)
         return self._values[value] if value in self._values else self.parameter(value)
 
     def forward(self, inner: Sequence[Value], outer: Sequence[Value]) -> None:
-        """Says that the results of a nested body become other values, so that it may write outputs directly."""
+        """Map the results of a nested body to outer values, so the body may write outputs directly."""
         for source, target in zip(inner, outer, strict=True):
             if target in self._destinations:
                 self._destinations.setdefault(source, self._destinations[target])
 
     def bind(self, value: Value, expression: str) -> None:
-        """Says where a value lies from now on."""
+        """Set the location of a value from now on."""
         self._values[value] = expression
 
     def is_output(self, value: Value) -> bool:
-        """Tells whether a value's destination is an output of the function."""
+        """Return whether a value's destination is an output of the function."""
         return value in self._destinations
 
     def buffer(self, var: Var) -> str:
-        """Gives where to write a value: an output of the function, or a buffer allocated for it."""
+        """Return the destination for writing a value: an output of the function, or a newly allocated buffer."""
         if var not in self._values:
             name = self._destinations.get(var)
             if name is None:
@@ -140,30 +140,30 @@ class FunctionScope:
         return self._values[var]
 
     def allocate(self, ctype: str, hint: str, nbytes: str) -> str:
-        """Adds a block of memory for the duration of one call and gives its name; failure to get it is reported.
+        """Add a block of memory for the duration of a call and return the name; a failed allocation is reported.
 
         Args:
-            ctype: the C type it is an array of.
-            hint: its name: ``buf_...``, ``workspace...`` or ``scratch...``, which no parameter bears.
-            nbytes: its size as a C expression, one or more.
+            ctype: the C element type of the block.
+            hint: the block's name: ``buf_...``, ``workspace...`` or ``scratch...``, never used for a parameter.
+            nbytes: the block's size as a C expression, at least 1.
         """
         self._buffers.append((ctype, hint, nbytes))
         return hint
 
     def workspace(self, nbytes: Dim) -> str:
-        """Says how much scratch memory a call needs, and gives the C name of the ``char *`` to it.
+        """Set the scratch memory of a call, and return the C name of the ``char *`` pointer.
 
-        The caller may hand it over; where it does not, the function allocates it for the duration of the call. Said
-        once in a function. The memory is aligned to :data:`WORKSPACE_ALIGNMENT` bytes.
+        The caller may hand the memory over; otherwise the function allocates memory for the duration of the call.
+        Called once in a function. The memory is aligned to :data:`WORKSPACE_ALIGNMENT` bytes.
 
         Args:
-            nbytes: a multiple of that alignment, above zero where it is a number.
+            nbytes: a multiple of this alignment, above zero if a number.
         """
         self.workspace_nbytes = nbytes
         return "workspace"
 
     def new_kernel_name(self) -> str:
-        """Gives the name of the next kernel: the symbol and a number."""
+        """Return the name of the next kernel: the symbol and a number."""
         return f"{self.symbol}_{len(self.records)}"
 
     def kernel_name(self, hint: str = "") -> str:
@@ -173,13 +173,14 @@ class FunctionScope:
     def declare_kernel(
         self, definition: str, hint: str = "", facts: KernelFacts | None = None, *, key: str = "", prototype: str = ""
     ) -> str:
-        """Adds a C definition in front of the function and gives its name.
+        """Add a C definition in front of the function and return the kernel's name.
 
         Args:
             definition: C text; every ``{name}`` in it becomes the kernel's name.
-            hint: what stands behind symbol and number in that name, for readers.
-            facts: what reports tell of the kernel; by default that it computes the op that is visited.
-            key: a text that kernels have which do the same, for :meth:`reuse_kernel`; empty for a kernel of one call.
+            hint: suffix of the name behind symbol and number, for readers.
+            facts: the kernel's facts for reports; by default, computing the op being visited.
+            key: a text shared by kernels with equal effect, for :meth:`reuse_kernel`; empty for a kernel of a single
+                call.
             prototype: as the attribute of :class:`KernelRecord`.
         """
         name = self.kernel_name(hint)
@@ -191,12 +192,12 @@ class FunctionScope:
         return name
 
     def reuse_kernel(self, key: str, bindings: Sequence[Binding], comments: Sequence[str]) -> str | None:
-        """Return the name of a kernel of the source that does the same as another would, which then is not declared.
+        """Return the name of an existing kernel with equal effect; then the new kernel is not declared.
 
         Args:
-            key: the text that kernels have which do the same.
-            bindings: the ops that the other kernel would compute.
-            comments: lines of C that stand before the kernel for them.
+            key: the text shared by kernels with equal effect.
+            bindings: the ops of the new kernel.
+            comments: lines of C to place before the existing kernel for these ops.
         """
         record = self.definitions.kernels.get(key)
         if record is None:
@@ -206,48 +207,48 @@ class FunctionScope:
         return record.name
 
     def call(self, kernel: str, *arguments: str) -> None:
-        """Adds a call, after those added before."""
+        """Add a call after the calls added before."""
         self.statements.append(f"{kernel}({', '.join(arguments)});")
 
     def call_checked(self, kernel: str, *arguments: str) -> None:
-        """Adds a call of a kernel that gives a status: where that is not 0 the function ends with it."""
+        """Add a call of a kernel with a status: the function ends with any status but 0."""
         self.statements.append(f"if ((status = {kernel}({', '.join(arguments)}))) goto done;")
         self._can_fail = True
 
     def require_broadcast(self, op: str, operand: str, dims: Sequence[Dim], space: Sequence[Dim]) -> None:
-        """Has calls checked for sizes of an operand that are neither those of an iteration space nor 1.
+        """Add a check of calls: each size of an operand must be 1 or equal the size of the iteration space.
 
         Args:
             op: the op's name.
             operand: the operand's name.
-            dims: its sizes, in as many axes as the space or fewer; those in front are missing.
-            space: the sizes that the loops run over.
+            dims: the operand's sizes, in as many axes as the space or fewer; leading axes are missing.
+            space: the sizes of the loops.
         """
         for axis, (dim, size) in enumerate(zip(dims, space[len(space) - len(dims) :], strict=True)):
             if dim not in (1, size):
                 self._add_check(f'byoc_check_operand("{self.symbol}", "{op}", "{operand}", {axis}', dim, size)
 
     def require_equal(self, op: str, operand: str, dims: Sequence[Dim], wanted: Sequence[Dim]) -> None:
-        """Has calls checked for an operand whose sizes are not those wanted, unless they must be.
+        """Add a check of calls: operand sizes must equal the wanted sizes, unless known to be equal.
 
         Args:
             op: the op's name.
             operand: the operand's name.
-            dims: its sizes.
-            wanted: what they must be, in as many axes.
+            dims: the operand's sizes.
+            wanted: the required sizes, in as many axes.
         """
         for axis, (dim, size) in enumerate(zip(dims, wanted, strict=True)):
             if dim != size:
                 self._add_check(f'byoc_check_equal("{self.symbol}", "{op}", "{operand}", {axis}', dim, size)
 
     def require_at_least(self, op: str, what: str, dims: Sequence[Dim], least: Sequence[Dim]) -> None:
-        """Has calls checked for sizes that are too small, unless they cannot be.
+        """Add a check of calls for too small sizes, unless no size can be too small.
 
         Args:
             op: the op's name.
-            what: the tensor that has the sizes, for the message.
-            dims: the sizes of its axes.
-            least: the smallest size that each may have.
+            what: the tensor with these sizes, for the message.
+            dims: the sizes of the tensor's axes.
+            least: the smallest permitted size of each axis.
         """
         for axis, (dim, bound) in enumerate(zip(dims, least, strict=True)):
             if not is_nonnegative(dim - bound):
@@ -259,12 +260,12 @@ class FunctionScope:
             self.checks.append(check)
 
     def symbols_in(self, text: str) -> list[str]:
-        """Gives the C names of the symbolic sizes that a text mentions, sorted: what a kernel takes beside pointers."""
+        """Return the C names of the symbolic sizes in a text, sorted: the arguments of a kernel beside pointers."""
         words = set(re.findall(r"\bdim_\w+", text))
         return sorted(words & {f"dim_{c_identifier(symbol)}" for symbol in self.symbols})
 
     def copy_remaining_results(self) -> None:
-        """Fills outputs that no kernel writes: parameters, constants and repeated results."""
+        """Fill outputs not written by kernels: parameters, constants and repeated results."""
         for result, name in zip(self.function.results, self.outputs, strict=True):
             source = self.value(result)
             if source != name:
@@ -273,7 +274,10 @@ class FunctionScope:
                 self.statements.append(f"memcpy({name}, {source}, {nbytes});")
 
     def raw_function(self) -> str:
-        """Gives the definition of ``<symbol>_``, which takes pointers and then symbolic sizes, and returns a status."""
+        """Return the definition of ``<symbol>_``.
+
+        The parameters are pointers, then symbolic sizes; the result is a status.
+        """
         body = self._body()
         parameters = [
             *(
@@ -307,7 +311,7 @@ class FunctionScope:
         own, freed = [], []
         if self.workspace_nbytes != 0:
             nbytes = c_dim(self.workspace_nbytes)
-            # No memory of no bytes: it could not be told from a failure.
+            # Never allocate zero bytes: the result could not be distinguished from a failure.
             nbytes += "" if isinstance(self.workspace_nbytes, int) else f" + {WORKSPACE_ALIGNMENT}"
             own = [
                 "  char *workspace_own = NULL;",

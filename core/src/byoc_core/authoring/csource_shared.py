@@ -1,4 +1,4 @@
-"""What the functions of one C source share: constants, and definitions of equal text."""
+"""Parts shared by the functions of a C source: constants, and definitions of equal text."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from byoc_core.runtime.module import NDArray
 __all__ = ["WORKSPACE_ALIGNMENT", "ConstantPool", "Definitions", "tensor_type"]
 
 WORKSPACE_ALIGNMENT = 64
-"""Bytes to which scratch memory is aligned, as :class:`~byoc_core.runtime.module.CallTraits` promises."""
+"""Alignment of scratch memory in bytes, promised by :class:`~byoc_core.runtime.module.CallTraits`."""
 
 _LITERAL_NBYTES = 64
 
 
 def tensor_type(value: Value, where: str) -> tuple[tuple[Dim, ...], str]:
-    """Gives shape and dtype of a value that C can hold.
+    """Return shape and dtype of a value with a C form.
 
     Raises:
-        CodegenError: it is no tensor, its rank is unknown, or C has no type for its elements.
+        CodegenError: the value is no tensor, the rank is unknown, or C has no type for the elements.
     """
     type_ = value.type
     name = value.name if isinstance(value, Var) else "constant"
@@ -39,12 +39,12 @@ def tensor_type(value: Value, where: str) -> tuple[tuple[Dim, ...], str]:
 
 @dataclass
 class ConstantPool:
-    """The constants of one C source: short ones are literals, the others entries of ``byoc_constants``.
+    """The constants of a C source: short constants are literals, the others entries of ``byoc_constants``.
 
     Attributes:
-        arrays: what the IR's constants stand for, by digest.
+        arrays: the arrays of the IR's constants, by digest.
         table: the digests behind ``byoc_constants``, in order.
-        literals: C definitions of the short ones, by name.
+        literals: C definitions of the short constants, by name.
     """
 
     arrays: Mapping[str, NDArray]
@@ -53,16 +53,16 @@ class ConstantPool:
     _names: dict[str, str] = field(default_factory=dict)
 
     def expression(self, constant: Constant, where: str) -> str:
-        """Gives a C expression of type pointer to the constant's first element."""
+        """Return a C expression of type pointer to the constant's first element."""
         if constant.digest not in self._names:
             self._names[constant.digest] = self._define(constant, where)
         return self._names[constant.digest]
 
     def array(self, constant: Constant, where: str) -> NDArray:
-        """Gives a constant's array.
+        """Return a constant's array.
 
         Raises:
-            CodegenError: it is not in the store.
+            CodegenError: the constant is not in the store.
         """
         array = self.arrays.get(constant.digest)
         if array is None:
@@ -70,9 +70,9 @@ class ConstantPool:
         return array
 
     def derive(self, array: NDArray) -> Constant:
-        """Adds an array of the backend's own making (rearranged weights, say) and gives the constant for it.
+        """Add a new array from the backend (rearranged weights, for example) and return the constant.
 
-        It is copied to memory aligned to :data:`WORKSPACE_ALIGNMENT` bytes, as constants of a mapped artifact are.
+        The array is copied to memory aligned to :data:`WORKSPACE_ALIGNMENT` bytes, like constants of a mapped artifact.
         """
         store = ConstantStore()
         constant = store.add(_aligned(array))
@@ -92,7 +92,7 @@ class ConstantPool:
 
 
 def _aligned(array: NDArray) -> NDArray:
-    """Gives a read-only copy of an array that begins at a multiple of :data:`WORKSPACE_ALIGNMENT`."""
+    """Return a read-only copy of an array, beginning at a multiple of :data:`WORKSPACE_ALIGNMENT`."""
     memory = np.empty(array.nbytes + WORKSPACE_ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % WORKSPACE_ALIGNMENT
     copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -103,11 +103,11 @@ def _aligned(array: NDArray) -> NDArray:
 
 
 class Definitions:
-    """C definitions that the functions of one source share: equal text is written once.
+    """C definitions shared by the functions of a source: equal text is written once.
 
     Attributes:
-        texts: the definitions, each behind those that it uses.
-        kernels: the kernels that other calls may use, by a key that equal kernels have.
+        texts: the definitions, each behind all dependencies.
+        kernels: the kernels available to other calls, by a key common to equal kernels.
     """
 
     def __init__(self) -> None:
@@ -118,10 +118,10 @@ class Definitions:
         self._names = NameTable()
 
     def name(self, hint: str, text: str) -> str:
-        """Gives the name of a definition, and adds it where no equal one is there.
+        """Return the name of a definition, adding the definition unless an equal text exists.
 
         Args:
-            hint: what it is called, behind ``byoc_shared_``, as no function, kernel or parameter is.
+            hint: the name behind ``byoc_shared_``, a prefix of no function, kernel or parameter.
             text: C text; every ``{name}`` in it becomes the name.
         """
         name = self.reserve(hint, text)
@@ -129,13 +129,13 @@ class Definitions:
         return name
 
     def reserve(self, hint: str, text: str) -> str:
-        """Return the name that a definition has where it is added, which depends on its text alone."""
+        """Return the name of a definition, whether added or not; the name depends on the text alone."""
         if text not in self._by_text:
             self._by_text[text] = self._names.unique(f"byoc_shared_{hint}")
         return self._by_text[text]
 
     def add(self, text: str) -> None:
-        """Add a definition that has its name already, or a directive, where no equal text is there."""
+        """Add an already named definition, or a directive, unless an equal text exists."""
         if text not in self._added:
             self._added.add(text)
             self.texts.append(text)

@@ -1,4 +1,4 @@
-"""byoc's dtypes and values spelt in C, and names that are each handed out once."""
+"""byoc's dtypes and values spelt in C, and unique names."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _COMPUTED: dict[str, str] = {
 _HALVES: dict[str, str] = {"float16": "byoc_f16", "bfloat16": "byoc_bf16"}
 
 C_TYPES: dict[str, str] = {**_COMPUTED, **_HALVES}
-"""The C type of every dtype that generated C holds; a bool is a byte that holds 0 or 1."""
+"""The C type of every dtype held by generated C; a bool is a byte with value 0 or 1."""
 
 COMPUTED_DTYPES = tuple(_COMPUTED)
-"""The dtypes that generated C computes in."""
+"""The dtypes for arithmetic in generated C."""
 
 _MATH = (
     *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "erf"),
@@ -63,30 +63,30 @@ C_LIBRARY_NAMES = frozenset(
         *("isfinite", "isinf", "isnan", "signbit"),
     }
 )
-"""What generated C uses of the C library, and the library's macros: a variable of such a name would hide it."""
+"""Names of the C library used by generated C, and the library's macros: hidden by variables of the same name."""
 
 HALF_DTYPES = frozenset(_HALVES)
-"""The dtypes that it only moves, casts and chooses between: in C structures, which arithmetic does not take."""
+"""The dtypes that generated C only moves, casts and selects: C structures, without arithmetic."""
 
 
 def c_type(dtype: str) -> str:
-    """Gives the C type of a dtype (a key of :data:`C_TYPES`)."""
+    """Return the C type of a dtype (a key of :data:`C_TYPES`)."""
     return C_TYPES[dtype]
 
 
 def c_suffix(dtype: str) -> str:
-    """Gives the suffix of the functions in ``byoc_scalar.h``: ``f32``, ``i8``, ``u64``, ``bf16``, ..."""
+    """Return the suffix of the functions in ``byoc_scalar.h``: ``f32``, ``i8``, ``u64``, ``bf16``, ..."""
     family = "bf" if dtype == "bfloat16" else dtype[0]
     return family + dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
 
 
 def c_literal(value: object, dtype: str, compound: str = "({type}){{{values}}}") -> str:
-    """Gives a C constant expression of exactly this value.
+    """Return a C constant expression of exactly this value.
 
     Args:
         value: a Python or numpy scalar.
-        dtype: the C type's dtype; the value is converted to it first (to infinity where it is too large).
-        compound: the text of a value of a structure, with ``{type}`` and ``{values}``; C++ has another.
+        dtype: the C type's dtype; the value is first converted to this dtype (to infinity if too large).
+        compound: the text of a structure value, with ``{type}`` and ``{values}``; C++ has another.
     """
     with np.errstate(over="ignore"):
         scalar = np.asarray(value).astype(to_numpy(dtype))
@@ -114,7 +114,7 @@ def c_literal(value: object, dtype: str, compound: str = "({type}){{{values}}}")
 
 @dataclass
 class NameTable:
-    """Hands out names of one C scope, each once.
+    """Names of a C scope, each assigned once.
 
     Attributes:
         taken: the names in use.
@@ -124,15 +124,15 @@ class NameTable:
     _prefixes: tuple[str, ...] = ()
 
     def reserve(self, names: Iterable[str]) -> None:
-        """Keeps names from being handed out."""
+        """Reserve names against later assignment."""
         self.taken.update(names)
 
     def forbid_prefixes(self, *prefixes: str) -> None:
-        """Keeps whole families of names from being handed out."""
+        """Reserve all names with the given prefixes."""
         self._prefixes = (*self._prefixes, *prefixes)
 
     def unique(self, hint: str) -> str:
-        """Gives the hint as a C identifier, with a number behind it where it is taken."""
+        """Return the hint as a C identifier, with a number appended if the identifier is taken."""
         base = c_identifier(hint)
         if base.startswith(self._prefixes):
             base = f"v_{base}"

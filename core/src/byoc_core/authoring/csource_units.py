@@ -1,8 +1,8 @@
-"""Translation units of a long C source: kernels are compiled in several at once.
+"""Translation units of a long C source: kernels are compiled in several units at once.
 
-The text stays one file, which is a translation unit as it stands. Compiled with ``BYOC_UNIT`` (``byoc_scalar.h``), the
-text is one of several units. A kernel stands in one unit, the definitions that kernels share stand in all units, the
-functions that call the kernels stand in the first.
+The text stays a single file and is a translation unit by itself. Compiled with ``BYOC_UNIT`` (``byoc_scalar.h``), the
+text is one of several units. A kernel stands in a single unit. Definitions shared by kernels stand in all units.
+Functions calling the kernels stand in the first unit.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from byoc_core.native.compile_units import MAX_UNITS, unit_count_line
 __all__ = ["FunctionText", "in_units"]
 
 _LINES = 800
-"""Lines of kernels that are worth a unit of their own: about half a second of a C compiler."""
+"""Least lines of kernels for a separate unit: about half a second of a C compiler."""
 
 
 class FunctionText(NamedTuple):
-    """The C of one function: the name, the kernels, and the functions that call them."""
+    """The C of a function: the name, the kernels, and the functions calling the kernels."""
 
     name: str
     kernels: Sequence[KernelRecord]
@@ -39,8 +39,8 @@ def in_units(
 
     Args:
         head: includes.
-        constants: definitions of constants, which no kernel mentions.
-        shared: definitions that kernels share.
+        constants: definitions of constants, mentioned by no kernel.
+        shared: definitions shared by kernels.
         functions: the functions.
     """
     kernels = [kernel for function in functions for kernel in function.kernels]
@@ -61,7 +61,7 @@ def in_units(
 
 
 def _balanced(kernels: Sequence[KernelRecord], count: int) -> list[list[KernelRecord]]:
-    """Return kernels in so many parts of about one length; kernels of one op stand together, since they share most."""
+    """Return kernels in `count` parts of about equal length; kernels of an op, sharing most text, stay together."""
     parts: list[list[KernelRecord]] = [[] for _ in range(count)]
     whole, done = sum(map(_length, kernels)), 0
     for kernel in sorted(kernels, key=_op_of):

@@ -1,7 +1,7 @@
 """The two outer layers of a generated function: checks over ``DLTensor*``, and the packed export of the TVM FFI ABI.
 
-The raw function inside trusts its sizes: which of them must agree, where symbols hid that from the type rules, its
-:class:`FunctionScope` collects as ``checks``, and the wrapper makes them before it calls.
+The raw function inside does not check sizes. Some sizes must agree, although symbols hide this from the type rules:
+:class:`FunctionScope` collects these conditions as ``checks``, and the wrapper evaluates the checks before the call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CODES = {
 
 
 def wrapper_function(scope: FunctionScope) -> str:
-    """Gives ``<symbol>_wrapper_``: checks every tensor, finds the symbolic sizes, calls the raw function.
+    """Return ``<symbol>_wrapper_``, which checks every tensor, finds the symbolic sizes and calls the raw function.
 
     Raises:
         CodegenError: a symbolic size cannot be found from the shapes of the arguments.
@@ -70,7 +70,7 @@ def wrapper_function(scope: FunctionScope) -> str:
 
 
 def _bool_lines(scope: FunctionScope, bools: Sequence[str], call: str) -> list[str]:
-    """Return the lines that call the raw function on bools whose bytes are 0 or 1: the caller's, or a copy."""
+    """Return the lines to call the raw function on bools with bytes 0 or 1: the caller's memory, or a copy."""
     lines = ["  int32_t byoc_status = -1;"]
     for index in range(len(bools)):
         lines += [f"  uint8_t *byoc_own_{index} = NULL;", f"  const uint8_t *byoc_bools_{index} = NULL;"]
@@ -84,7 +84,7 @@ def _bool_lines(scope: FunctionScope, bools: Sequence[str], call: str) -> list[s
 
 
 def _solve(scope: FunctionScope, axes: list[tuple[str, int, Dim]], lines: list[str]) -> set[tuple[str, int]]:
-    """Adds lines that find every symbol from an axis that is linear in it; gives the axes used."""
+    """Add lines to compute every symbol from an axis with a size linear in the symbol; return the used axes."""
     missing = set(scope.symbols)
     used: set[tuple[str, int]] = set()
     for name, axis, dim in axes:
@@ -112,7 +112,7 @@ def _solve(scope: FunctionScope, axes: list[tuple[str, int, Dim]], lines: list[s
 
 
 def _linear(dim: Dim) -> tuple[str, int, int] | None:
-    """Gives (symbol, factor, offset) of ``factor * symbol + offset``, or ``None`` for another form."""
+    """Return (symbol, factor, offset) of ``factor * symbol + offset``, or ``None`` for another form."""
     names = symbols_of(dim)
     if not isinstance(dim, DimExpr) or len(names) != 1:
         return None
@@ -128,7 +128,7 @@ def _linear(dim: Dim) -> tuple[str, int, int] | None:
 
 
 def packed_export(scope: FunctionScope) -> str:
-    """Gives ``__tvm_ffi_<symbol>``: takes the tensors out of the packed arguments and calls the wrapper."""
+    """Return ``__tvm_ffi_<symbol>``, which unpacks the tensors from the arguments and calls the wrapper."""
     names = [*scope.inputs, *scope.outputs]
     head = (
         f"BYOC_EXPORT int32_t __tvm_ffi_{scope.symbol}(void *handle, const TVMFFIAny *args, int32_t num_args, "

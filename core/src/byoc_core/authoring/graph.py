@@ -1,7 +1,7 @@
 """The compile half of the graph kit: IR functions as graph documents.
 
-For library-style backends: the document goes to the run half (:mod:`byoc_core.runtime.graph`), where an engine turns
-it into something that runs. A backend of this kind is a rule and an engine::
+For library-style backends: the document goes to the run half (:mod:`byoc_core.runtime.graph`), and an engine there
+prepares the document for execution. A backend of this kind is a rule and an engine::
 
     @hookimpl
     def byoc_codegen(functions, context):
@@ -40,12 +40,12 @@ __all__ = ["GraphCodegen", "GraphTranslation", "check_binding"]
 
 @dataclass(frozen=True, slots=True)
 class GraphTranslation:
-    """What became of some functions.
+    """The translation of some functions.
 
     Attributes:
-        document: the functions that could be translated, by ``global_symbol``.
-        constants: the arrays that the document cites, by digest.
-        rejections: why the others could not, by function name.
+        document: the translated functions, by ``global_symbol``.
+        constants: the arrays cited by the document, by digest.
+        rejections: reasons against the other functions, by function name.
     """
 
     document: GraphDocument
@@ -54,7 +54,7 @@ class GraphTranslation:
 
 
 def _prepare(engine: GraphEngine, graph: GraphFunction, constants: Mapping[str, NDArray]) -> object | Rejection:
-    """Return what an engine prepares of a function, or why it refuses the function."""
+    """Return an engine's prepared form of a function, or the reason for refusing the function."""
     for refusal in node_refusals(graph, engine, ""):
         return Rejection("engine", f"{refusal.node.op}: {refusal.reason}")
     prepared = engine.prepare(graph, constants)
@@ -62,18 +62,18 @@ def _prepare(engine: GraphEngine, graph: GraphFunction, constants: Mapping[str, 
 
 
 class GraphCodegen:
-    """Translates IR functions into a graph document.
+    """A translator of IR functions into a graph document.
 
     Args:
-        composites: ``"inline"``: the ops of a composite become nodes of their own; ``"keep"``: a composite becomes one
-            node of the composite's name, with a body.
+        composites: ``"inline"``: each op of a composite becomes a node; ``"keep"``: a composite becomes a single node
+            of the composite's name, with a body.
     """
 
     def __init__(self, *, composites: Literal["inline", "keep"] = "inline") -> None:
         self._keep = composites == "keep"
 
     def translate(self, functions: Sequence[Function], context: CompileContext) -> GraphTranslation:
-        """Gives the document of those functions that a graph can express, and the reason for each of the others.
+        """Return the document of the functions with a graph form, and the reason against each of the others.
 
         Cost: linear in the number of bindings and operands.
         """
@@ -98,13 +98,13 @@ class GraphCodegen:
     def compile(
         self, functions: Sequence[Function], context: CompileContext, engine: GraphEngine | None = None
     ) -> CodegenResult:
-        """Gives what ``byoc_codegen`` returns: a module that runs the functions by an engine.
+        """Return the result for ``byoc_codegen``: a module for running the functions by an engine.
 
         Args:
-            functions: what to compile.
-            context: where constants come from.
-            engine: how the module runs; numpy's kernels where not given, those of plugins' ops included. A function
-                that it refuses, or with a node that it refuses, is rejected with the engine's reason.
+            functions: the functions to compile.
+            context: the source of constants.
+            engine: the engine of the module; by default numpy's kernels, including kernels of plugin ops. A function is
+                rejected with the engine's reason if the engine refuses the function or a node of the function.
         """
         plugin_ops = _plugin_ops(functions) if engine is None else {}
         engine = engine or KernelEngine(plugin_kernels={op: kernel for op, (kernel, _) in plugin_ops.items()})
@@ -137,7 +137,7 @@ class GraphCodegen:
 
 
 class _Translator:
-    """Translates one function, and each kept composite's body by a translator of its own."""
+    """A translator of a single function; each kept composite's body gets a separate translator."""
 
     def __init__(self, *, keep_composites: bool) -> None:
         self._keep = keep_composites
@@ -161,7 +161,7 @@ class _Translator:
         return _check_symbols(graph) or graph
 
     def _collect_constants(self, function: Function) -> None:
-        """Numbers the constants in the order of their first use; those of kept bodies belong to the bodies."""
+        """Number the constants in order of first use; constants of kept bodies belong to the bodies."""
         for binding in function.bindings:
             self._add_constants(binding.operands)
             if binding.op is COMPOSITE and not self._keep:
@@ -219,7 +219,7 @@ class _Translator:
 
 
 def _plugin_ops(functions: Sequence[Function]) -> dict[str, tuple[PluginKernel, KernelOrigin | None]]:
-    """Return the kernels of the ops that are not the core's own, and who brings each when the module is loaded."""
+    """Return the kernels of ops outside the core, and the origin of each when the module is loaded."""
     ops = {binding.op.name: binding.op for function in functions for binding in function.walk()}
     found: dict[str, tuple[PluginKernel, KernelOrigin | None]] = {}
     for name, op in sorted(ops.items()):
@@ -232,7 +232,7 @@ def _plugin_ops(functions: Sequence[Function]) -> dict[str, tuple[PluginKernel, 
 
 
 def check_binding(binding: Binding) -> Rejection | None:
-    """Gives the reason why a graph document cannot hold a binding as one node, or ``None``."""
+    """Return the reason why a graph document cannot hold a binding as a node, or ``None``."""
     op = binding.op.name
     if binding.regions or binding.op.kernel is None:
         return Rejection("structural", f"`{op}` is control flow or a call, which a graph document does not hold")
@@ -258,7 +258,7 @@ def _check_type(type_: Type, what: str) -> Rejection | None:
 
 
 def _check_symbols(graph: GraphFunction) -> Rejection | None:
-    """Refuses a graph with an attribute whose size neither inputs nor outputs determine."""
+    """Refuse a graph with an attribute size not determined by inputs or outputs."""
     for node in graph.nodes:
         for name, attr in node.attrs.items():
             unknown = attr_symbols(attr) - graph.given_symbols
@@ -274,9 +274,9 @@ def _holds_type(attr: object) -> bool:
 
 
 def _stated_attrs(binding: Binding) -> Mapping[str, GraphAttr]:
-    """Return the attributes of a node; the size that a reshape leaves open is that of its result.
+    """Return the attributes of a node, with the open size of a reshape replaced by the size of the result.
 
-    At a call where the tensor has no elements, what is left for that size is not told by their number.
+    If a call's tensor has no elements, the number of elements does not determine the open size.
     """
     attrs, type_ = binding.attrs, binding.results[0].type
     if binding.op.name != "reshape" or not isinstance(type_, TensorType) or type_.shape is None:
@@ -285,7 +285,7 @@ def _stated_attrs(binding: Binding) -> Mapping[str, GraphAttr]:
 
 
 def _tensor(type_: Type) -> GraphTensor:
-    assert isinstance(type_, TensorType)  # what else there is has been refused
+    assert isinstance(type_, TensorType)  # other types have been refused
     assert type_.shape is not None
     return GraphTensor(type_.dtype, type_.shape)
 

@@ -1,4 +1,4 @@
-"""Layouts of values in memory, and how view ops change them: for backends that look at memory instead of copying it."""
+"""Layouts of values in memory, and their change by view ops: for backends with views in place of copies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Layout", "compact_layout", "is_view_op", "joins_operands", "operand_
 
 
 def is_view_op(binding: Binding) -> bool:
-    """Return whether an op only rearranges elements, so that it may need no code."""
+    """Return whether an op only rearranges elements, and may therefore need no code."""
     return binding.op.view is not None
 
 
@@ -19,18 +19,18 @@ def joins_operands(binding: Binding) -> bool:
 
 
 def result_layouts(binding: Binding, layout: Layout) -> list[Layout | None]:
-    """Return the layouts of the results in the buffer in which the only operand has ``layout``.
+    """Return the layouts of the results if the only operand has ``layout``, within the operand's buffer.
 
-    ``None`` for a result that is no strided view, or whose sizes are not provably the declared sizes.
+    ``None`` for a result without a strided view, or with sizes not provably equal to the declared sizes.
     """
     rule = binding.op.view
     return [None] * len(binding.results) if rule is None else rule.result_layouts(binding.context(), layout)
 
 
 def operand_layouts(binding: Binding, layout: Layout) -> list[Layout | None]:
-    """Return the layouts that the operands must have so that the only result has ``layout`` without a copy.
+    """Return the layouts required of the operands to give the only result ``layout`` without a copy.
 
-    ``None`` for an operand without such a layout.
+    ``None`` for an operand without a suitable layout.
     """
     rule = binding.op.view
     return [None] * len(binding.operands) if rule is None else rule.operand_layouts(binding.context(), layout)

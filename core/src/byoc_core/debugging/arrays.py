@@ -1,4 +1,4 @@
-"""Arrays in ``.npz`` files without pickle, the dtypes that numpy lacks included; equal arrays give equal bytes."""
+"""Arrays in ``.npz`` files without pickle, including dtypes unknown to numpy; equal arrays give equal bytes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["load_arrays", "save_arrays"]
 NDArray = npt.NDArray[Any]
 
 _MARK = "|"
-"""Stands between an array's name and its dtype where numpy has no such dtype; the bytes are stored as integers."""
+"""Separates an array's name from a dtype unknown to numpy, with the bytes stored as integers; names with a mark too."""
 
 
 def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, NDArray]) -> None:
-    """Writes arrays by name, in order; the file appears whole or not at all.
+    """Write arrays by name, in order; the file appears whole or not at all.
 
     Raises:
         OSError: the file cannot be written.
@@ -34,23 +34,25 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, NDArray]) -> 
             key, stored = name, np.asarray(array)
             if dtype_info(dtype).from_ml_dtypes:
                 key, stored = f"{name}{_MARK}{dtype}", stored.view(f"u{array.dtype.itemsize}")
+            elif _MARK in name:
+                key = f"{name}{_MARK}{dtype}"
             with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, stored, allow_pickle=False)
 
 
 def load_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray]:
-    """Gives the arrays of a file that :func:`save_arrays` wrote, by name, in order.
+    """Load the arrays of a file written by :func:`save_arrays`, by name, in order.
 
     Raises:
         OSError: the file cannot be read.
-        ArtifactError: it is no such file.
+        ArtifactError: the file is no file of arrays.
     """
     arrays: dict[str, NDArray] = {}
     try:
         with np.load(path, allow_pickle=False) as stored:
             for key in stored.files:
-                name, mark, dtype = key.partition(_MARK)
-                arrays[name] = stored[key].view(to_numpy(dtype)) if mark else stored[key]
+                name, mark, dtype = key.rpartition(_MARK)
+                arrays[name if mark else key] = stored[key].view(to_numpy(dtype)) if mark else stored[key]
     except (ValueError, EOFError, zipfile.BadZipFile, AttributeError, TypeError, IRTypeError) as error:
         raise ArtifactError(f"file `{os.fspath(path)}`", "is no .npz file of arrays") from error
     return arrays

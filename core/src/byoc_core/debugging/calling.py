@@ -1,4 +1,4 @@
-"""Calls a compiled region as the VM does, and watches what it does to its buffers."""
+"""Calls of a compiled region as in the VM, with checks of the buffers."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ NDArray = npt.NDArray[Any]
 ResultSpec = tuple[tuple[int, ...], np.dtype[Any]]
 
 _FILLS = (0xFF, 0x01)
-"""What the bytes of outputs are before the first call and before the second: NaN and tiny, -1 and 1, true and true."""
+"""The bytes of outputs before the first and before the second call: NaN and tiny, -1 and 1, true and true."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """What calls of a region on the same inputs left.
+    """The outcome of calls of a region on the same inputs.
 
     Attributes:
-        runs: the outputs of one call, or of two that differ; empty where there are none.
-        findings: what is wrong with how it went.
+        runs: the outputs of a call, or of two differing calls; empty if there are no outputs.
+        findings: the faults of the calls themselves.
     """
 
     runs: tuple[tuple[NDArray, ...], ...] = ()
@@ -41,11 +41,11 @@ class CallOutcome:
 def call_region(
     compiled: CompiledRegion, inputs: Sequence[NDArray], results: Sequence[ResultSpec], names: Sequence[str]
 ) -> CallOutcome:
-    """Calls a region twice, and a third time where the two differ.
+    """Call a region twice, and a third time if the two calls differ.
 
     Args:
         compiled: the region.
-        inputs: one array per parameter; left as they are.
+        inputs: one array per parameter; left unchanged.
         results: shape and dtype of each result.
         names: of the results.
     """
@@ -54,7 +54,7 @@ def call_region(
         return CallOutcome(findings=(Finding("wrong-signature", problem),))
     try:
         watch = _Watch(compiled, inputs, results)
-        with np.errstate():  # what a backend sets is not for the reference kernels
+        with np.errstate():  # a backend's settings must not affect the reference kernels
             runs = [watch.call(fill) for fill in _FILLS]
             if not _same(*runs):
                 runs.append(watch.call(_FILLS[0]))
@@ -68,7 +68,7 @@ def call_region(
     if len(runs) == 2:
         return CallOutcome((runs[0],), tuple(findings))
     about_buffers = _buffer_findings(runs, compiled, names)
-    if about_buffers:  # what the second call left says nothing more
+    if about_buffers:  # the outputs of the second call give no more evidence
         return CallOutcome((runs[0],), (*findings, *about_buffers))
     if compiled.is_deterministic:
         findings.append(Finding("not-deterministic", "two calls on the same inputs differ"))
@@ -76,7 +76,7 @@ def call_region(
 
 
 class _MisfitError(Exception):
-    """What a function returned is not what the region gives."""
+    """The values returned by a function do not fit the region's results."""
 
 
 class _Watch:
@@ -103,7 +103,7 @@ class _Watch:
 
     def _take(self, inputs: Sequence[NDArray]) -> tuple[NDArray, ...]:
         returned = self._function.impl(*inputs)
-        assert self._function.signature is not None  # what returns its results says which
+        assert self._function.signature is not None  # functions that return results have a signature
         specs = self._function.signature.outputs
         try:
             return tuple(check_returned(f"function `{self._function.name}`", returned, specs, inputs, {}))
@@ -116,7 +116,7 @@ class _Watch:
 
 
 def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], fill: int) -> NDArray:
-    if dtype.kind == "b":  # a byte that is neither 0 nor 1 is no boolean
+    if dtype.kind == "b":  # bytes other than 0 and 1 are no booleans
         return np.full(shape, fill == _FILLS[0], dtype)
     array = np.empty(shape, dtype)
     array.reshape(-1).view(np.uint8)[...] = fill
@@ -124,7 +124,7 @@ def _filled(shape: tuple[int, ...], dtype: np.dtype[Any], fill: int) -> NDArray:
 
 
 def _bytes(array: NDArray) -> NDArray:
-    """Gives the bytes of an array, one row per element."""
+    """Return the bytes of an array, one row per element."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(np.uint8).reshape(flat.size, array.dtype.itemsize)
 
@@ -136,9 +136,9 @@ def _same(left: Sequence[NDArray], right: Sequence[NDArray]) -> bool:
 def _buffer_findings(
     runs: Sequence[tuple[NDArray, ...]], compiled: CompiledRegion, names: Sequence[str]
 ) -> list[Finding]:
-    """Gives what is wrong where two calls differ because their outputs held other values before.
+    """Return the faults if two calls differ because the outputs held different values before.
 
-    The third call began with what the first began with, so these two differ by chance only.
+    The third call began with the same values as the first: these two differ by chance only.
     """
     if compiled.function.returns_results:
         return []
@@ -159,7 +159,7 @@ def _buffer_findings(
 def _signature_problem(
     compiled: CompiledRegion, inputs: Sequence[NDArray], results: Sequence[ResultSpec]
 ) -> str | None:
-    """Says what in a compiled function's signature does not fit the region, as linking a program would find."""
+    """Return the misfit between a compiled function's signature and the region, as found by linking a program."""
     if compiled.must_return and not compiled.function.returns_results:
         return "the compiled function fills buffers, but only running tells the sizes of the region's results"
     signature: Signature | None = compiled.function.signature

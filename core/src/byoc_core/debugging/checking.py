@@ -1,4 +1,4 @@
-"""Checks one region: runs it on its backend and on the reference kernels, and compares."""
+"""Checks of a single region: run on the backend and on the reference kernels, and compare."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NDArray = npt.NDArray[Any]
 Options = Mapping[str, Mapping[str, object]]
 
 DEADLINE = 120.0
-"""Seconds that a process of its own may take to compile and call a region."""
+"""Seconds allowed for an isolated process to compile and call a region."""
 
 
 def check_region(
@@ -45,23 +45,24 @@ def check_region(
     deadline: float = DEADLINE,
     registry: Backends | None = None,
 ) -> RegionCheck:
-    """Compiles a function that is annotated for a backend, runs it, and compares with the reference kernels.
+    """Compile a function annotated for a backend, run the function, and compare with the reference kernels.
 
     Args:
-        module: where the function stands.
+        module: contains the function.
         name: the function.
         inputs: one array per parameter, in order or by the parameter's name.
-        backends: names or plugin objects, the function's backend among them; by default the one of that name.
+        backends: names or plugin objects, including the function's backend; by default the backend of that name.
         options: each backend's options, by backend name.
-        tolerance: how much error is taken for rounding.
-        isolate: compile and run in a process of its own: a crash is then a finding.
-        deadline: seconds that this process may take.
-        registry: the backends that names stand for; by default those installed for this process.
+        tolerance: the error accepted as rounding.
+        isolate: compile and run in a separate process: a crash is then a finding.
+        deadline: seconds allowed for this process.
+        registry: the backends for names; by default the backends installed for this process.
 
     Raises:
-        OptionsError: the function is not annotated, its backend is not listed, or it cannot be isolated.
+        OptionsError: the function is not annotated, the function's backend is not listed, or a backend cannot be
+            isolated.
         BackendNotFoundError: a backend is not installed.
-        ExecutionError: the function calls something that has no reference kernel, or its inputs do not fit.
+        ExecutionError: the function calls something without a reference kernel, or the inputs do not fit.
     """
     function = module[name]
     backend = function.attrs.get("Codegen")
@@ -80,7 +81,7 @@ def check_region(
 def open_runner(
     handles: Sequence[BackendHandle], options: Options, registry: Backends, *, isolate: bool, deadline: float
 ) -> RegionRunner:
-    """Gives a runner to be used in a ``with`` statement.
+    """Return a runner, to be used in a ``with`` statement.
 
     Raises:
         OptionsError: another process cannot have the backends or options, or the deadline is no time to wait.
@@ -94,12 +95,12 @@ def open_runner(
 
 @dataclass(frozen=True, slots=True)
 class CheckedCall:
-    """A verdict, with what the call gave and what it should have given.
+    """A verdict, with the results of the call and the expected results.
 
     Attributes:
         verdict: the verdict.
         host: the results of the reference kernels.
-        found: the backend's results; ``None`` where there are none of the right shapes and dtypes.
+        found: the backend's results; ``None`` without results of the right shapes and dtypes.
     """
 
     verdict: RegionCheck
@@ -108,12 +109,12 @@ class CheckedCall:
 
 
 class RegionChecker:
-    """Checks calls of regions.
+    """A checker of calls of regions.
 
     Args:
-        runner: what compiles and calls them.
-        tolerance: how much error is taken for rounding.
-        handles: the backends, of whose unit roundoffs that of the region's own counts.
+        runner: compiles and calls the regions.
+        tolerance: the error accepted as rounding.
+        handles: the backends; the unit roundoffs of the region's own backend count.
         options: each backend's options, by backend name.
     """
 
@@ -126,10 +127,10 @@ class RegionChecker:
         self._sized: dict[tuple[int, Sizes], tuple[Function, Function]] = {}
 
     def check(self, module: IRModule, name: str, inputs: Sequence[NDArray], call: int = 0) -> CheckedCall:
-        """Gives what comes out of one call; a backend of static shapes gets the function for the call's sizes.
+        """Check a single call; a backend with static shapes gets the function for the call's sizes.
 
         Raises:
-            ExecutionError: the reference kernels cannot run it.
+            ExecutionError: the reference kernels cannot run the function.
         """
         function = module[name]
         backend = str(function.attrs["Codegen"])
@@ -154,10 +155,10 @@ class RegionChecker:
         return CheckedCall(verdict, references.host, outcome.runs[0] if fits else None)
 
     def _at_sizes(self, function: Function, inputs: Sequence[NDArray]) -> Function:
-        """Return a function for the sizes of its inputs; the same for equal sizes, so that it is compiled once."""
+        """Return a function for the sizes of the inputs; equal sizes give the same function, compiled only once."""
         specs = [TensorSpec(p.name, p.type.dtype, p.type.shape or ()) for p in function.params]  # type: ignore[union-attr]
         sizes = tuple(sorted(bind_symbols(specs, inputs).items()))
-        key = id(function), sizes  # the function is kept beside it, so that its id stays its own
+        key = id(function), sizes  # the function is kept too: the id stays unique
         if key not in self._sized:
             self._sized[key] = function, specialise(function, dict(sizes)).function
         return self._sized[key][1]

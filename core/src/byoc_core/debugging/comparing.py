@@ -1,26 +1,25 @@
-"""Judges the results of a region: against the region in float64, beside the reference kernels in its own dtypes.
+"""Comparison of a region's results with the region in float64, and with the reference kernels in the region's dtypes.
 
-Two right programs that add in another order differ, and how much depends on the sizes and on the data: no fixed
-tolerance fits. A result is wrong where its largest error against the region in float64 is more than ``factor`` times
-the largest of these:
+Two right programs with another order of additions differ, by an amount depending on the sizes and on the data: no fixed
+tolerance fits. A result is wrong if the largest error against the region in float64 is more than ``factor`` times the
+largest of these measures:
 
 - the error of the reference kernels in the region's own dtypes, on the same inputs;
-- ``sqrt(K)`` roundings of the result's largest element, where ``K`` is the number of operations that go into one
-  element of the op in the region that has most of them: independent roundings of a sum of ``K`` terms add up so
-  (Higham and Mary, A New Approach to Probabilistic Rounding Error Analysis, 2019);
-- ``sqrt(K)`` times what moves in float64 where the inputs are off by half a unit in the last place: no backend can
-  know better a sum whose terms cancel;
-- what moves in float64 where each op of the region errs as much as a right implementation of the op may
-  (:mod:`byoc_core.debugging.perturbing`): the error of a formula whose terms cancel, and of every op as the ops behind
-  it magnify it.
+- ``sqrt(K)`` roundings of the result's largest element, where ``K`` is the largest number of operations behind one
+  element of an op in the region: independent roundings of a sum of ``K`` terms add up this way (Higham and Mary, A New
+  Approach to Probabilistic Rounding Error Analysis, 2019);
+- ``sqrt(K)`` times the change in float64 if the inputs are off by half a unit in the last place: no backend can
+  know a sum of cancelling terms better;
+- the change in float64 if each op of the region errs as much as allowed for a right implementation of the op
+  (:mod:`byoc_core.debugging.perturbing`): the error of a formula with cancelling terms, and of every op as magnified by
+  the ops downstream.
 
-The last two are computed only for a result that the others do not acquit.
+The last two are computed only for a result not acquitted by the others.
 
-A backend that states a coarser unit roundoff for a dtype (``BackendInfo.unit_roundoff``) is judged by that one: it
-stands for the rounding of the second measure, for the half unit in the last place of the third, and for the unit of the
-ops' errors.
+A coarser unit roundoff stated by a backend for a dtype (``BackendInfo.unit_roundoff``) applies to this backend: as the
+rounding of the second measure, as the half unit in the last place of the third, and as the unit of the ops' errors.
 
-Integers and booleans must be those of one of these runs.
+Integers and booleans must equal the values of one of these runs.
 """
 
 from __future__ import annotations
@@ -55,15 +54,15 @@ _NUM_PERTURBED = 8
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How much error is taken for rounding.
+    """The error accepted as rounding.
 
     Attributes:
-        factor: how many times as far from float64 as the rule's own measures a result may be.
+        factor: the largest error of a result, as a multiple of the rule's own measures.
         rtol: with ``atol``, replaces the rule: ``|error| <= atol + rtol * |expected|`` for every element.
-        atol: see ``rtol``; one that is left out is 0 where the other is given.
+        atol: see ``rtol``; if only one of the two is given, the other is 0.
 
     Raises:
-        OptionsError: one is negative or not finite.
+        OptionsError: a value is negative or not finite.
     """
 
     factor: float = 4.0
@@ -77,25 +76,25 @@ class Tolerance:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether bounds were given instead of the rule."""
+        """Whether bounds replace the rule."""
         return self.rtol is not None or self.atol is not None
 
 
 class References:
-    """What a function gives on inputs by the reference kernels; what is asked for is computed once.
+    """The results of a function on inputs by the reference kernels; requested values are computed once.
 
     Args:
-        module: where the function stands.
+        module: contains the function.
         name: the function.
         inputs: one array per parameter.
-        unit_roundoff: of the backend whose results are compared; see ``BackendInfo.unit_roundoff``.
+        unit_roundoff: of the compared backend; see ``BackendInfo.unit_roundoff``.
         finite_only: whether the backend computes on finite numbers only; see ``BackendInfo.finite_only``.
 
     Attributes:
         host: the results in the program's own dtypes.
 
     Raises:
-        ExecutionError: the function calls something that has no reference kernel.
+        ExecutionError: the function calls something without a reference kernel.
     """
 
     def __init__(
@@ -119,12 +118,12 @@ class References:
         return References(self._module, self._name, inputs, self._unit_roundoff, finite_only=self._finite_only)
 
     def unit_roundoff(self, dtype: str, op: str = "") -> float:
-        """Return the relative error that one rounding of a dtype may have: in general, or in an op."""
+        """Return the relative error allowed for one rounding of a dtype: in general, or in an op."""
         return max(stated_roundoff(self._unit_roundoff, dtype, op), float_limits(dtype).unit_roundoff)
 
     @cached_property
     def is_open(self) -> bool:
-        """Whether the results mean nothing: not all numbers are finite, and the backend computes on no others."""
+        """Whether the results mean nothing: some numbers are not finite, but the backend requires finite numbers."""
         if not self._finite_only:
             return False
         seen = [_is_finite(array) for array in (*self._inputs, *self.host)]
@@ -139,7 +138,7 @@ class References:
 
     @cached_property
     def spread(self) -> float:
-        """The square root of the number of operations behind one element of the op that has most of them."""
+        """The square root of the largest number of operations behind one element of an op."""
         sizes = _sizes_of(self._module[self._name], self._inputs)
         functions = extract_region(self._module, self._name).functions.values()
         bindings = (binding for function in functions for binding in function.walk())
@@ -147,12 +146,12 @@ class References:
 
     @cached_property
     def exact(self) -> tuple[NDArray, ...]:
-        """The results in float64; one whose shape depends on the data and comes out another is the host's."""
+        """The results in float64; if a data-dependent shape comes out differently, the host's result instead."""
         return self._widened(self._inputs)
 
     @cached_property
     def perturbed(self) -> tuple[tuple[NDArray, ...], ...]:
-        """The results in float64 on inputs that are off by half a unit in the last place, several times."""
+        """The results in float64 on inputs off by half a unit in the last place, several times."""
         generator = np.random.default_rng(0)
         return tuple(
             self._widened([self._perturb(array, generator) for array in self._inputs]) for _ in range(_NUM_PERTURBED)
@@ -160,7 +159,7 @@ class References:
 
     @cached_property
     def erring(self) -> tuple[tuple[NDArray, ...], ...]:
-        """The results in float64 where each op errs as much as a right one may, several times."""
+        """The results in float64 with the largest allowed error in each op, several times."""
         generator = np.random.default_rng(0)
         runs = (
             run_perturbed(self._module, self._name, self._inputs, self.unit_roundoff, generator)
@@ -186,16 +185,16 @@ class References:
 def compare_outputs(
     found: Sequence[NDArray], names: Sequence[str], references: References, tolerance: Tolerance
 ) -> tuple[list[Finding], list[OutputError]]:
-    """Judges results.
+    """Compare results with the references.
 
     Args:
         found: the results.
         names: of the results.
-        references: what they should be.
-        tolerance: how much error is taken for rounding.
+        references: the expected results.
+        tolerance: the error accepted as rounding.
 
     Returns:
-        What is wrong, and the figures of each result.
+        The faults, and the figures of each result.
     """
     findings: list[Finding] = []
     errors = []
@@ -207,7 +206,7 @@ def compare_outputs(
 
 
 class _Comparison:
-    """One result beside its references; judged when made."""
+    """A result compared with the references; judged during construction."""
 
     def __init__(self, found: NDArray, name: str, index: int, references: References, tolerance: Tolerance) -> None:
         self._found = found
@@ -247,7 +246,7 @@ class _Comparison:
         dtype = to_numpy(self._dtype)
         rounded = _round_to(self._exact, dtype)
         self._check_kinds(found, host, rounded, dtype)
-        # Where the result is infinite in its dtype, or NaN, there is no error to measure.
+        # If the result is infinite in the result's dtype, or NaN, there is no error to measure.
         measured = np.isfinite(rounded)
         error, host_error = _errors(found, exact, measured), float(_errors(host, exact, measured).max())
         scale = float(np.max(np.abs(exact), initial=0.0, where=measured))
@@ -300,22 +299,36 @@ class _Comparison:
                 wrong &= found != results[self._index]
         if not wrong.any():
             return
-        error = np.where(wrong, np.abs(_to_float64(found) - _to_float64(host)), 0.0)
+        error = np.where(wrong, _distance(found, host), 0.0)
         scale = float(np.abs(_to_float64(host)).max())
         self.error = _figures(self._name, self._dtype, float(error.max()), 0.0, 0.0, scale)
-        self._say_values(error, _to_float64(found), _to_float64(host), "and integers must be equal")
+        self._say_values(error, found, host, "and integers must be equal")
 
     def _say_values(self, error: NDArray, found: NDArray, expected: NDArray, rule: str) -> None:
         worst = int(np.argmax(error))
         self._add(
             "wrong-values",
             f"error {self.error.max_abs_error:.3g}, {rule}; at {_position(worst, found.shape)} got "
-            f"{found.reshape(-1)[worst]:.9g}, expected {expected.reshape(-1)[worst]:.9g}",
+            f"{_number(found.reshape(-1)[worst])}, expected {_number(expected.reshape(-1)[worst])}",
         )
 
 
+def _number(value: Any) -> str:
+    """Return an element of a result as text: integers with all digits."""
+    return f"{value:.9g}" if isinstance(value, np.floating) else str(int(value))
+
+
+def _distance(one: NDArray, other: NDArray) -> NDArray:
+    """Return the absolute differences of integers as float64; 0 only for equal integers."""
+    wide = "uint64" if one.dtype == np.uint64 else "int64"
+    one, other = one.astype(wide), other.astype(wide)
+    # The difference of two 64-bit integers fits into 64 bits without a sign.
+    difference: NDArray = np.maximum(one, other).astype("uint64") - np.minimum(one, other).astype("uint64")
+    return difference.astype("float64")
+
+
 def _sizes_of(function: Function, inputs: Sequence[NDArray]) -> dict[str, int]:
-    """Gives the sizes of the symbols that the shapes of inputs tell."""
+    """Return the sizes of the symbols determined by the shapes of inputs."""
     sizes: dict[str, int] = {}
     for param, array in zip(function.params, inputs, strict=True):
         shape = param.type.shape if isinstance(param.type, TensorType) else None
@@ -346,20 +359,20 @@ def _is_finite(array: NDArray) -> bool:
 
 
 def _round_to(array: NDArray, dtype: np.dtype[Any]) -> NDArray:
-    """Gives the values that an array has in a dtype, in float64."""
+    """Return the values of an array rounded to a dtype, in float64."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         return _to_float64(array.astype(dtype))
 
 
 def _errors(found: NDArray, exact: NDArray, measured: NDArray) -> NDArray:
-    """Gives the differences; 0 where none is measured, or where what was found is not finite."""
+    """Return the differences; 0 for unmeasured elements and for non-finite differences."""
     with np.errstate(over="ignore", invalid="ignore"):
         error = np.abs(found - exact)
     return np.where(measured & np.isfinite(error), error, 0.0)
 
 
 def _kinds(array: NDArray) -> NDArray:
-    """Gives 0 for finite elements, 1 for NaN, 2 and 3 for the infinities."""
+    """Return 0 for finite elements, 1 for NaN, 2 and 3 for the infinities."""
     return np.select([np.isnan(array), np.isposinf(array), np.isneginf(array)], [1, 2, 3], 0)
 
 

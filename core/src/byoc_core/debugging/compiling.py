@@ -1,4 +1,4 @@
-"""Compiles one region by itself, as ``build`` would among others."""
+"""Compilation of a single region, as by ``build`` among others."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ NDArray = npt.NDArray[Any]
 
 
 class RefusedError(CodegenError):
-    """A backend's codegen gave a ``Rejection`` for a region that the backend had claimed."""
+    """A backend's codegen returned a ``Rejection`` for a region claimed by the backend."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledRegion:
-    """A region that can be called.
+    """A callable region.
 
     Attributes:
         function: the compiled function.
-        constants: what to pass behind the inputs: constants that the backend wanted as parameters.
-        must_return: whether it has to return its results, because only running tells their sizes.
-        is_deterministic: whether the backend says that equal inputs give equal outputs, bit for bit.
+        constants: the arguments after the inputs: constants requested by the backend as parameters.
+        must_return: whether the function has to return the results, because only running determines the sizes.
+        is_deterministic: whether the backend states equal outputs for equal inputs, bit for bit.
     """
 
     function: PackedFunction
@@ -44,7 +44,7 @@ class CompiledRegion:
 
 
 def extract_region(module: IRModule, name: str) -> IRModule:
-    """Gives a module of one function, those that it calls, and the constants they cite."""
+    """Return a module of a function, the called functions, and the cited constants."""
     wanted = {name: module[name]}
     pending = [name]
     while pending:
@@ -64,11 +64,11 @@ def extract_region(module: IRModule, name: str) -> IRModule:
 
 
 def compile_region(module: IRModule, name: str, handle: BackendHandle, options: Mapping[str, object]) -> CompiledRegion:
-    """Compiles the function of a module that is annotated for a backend.
+    """Compile a function of a module that is annotated for a backend.
 
     Raises:
-        RefusedError: the backend refuses it.
-        ByocError: it cannot be compiled, or a hook failed.
+        RefusedError: the backend refuses the function.
+        ByocError: the function cannot be compiled, or a hook failed.
     """
     region = module[name]
     entry = _call_of(region, f"call_{name}")
@@ -90,7 +90,7 @@ def compile_region(module: IRModule, name: str, handle: BackendHandle, options: 
 
 
 def _call_of(region: Function, name: str) -> Function:
-    """Gives a function that does nothing but call the region."""
+    """Return a function that only calls the region."""
     params = tuple(Var(param.name, param.type) for param in region.params)
     results = tuple(Var(f"r{index}", type_) for index, type_ in enumerate(region.result_types))
     call = Binding(results, CALL, params, CALL.normalise_attrs({"callee": region.name}))
@@ -103,5 +103,5 @@ def _refuse(function: Function, backend: str, rejection: Rejection) -> NoReturn:
 
 
 def result_names(function: Function) -> Sequence[str]:
-    """Gives a name for each result of a region: that of the value, as the printed region has it."""
+    """Return a name for each result of a region: the name of the value in the printed region."""
     return [value.name if isinstance(value, Var) else f"constant{i}" for i, value in enumerate(function.results)]

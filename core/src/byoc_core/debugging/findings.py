@@ -1,4 +1,4 @@
-"""What a call of a region can be found guilty of, and the figures of its outputs."""
+"""The possible faults of a region's call, and the figures of the outputs."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from typing import Any
 __all__ = ["CODES", "REFUSED", "Finding", "OutputError", "RegionCheck"]
 
 REFUSED = "refused"
-"""The code of a region that its backend will not compile after all: it is not tested, and not wrong."""
+"""The code of a region refused by the region's backend during compilation: the region is not tested, and not wrong."""
 
 CODES: Mapping[str, str] = MappingProxyType(
     {
-        "wrong-values": "an output is further from the reference in float64 than is allowed",
-        "wrong-nonfinite": "an output is NaN or infinite where the reference is not, or the other way round",
-        "wrong-shape": "an output whose size only running tells has another shape than the reference",
-        "wrong-signature": "the compiled function does not take and give what the region does",
+        "wrong-values": "an output differs from the float64 reference by more than the allowed error",
+        "wrong-nonfinite": "an output is NaN or infinite but the reference is not, or the reverse",
+        "wrong-shape": "an output with a size known only at run time has another shape than the reference",
+        "wrong-signature": "the compiled function has other parameters or results than the region",
         "output-unwritten": "elements of an output are never written",
-        "output-read": "the results depend on what was in the outputs before the call",
+        "output-read": "the results depend on the contents of the outputs before the call",
         "input-written": "the call changed an input",
-        "not-deterministic": "two calls on the same inputs differ, and the backend says that it is deterministic",
+        "not-deterministic": "two calls on the same inputs differ, but the backend declares determinism",
         "compile-error": "the backend failed to compile the region",
         "run-error": "the compiled region raised an error",
-        "crash": "the process that compiled and ran the region died",
+        "crash": "the process compiling and running the region died",
         "hang": "compiling and running the region took longer than the deadline",
         REFUSED: "the backend's codegen refused the region; nothing was tested",
     }
 )
-"""Every verdict but ``right``, with what it means."""
+"""Every verdict but ``right``, with the meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One fault of one call.
+    """A fault of a call.
 
     Attributes:
         code: a key of :data:`CODES`.
-        text: what was found, and where.
-        output: which output it is about, where it is about one.
+        text: the fault and the place.
+        output: the index of the output at fault, if any.
     """
 
     code: str
@@ -50,16 +50,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class OutputError:
-    """How far one output is from the reference in float64.
+    """The error of an output against the reference in float64.
 
     Attributes:
         name: the output's name.
-        dtype: its dtype.
+        dtype: the output's dtype.
         max_abs_error: largest difference of an element.
-        relative_error: that, over the largest magnitude of the output.
+        relative_error: the largest difference over the largest magnitude of the output.
         host_relative_error: the same of the reference kernels in the output's own dtype.
-        allowed_relative_error: the largest relative error that is taken for rounding.
-        excess: the error over the allowed one; above 1 it is too much.
+        allowed_relative_error: the largest relative error accepted as rounding.
+        excess: the error over the allowed error; above 1 is too much.
     """
 
     name: str
@@ -71,20 +71,20 @@ class OutputError:
     excess: float = 0.0
 
     def to_data(self) -> dict[str, Any]:
-        """Gives plain JSON values; ``null`` for what is infinite."""
+        """Return plain JSON values; ``null`` for infinite values."""
         return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True)
 class RegionCheck:
-    """What came out of one call of one region.
+    """The outcome of a call of a region.
 
     Attributes:
         region: the name of the region's function.
-        backend: whose region it is.
-        call: which call of it, from 0; in a loop each round is one.
-        findings: what is wrong; empty where all is right.
-        outputs: the figures of each output, where there are results to compare.
+        backend: the region's backend.
+        call: the number of the region's call, from 0; in a loop each round is a call.
+        findings: the faults; empty if all is right.
+        outputs: the figures of each output, if there are results to compare.
     """
 
     region: str
@@ -95,7 +95,7 @@ class RegionCheck:
 
     @property
     def is_right(self) -> bool:
-        """Whether nothing diverges. A region that was refused does not."""
+        """Whether nothing diverges. A refused region does not diverge."""
         return all(finding.code == REFUSED for finding in self.findings)
 
     @property
@@ -105,7 +105,7 @@ class RegionCheck:
 
     @property
     def excess(self) -> float:
-        """The largest error over the allowed one; infinite where something else than an error of values is wrong."""
+        """The largest error over the allowed error; infinite for faults other than errors of values."""
         if any(finding.code not in ("wrong-values", REFUSED) for finding in self.findings):
             return math.inf
         return max((output.excess for output in self.outputs), default=0.0)
@@ -116,7 +116,7 @@ class RegionCheck:
         return max(self.outputs, key=lambda output: output.excess, default=None)
 
     def to_data(self) -> dict[str, Any]:
-        """Gives plain JSON values."""
+        """Return plain JSON values."""
         return {
             "region": self.region,
             "backend": self.backend,

@@ -1,4 +1,4 @@
-"""Runs regions in a process of their own, so that one that crashes or hangs is a finding like any other."""
+"""Regions run in a separate process: a crash or a hang is a finding like any other."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ NDArray = npt.NDArray[Any]
 def check_isolable(
     handles: Sequence[BackendHandle], options: Mapping[str, Mapping[str, object]], registry: Backends
 ) -> None:
-    """Checks that another process can have the same backends and options.
+    """Check that another process can have the same backends and options.
 
     Raises:
-        OptionsError: a backend is an object that only this process has, or an option is no plain value.
+        OptionsError: a backend is an object of this process only, or an option is no plain value.
     """
     for handle in handles:
         if not registry.holds(handle):
@@ -48,19 +48,19 @@ def check_isolable(
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """Where a region is for the process: its text, and the files that hold its constants, perhaps among others."""
+    """The files of a region for the process: the text, and the files holding the constants, perhaps among others."""
 
     text: Path
     constants: tuple[Path, ...]
 
 
 class IsolatedRunner:
-    """Runs regions in a worker process, which is started anew where it died or was too slow.
+    """A runner of regions in a worker process; a dead or slow process is replaced by a new process.
 
     Args:
-        handles: the backends; installed ones.
+        handles: the backends; only installed backends.
         options: each backend's options, by backend name: plain JSON values.
-        deadline: seconds that compiling and calling a region may take.
+        deadline: seconds allowed for compiling and calling a region.
         registry: the installed backends.
 
     Raises:
@@ -93,9 +93,9 @@ class IsolatedRunner:
         self._folder.cleanup()
 
     def run(self, module: IRModule, name: str, inputs: Sequence[NDArray], results: Sequence[ResultSpec]) -> CallOutcome:
-        """Has the region compiled, if it is new, and called; see :meth:`RegionRunner.run`.
+        """Compile the region, if new, and call the region, in the worker; see :meth:`RegionRunner.run`.
 
-        A region that hung is not called again in this session.
+        A hanging region is not called again in this session.
         """
         region = module[name]
         if id(region) in self._failed:
@@ -128,7 +128,7 @@ class IsolatedRunner:
         return CallOutcome(runs, tuple(Finding(**finding) for finding in reply["findings"]))
 
     def _write(self, module: IRModule) -> _Written:
-        """Writes a region. A constant that another one cites too is there already: parts of a region share weights."""
+        """Write a region. Constants cited by earlier regions are not written again: parts of a region share weights."""
         folder, count = Path(self._folder.name), len(self._regions)
         new = {digest: array for digest, array in module.constants.items() if digest not in self._constants}
         if new:

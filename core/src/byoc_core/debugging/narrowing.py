@@ -1,4 +1,4 @@
-"""Finds the op at fault in a region that diverges, by compiling parts of the region."""
+"""Search for the op at fault in a diverging region, by compiling parts of the region."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NDArray = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Guilt:
-    """Which op of a region diverges first.
+    """The first diverging op of a region.
 
     Attributes:
-        ops: the op, or where the backend refuses the parts that would tell more, the ops among which it is.
-        values: the names of their results, in the same order.
-        how: how it was found.
-        window: the printed region around the op, its line marked.
+        ops: the op, or several candidate ops if the backend refuses the parts needed to decide.
+        values: the names of the ops' results, in the same order.
+        how: the way of finding the op.
+        window: the printed region around the op, the op's line marked.
     """
 
     ops: tuple[str, ...]
@@ -34,7 +34,7 @@ class Guilt:
     window: str
 
     def to_data(self) -> dict[str, Any]:
-        """Gives plain JSON values."""
+        """Return plain JSON values."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -45,20 +45,21 @@ class Guilt:
 def find_guilt(
     checker: RegionChecker, module: IRModule, name: str, inputs: Sequence[NDArray], verdict: RegionCheck
 ) -> Guilt | None:
-    """Gives the first op of a region that diverges; ``None`` where that cannot be told.
+    """Return the first diverging op of a region; ``None`` if the op cannot be determined.
 
-    First the whole region is compiled with the values of all its ops as results: the first that is wrong names the op.
-    Where all of them are right, or that region fails as a whole, the shortest part from the region's beginning that
-    still diverges ends with the op. A composite is one op here.
+    First the whole region is compiled with the values of all ops as results: the first wrong value names the op. If all
+    values are right, or if this region fails as a whole, the shortest diverging part from the region's beginning ends
+    with the op. A composite is a single op here.
 
     Args:
         checker: checks the parts.
-        module: where the region stands.
+        module: contains the region.
         name: the region's function.
-        inputs: on which it diverges.
-        verdict: what was found. A region that hangs is not run again, and one that was not deterministic tells nothing.
+        inputs: inputs with a divergence.
+        verdict: the verdict on the region. A hanging region is not run again; a non-deterministic region gives no
+            evidence.
 
-    Cost: compiles the region once more, or about log2 of the number of its ops times more.
+    Cost: compiles the region once more, or about log2 of the number of ops times more.
     """
     region = module[name]
     if verdict.is_right or verdict.verdict in ("hang", "not-deterministic") or not region.bindings:
@@ -77,7 +78,7 @@ def find_guilt(
 
 
 def _bisect(checker: RegionChecker, module: IRModule, region: Function, inputs: Sequence[NDArray]) -> Guilt:
-    """Looks for the shortest beginning of a region that diverges, between one that does not and one that does."""
+    """Search for the shortest diverging beginning of a region, between a right beginning and a diverging beginning."""
     right, wrong = 0, len(region.bindings)
     while wrong - right > 1:
         middle = (right + wrong) // 2
@@ -95,11 +96,11 @@ def _bisect(checker: RegionChecker, module: IRModule, region: Function, inputs: 
 
 
 def _beginning(region: Function, length: int) -> Function:
-    """Gives the first ops of a region, with the values that the rest or the caller reads as results."""
+    """Return the first ops of a region; the results are the values read by the rest or by the caller."""
     head, rest = region.bindings[:length], region.bindings[length:]
     read = {id(operand) for binding in rest for operand in binding.operands} | {id(r) for r in region.results}
     results = tuple(result for binding in head for result in binding.results if id(result) in read)
-    return replace(region, bindings=head, results=results or head[-1].results)  # nothing reads what is dead
+    return replace(region, bindings=head, results=results or head[-1].results)  # nothing reads dead values
 
 
 def _new_guilt(module: IRModule, region: Function, bindings: Sequence[Binding], how: str) -> Guilt:
@@ -109,7 +110,7 @@ def _new_guilt(module: IRModule, region: Function, bindings: Sequence[Binding], 
 
 
 def op_label(binding: Binding) -> str:
-    """Gives an op's name; a composite's with those of the ops inside it."""
+    """Return an op's name; for a composite, add the names of the inner ops."""
     if binding.op is not COMPOSITE:
         return binding.op.name
     inner = ", ".join(inner.op.name for inner in binding.regions[0].bindings)

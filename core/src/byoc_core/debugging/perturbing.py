@@ -1,9 +1,9 @@
-"""Runs a function with the rounding error that each of its ops may have: Monte Carlo arithmetic.
+"""Runs of a function with the rounding error allowed for each op: Monte Carlo arithmetic.
 
-In each run every op's result is off by as much as the op's own bound allows (:mod:`byoc_core.debugging.rounding`), with
-random signs, and subnormal numbers are taken for zero or not, at random. What the results of the runs differ by is the
-error of a right implementation: the error of each op, and the error of its operands as the ops downstream magnify it.
-No rule for each combination of ops is needed (Parker, Monte Carlo Arithmetic, UCLA CSD-970002, 1997).
+In each run every op's result is off by the op's own bound (:mod:`byoc_core.debugging.rounding`), with random signs;
+subnormal numbers are flushed to zero or not, at random. The spread of the runs' results is the error of a right
+implementation: the error of each op, and the error of the operands as magnified by the ops downstream. No rule for each
+combination of ops is needed (Parker, Monte Carlo Arithmetic, UCLA CSD-970002, 1997).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def run_perturbed(
     unit_roundoff: Callable[[str, str], float],
     generator: np.random.Generator,
 ) -> tuple[NDArray, ...]:
-    """Return the results of a function in float64, each op of which errs as much as a right one may.
+    """Return the results of a function in float64 with the largest allowed error in each op.
 
     Args:
-        module: where the function stands.
+        module: contains the function.
         name: the function.
         inputs: one array per parameter.
         unit_roundoff: return the relative error of one rounding in a dtype, in an op.
@@ -50,7 +50,7 @@ def run_perturbed(
 
 
 class _Noise:
-    """Adds errors to the results of ops."""
+    """A source of errors for the results of ops."""
 
     def __init__(self, unit_roundoff: Callable[[str, str], float], generator: np.random.Generator) -> None:
         self._unit_roundoff = unit_roundoff
@@ -59,7 +59,7 @@ class _Noise:
     def perturb(
         self, binding: Binding, operands: Sequence[NDArray], results: Sequence[NDArray], sizes: Mapping[str, int]
     ) -> tuple[NDArray, ...]:
-        """Return the results of an op with errors as large as its bound."""
+        """Return the results of an op with errors as large as the op's bound."""
         rule = rule_of(binding)
         if rule in {Rule.MOVEMENT, Rule.EQUAL}:
             return tuple(results)
@@ -103,17 +103,17 @@ class _Noise:
         unit: float,
         dtype: str,
     ) -> NDArray:
-        """Return the error that each element of a result may have."""
+        """Return the error allowed for each element of a result."""
         if rule_of(binding) is Rule.ULP:
             return np.asarray(2 * ulps_of(binding, dtype) * unit * unit_magnitude(binding, operands, result))
-        # Independent roundings add up by their square root; what they add to, one rounding of the operands shows.
+        # Independent roundings grow by the square root of the count; one rounding of the operands shows the effect.
         spread = math.sqrt(operations_per_element(binding, sizes))
         rounded = evaluate_binding(binding, [self._rounded(operand, unit) for operand in operands], sizes)[index]
         own = 2 * spread * unit * np.abs(result)
         return own if rounded.shape != result.shape else np.asarray(own + spread * np.abs(rounded - result))
 
     def _rounded(self, operand: NDArray, unit: float) -> NDArray:
-        """Return an operand off by one rounding, which no implementation can tell from the operand itself."""
+        """Return an operand off by one rounding; no implementation can distinguish the two."""
         if operand.dtype.kind != "f":
             return operand
         return np.asarray(operand * (1.0 + unit * self._generator.choice((-1.0, 1.0), operand.shape)))

@@ -1,4 +1,4 @@
-"""What a debugging session found: per region, the first and the worst divergence, as text and as plain data."""
+"""The report of a debugging session: per region, the first and the worst divergence, as text and as plain data."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NDArray = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FailingCase:
-    """The first call of a region that diverges: all that is needed to see it again.
+    """The first diverging call of a region: everything needed to reproduce the divergence.
 
     Attributes:
-        module: where the region stands.
+        module: contains the region.
         name: the region's function.
         inputs: the call's inputs.
-        verdict: what was found.
-        guilt: the op at fault, where it was looked for and can be told.
+        verdict: the verdict on the call.
+        guilt: the op at fault, if the search ran and found the op.
     """
 
     module: IRModule = field(repr=False)
@@ -40,14 +40,14 @@ class FailingCase:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RegionReport:
-    """What became of one region.
+    """The report of a region.
 
     Attributes:
-        name: the name of its function.
-        backend: whose it is.
-        ops: the names of its ops, in order.
-        checks: its calls, in order; none where the run did not reach it.
-        case: its first call that diverges.
+        name: the name of the region's function.
+        backend: the region's backend.
+        ops: the names of the region's ops, in order.
+        checks: the region's calls, in order; empty if the run did not reach the region.
+        case: the region's first diverging call.
     """
 
     name: str
@@ -58,7 +58,7 @@ class RegionReport:
 
     @property
     def shown(self) -> RegionCheck | None:
-        """The call to show: the first that diverges, or else the one with the largest error beside what is allowed."""
+        """The call to show: the first diverging call, else the call with the largest error over the allowed error."""
         if self.case is not None:
             return self.case.verdict
         return max(self.checks, key=lambda check: check.excess, default=None)
@@ -69,7 +69,7 @@ class RegionReport:
         return self.shown.verdict if self.shown is not None else "not-reached"
 
     def to_data(self) -> dict[str, Any]:
-        """Gives plain JSON values."""
+        """Return plain JSON values."""
         return {
             "name": self.name,
             "backend": self.backend,
@@ -84,18 +84,18 @@ class RegionReport:
 
 @dataclass(frozen=True, eq=False)
 class DebugReport:
-    """What :func:`byoc_core.debug_model` found.
+    """The findings of :func:`byoc_core.debug_model`.
 
     Attributes:
         regions: in module order.
         checks: every call of a region, in program order.
-        tolerance: how much error was taken for rounding.
+        tolerance: the error accepted as rounding.
         options: the backends' options, by backend name.
-        findings: what is wrong with the results of the whole run, where the backends' values went on.
+        findings: the faults in the results of the whole run, if the run went on with the backends' values.
         results: the figures of these results.
-        isolated: whether regions ran in a process of their own.
-        deadline: the seconds that this process had for each.
-        origins: the distribution and version of each backend that comes from one, by backend name.
+        isolated: whether regions ran in a separate process.
+        deadline: the seconds allowed for this process, for each region.
+        origins: the distribution and version of each backend from a distribution, by backend name.
     """
 
     regions: tuple[RegionReport, ...]
@@ -115,27 +115,27 @@ class DebugReport:
 
     @property
     def is_tested(self) -> bool:
-        """Whether any region ran on its backend at all: a region that was refused was not tested."""
+        """Whether any region ran on the region's backend at all: a refused region was not tested."""
         return any(check.verdict != REFUSED for check in self.checks)
 
     @property
     def first(self) -> RegionCheck | None:
-        """The first call in program order that diverges."""
+        """The first diverging call in program order."""
         return next((check for check in self.checks if not check.is_right), None)
 
     @property
     def worst(self) -> RegionCheck | None:
-        """The call with the largest error beside what is allowed; what is no error of values comes before others."""
+        """The call with the largest error over the allowed error; faults other than errors of values come first."""
         wrong = [check for check in self.checks if not check.is_right]
         return max(wrong, key=lambda check: check.excess, default=None)
 
     @property
     def cases(self) -> tuple[FailingCase, ...]:
-        """The first diverging call of each region that diverges."""
+        """The first diverging call of each diverging region."""
         return tuple(region.case for region in self.regions if region.case is not None)
 
     def to_data(self) -> dict[str, Any]:
-        """Gives plain JSON values."""
+        """Return plain JSON values."""
         return {
             "right": self.is_right,
             "tested": self.is_tested,
@@ -149,7 +149,7 @@ class DebugReport:
         }
 
     def summary(self) -> str:
-        """Gives one line: how much was checked, and how much of it diverges."""
+        """Return one line: the number of checked regions and calls, and the number of diverging regions."""
         wrong = sum(region.case is not None for region in self.regions)
         text = f"{_count(len(self.regions), 'region')}, {_count(len(self.checks), 'call')}"
         if not self.is_tested:
@@ -161,7 +161,7 @@ class DebugReport:
         return f"{text}: {_count(wrong, 'region')} diverge{'s' if wrong == 1 else ''}"
 
     def details(self) -> str:
-        """Gives the first and the worst divergence, and the op at fault in each region that diverges."""
+        """Return the first and the worst divergence, and the op at fault in each diverging region."""
         parts = []
         if self.first is not None and self.worst is not None:
             if self.worst is self.first:

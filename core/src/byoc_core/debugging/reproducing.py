@@ -1,4 +1,4 @@
-"""Writes a failing region as a folder with a script that shows the failure without the model."""
+"""Reproducers of failing regions: folders with a script showing the failure without the model."""
 
 from __future__ import annotations
 
@@ -70,20 +70,20 @@ if __name__ == "__main__":
 
 
 def save_reproducers(report: DebugReport, folder: str | Path) -> tuple[Path, ...]:
-    """Writes one folder for each region that diverges.
+    """Write a folder for each diverging region.
 
-    Each has ``repro.py``, which needs nothing but byoc-core and the backend's package; ``region.py``, the region as
-    script; and its inputs and constants as ``.npz`` files. Equal reports give equal bytes.
+    Each folder has ``repro.py``, requiring only byoc-core and the backend's package; ``region.py``, the region as
+    script; and the inputs and constants as ``.npz`` files. Equal reports give equal bytes.
 
     Args:
-        report: what was found.
-        folder: gets the folders; is made where it does not exist.
+        report: the report with the diverging regions.
+        folder: parent of the folders; created if absent.
 
     Returns:
         The folders, in module order.
 
     Raises:
-        OptionsError: a folder holds something that is no earlier reproducer, or a backend's options are no plain
+        OptionsError: a folder holds something other than an earlier reproducer, or a backend's options are no plain
             values; nothing is written then.
         OSError: a file cannot be written.
     """

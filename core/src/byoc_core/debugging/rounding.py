@@ -1,7 +1,7 @@
-"""How far a right result of a binding may be from its exact result, by the rounding that its op states.
+"""The allowed distance of a binding's result from the exact result, by the rounding stated by the op.
 
-The rules are those of :mod:`byoc_core.opset.rounding`. The conformance kit judges single ops by these bounds. Whole
-regions are judged by the error which these bounds cause downstream: see :mod:`byoc_core.debugging.perturbing`.
+The rules are the rules of :mod:`byoc_core.opset.rounding`. The conformance kit judges single ops by these bounds. Whole
+regions are judged by the error caused by these bounds downstream: see :mod:`byoc_core.debugging.perturbing`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NDArray = npt.NDArray[Any]
 
 
 def rounding_of(binding: Binding) -> Rounding:
-    """Return the rounding that an op states; by default movement for an op without FLOPs, and no bound for others."""
+    """Return the rounding stated by an op; by default movement for an op without FLOPs, and no bound for others."""
     if binding.op.rounding is not None:
         return binding.op.rounding
     return MOVEMENT if binding.op.flops(binding.context()) == 0 else NORM
@@ -40,10 +40,10 @@ def rule_of(binding: Binding) -> Rule:
 
 
 def ulps_of(binding: Binding, dtype: str) -> float:
-    """Return the bound of an op under :attr:`Rule.ULP`, for a result of that dtype.
+    """Return the bound of an op under :attr:`Rule.ULP`, for a result of a dtype.
 
-    With fewer bits a unit is more: functions of 16 bits are within 2 ULP, or 4 for those of several steps, as in the
-    OpenCL extension ``cl_khr_fp16``; no hardware computes in 8 bits, and results of wider types are rounded once or
+    With fewer bits a unit is more: functions of 16 bits are within 2 ULP, or 4 for functions of several steps, as in
+    the OpenCL extension ``cl_khr_fp16``; no hardware computes in 8 bits, and results of wider types are rounded once or
     twice.
     """
     rounding, bits = rounding_of(binding), dtype_info(dtype).bits
@@ -52,7 +52,7 @@ def ulps_of(binding: Binding, dtype: str) -> float:
 
 
 def unit_magnitude(binding: Binding, operands: Sequence[NDArray], exact: NDArray) -> NDArray:
-    """Return the magnitude whose ULP count for each element: that of the result, or of larger terms that cancel in it.
+    """Return the magnitude of the counted ULP, for each element: of the result, or of larger terms cancelling there.
 
     Args:
         binding: the op.
@@ -64,10 +64,10 @@ def unit_magnitude(binding: Binding, operands: Sequence[NDArray], exact: NDArray
 
 
 def operations_per_element(binding: Binding, sizes: Mapping[str, int]) -> float:
-    """Return the floating-point operations of an op over the elements of its smallest result.
+    """Return the floating-point operations of an op divided by the elements of the smallest result.
 
-    Unknown sizes count as 1. Where an op does not state its operations, each element of a result may be a sum of
-    products of all operands.
+    Unknown sizes count as 1. If an op does not state the operations, each element of a result may be a sum of products
+    of all operands.
     """
     if not binding.op.states_flops:
         context = binding.context()
@@ -83,5 +83,5 @@ def operations_per_element(binding: Binding, sizes: Mapping[str, int]) -> float:
 def _size(dim: Dim, sizes: Mapping[str, int]) -> int:
     try:
         return evaluate(dim, {**dict.fromkeys(symbols_of(dim), 1), **sizes})
-    except IRTypeError:  # a quotient by a size that is 0
+    except IRTypeError:  # division by a size of 0
         return 1

@@ -1,4 +1,4 @@
-"""Runners: what compiles regions and calls them, here or in another process."""
+"""Runners: compile regions and call the regions, here or in another process."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ NDArray = npt.NDArray[Any]
 
 
 class RegionRunner(Protocol):
-    """Compiles and calls regions. What goes wrong is a finding; nothing is raised for it."""
+    """A compiler and caller of regions. Failures are findings; nothing is raised for a failure."""
 
     def run(self, module: IRModule, name: str, inputs: Sequence[NDArray], results: Sequence[ResultSpec]) -> CallOutcome:
-        """Calls the function of a module that is annotated for a backend.
+        """Call a function of a module that is annotated for a backend.
 
         Args:
-            module: where it stands.
+            module: contains the function.
             name: the function.
             inputs: one array per parameter.
             results: shape and dtype of each result.
         """
 
     def __enter__(self) -> Self:
-        """Gives the runner."""
+        """Return the runner."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Gives back what the runner holds."""
+        """Release the runner's resources."""
 
 
 class LocalRunner:
-    """Runs regions in this process, each compiled once.
+    """A runner of regions in this process, each compiled once.
 
     Args:
         handles: the backends.
         options: each backend's options, by backend name.
-        registry: has the backends that functions are annotated for and that are not among ``handles``.
+        registry: has the backends of annotated functions missing from ``handles``.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class LocalRunner:
         self._compiled: dict[int, tuple[Function, CompiledRegion | Finding]] = {}
 
     def run(self, module: IRModule, name: str, inputs: Sequence[NDArray], results: Sequence[ResultSpec]) -> CallOutcome:
-        """Compiles the region if it is new, and calls it; see :meth:`RegionRunner.run`."""
+        """Compile the region if new, and call the region; see :meth:`RegionRunner.run`."""
         region = module[name]
-        if id(region) not in self._compiled:  # the function is kept beside it, so that its id stays its own
+        if id(region) not in self._compiled:  # the function is kept too: the id stays unique
             self._compiled[id(region)] = (region, self._compile(module, region))
         compiled = self._compiled[id(region)][1]
         if isinstance(compiled, Finding):

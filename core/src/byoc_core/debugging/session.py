@@ -1,4 +1,4 @@
-"""Runs a partitioned module with the reference interpreter and checks every call of a region on the way."""
+"""Runs of a partitioned module on the reference interpreter, with a check of every call of a region."""
 
 from __future__ import annotations
 
@@ -46,35 +46,36 @@ def debug_model(
     progress: Progress | None = None,
     **fields: Unpack[RequestFields],
 ) -> DebugReport:
-    """Runs each region of a model on its backend and on the reference kernels, with the same inputs, and compares.
+    """Run each region of a model on its backend and on the reference kernels, with the same inputs, and compare.
 
-    The model is partitioned as :func:`byoc_core.build` does it; backends of static shapes are asked about the sizes of
-    the inputs, and compile for them. The rest runs on the reference kernels, whose values go on to the next region too,
-    so each region is judged by itself. Regions in ``if`` and ``loop`` bodies are checked each time they run.
+    The model is partitioned as by :func:`byoc_core.build`. Backends with static shapes are asked about the sizes of the
+    inputs, and compile for these sizes. The rest runs on the reference kernels; the values of these kernels go on to
+    the next region too, to judge each region separately. Regions in ``if`` and ``loop`` bodies are checked at every
+    run.
 
     Args:
         module: the model.
-        backends: names or plugin objects, from the first to be asked to the last.
+        backends: names or plugin objects, in the order of asking.
         inputs: one array per input, in order or by name.
         function: the function to run.
-        request: what is asked; ``backends`` and ``fields`` stand in the place of its values. An exception in a hook of
-            a backend is an error or a finding in any case, and the sizes of the inputs replace ``specialize``.
-        compiler: has the backends that names stand for; by default those installed for this process.
-        tolerance: how much error is taken for rounding.
-        isolate: compile and run regions in a process of their own, so that a crash or a region that does not end is a
-            finding. Only installed backends can be isolated.
-        deadline: seconds that this process may take for one region.
+        request: the request; ``backends`` and ``fields`` replace values of the request. An exception in a hook of a
+            backend is an error or a finding in any case, and the sizes of the inputs replace ``specialize``.
+        compiler: has the backends for names; by default the backends installed for this process.
+        tolerance: the error accepted as rounding.
+        isolate: compile and run regions in a separate process: a crash or an endless region is then a finding. Only
+            installed backends can be isolated.
+        deadline: seconds allowed for this process, for each region.
         accumulate: go on with the backends' values instead, and judge the results of the whole run too.
-        narrow: look for the op at fault in each region that diverges.
-        progress: called with the name of each stage as it begins.
-        fields: those of :class:`byoc_core.CompileRequest`, which says what they mean.
+        narrow: look for the op at fault in each diverging region.
+        progress: called with the name of each stage at the stage's beginning.
+        fields: the fields of :class:`byoc_core.CompileRequest`, explained there.
 
     Raises:
         PartitionError: no backend claims anything, or the run reaches none of the regions: nothing is tested then.
         CallError: an input is missing or does not fit.
         OptionsError: an option is unknown or has a bad value, or a backend cannot be isolated.
-        ExecutionError: the model calls something that has no reference kernel.
-        ByocError: what :func:`byoc_core.build` raises before it compiles.
+        ExecutionError: the model calls something without a reference kernel.
+        ByocError: an error raised by :func:`byoc_core.build` before compilation.
     """
     asked = gather_request(request, backends, fields)
     compiles = compiler or Compiler()
@@ -117,13 +118,13 @@ def debug_model(
 
 
 def _origins(handles: Sequence[BackendHandle], registry: Backends) -> dict[str, str]:
-    """Return the distribution and version of each backend that the registry has from one."""
+    """Return the distribution and version of each backend that is registered from a distribution."""
     records = {handle.name: registry.get(handle.name).record for handle in handles if registry.holds(handle)}
     return {name: f"{record.distribution} {record.version}" for name, record in records.items() if record.distribution}
 
 
 def signature_of(function: Function) -> Signature:
-    """Gives what a function takes and gives, by the names that its caller knows.
+    """Return the inputs and outputs of a function, under the names known to the caller.
 
     Raises:
         CallError: an input or output is no tensor of known rank.
@@ -140,7 +141,7 @@ def _spec(function: Function, name: str, type_: object) -> TensorSpec:
 
 
 def _ordered_inputs(function: Function, inputs: Sequence[npt.ArrayLike] | Mapping[str, npt.ArrayLike]) -> list[NDArray]:
-    """Gives the inputs in order, checked against the function's parameters."""
+    """Return the inputs in order, checked against the function's parameters."""
     where = f"function `{function.name}`"
     specs = signature_of(function).inputs
     names = [spec.name for spec in specs]
@@ -164,7 +165,7 @@ def _ordered_inputs(function: Function, inputs: Sequence[npt.ArrayLike] | Mappin
 
 
 class _Walk:
-    """What happens at each call on the way through a module."""
+    """The checks at each call of a walk through a module."""
 
     def __init__(
         self, module: IRModule, checker: RegionChecker, *, accumulate: bool, narrow: bool, progress: Progress | None
@@ -207,7 +208,7 @@ class _Walk:
         return checked.found if self._accumulate and checked.found is not None else checked.host
 
     def reports(self) -> tuple[RegionReport, ...]:
-        """Gives the regions in module order, each with what became of it."""
+        """Return the reports of all regions, in module order."""
         if not self.checks:
             raise PartitionError("debug", "the run reaches no region, so there is nothing to compare")
         reports = []

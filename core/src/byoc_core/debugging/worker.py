@@ -19,10 +19,10 @@ __all__ = ["main"]
 
 
 def main(setup: Mapping[str, Any]) -> None:
-    """Serves until the session ends.
+    """Serve requests until the session ends.
 
     Args:
-        setup: names of backends, and their options.
+        setup: names of backends, and the backends' options.
     """
     serve(lambda: _Worker(setup["backends"], setup["options"]).answer)
 

@@ -1,4 +1,4 @@
-"""Read from an ELF library its own name and the names of the libraries that it needs."""
+"""Reading an ELF library's own name and the names of the needed libraries."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class DynamicNames:
     """Names for the dynamic linker.
 
     Attributes:
-        name: the library's own name (``DT_SONAME``); empty if it has none.
-        needed: names of the libraries that are loaded with it (``DT_NEEDED``).
+        name: the library's own name (``DT_SONAME``); empty without such an entry.
+        needed: names of the libraries to load with the library (``DT_NEEDED``).
     """
 
     name: str = ""
@@ -34,7 +34,7 @@ def read_dynamic_names(data: bytes) -> DynamicNames | None:
         return None
     try:
         return _read(data)
-    except (struct.error, IndexError, ValueError):
+    except (struct.error, KeyError, OverflowError, ValueError):
         return None
 
 
@@ -54,8 +54,12 @@ def _read(data: bytes) -> DynamicNames | None:
         if tag == 0:
             break
         entries.append((tag, value))
-    address = next(value for tag, value in entries if tag == _STRING_TABLE) if entries else 0
-    strings = next(start + address - base for base, start, size in loaded if base <= address < base + size)
+    if not entries:
+        return DynamicNames()
+    address = dict(reversed(entries))[_STRING_TABLE]
+    strings = next((start + address - base for base, start, size in loaded if base <= address < base + size), None)
+    if strings is None:
+        return None
 
     def text(position: int) -> str:
         begin = strings + position

@@ -9,6 +9,7 @@ import pytest
 from byoc_core.authoring.c import (
     Block,
     Buffer,
+    Copy,
     CType,
     Element,
     For,
@@ -18,6 +19,7 @@ from byoc_core.authoring.c import (
     Size,
     Store,
     Variable,
+    as_copy,
     change_loop,
     interpret,
     peeled,
@@ -65,3 +67,12 @@ def test_loops_that_cannot_be_changed_are_refused() -> None:
         split(For(ROW, Size(1), Size(8), BODY), 4)
     with pytest.raises(InternalError, match="loop over `count`: is not there"):
         change_loop(BODY, COUNT, lambda loop: (loop,))
+
+
+def test_a_loop_that_may_have_its_end_before_its_start_is_no_copy() -> None:
+    first, end = Variable("first"), Variable("end")
+    loop = For(ROW, first, end, (Store(OUT, ROW, X[ROW]),))
+    assert as_copy(loop) is None
+    assert as_copy(loop, is_part=True) == Copy(OUT, first, X, first, end - first)
+    assert as_copy(For(ROW, Size(4), Size(2), loop.body)) is None
+    assert as_copy(For(ROW, Size(2), Size(4), loop.body)) == Copy(OUT, Size(2), X, Size(2), Size(2))

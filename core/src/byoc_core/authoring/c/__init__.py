@@ -2,8 +2,8 @@
 
 A kernel is a :class:`Function`: frozen statements over buffers and variables. Passes are functions from function to
 function. :func:`verify` checks the laws, :func:`interpret` runs the function over numpy arrays for tests, and
-:func:`print_definitions` prints it for a target. The interpreter needs the reference kernels, so it is imported when it
-is first used.
+:func:`print_definitions` prints the function for a target. The interpreter is imported on first use, because
+interpreting needs the reference kernels.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which buffers may reach the same memory."""
+"""Aliasing: buffers with possibly overlapping memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Aliases"]
 
 
 class Aliases:
-    """The pointers of a function, and the buffers that they point into.
+    """The pointers of a function, and the buffers pointed into.
 
     Args:
         block: the body of the function.
@@ -20,13 +20,13 @@ class Aliases:
         aliases = [item for item in statements_in(block) if isinstance(item, Alias)]
         self._sources = {item.buffer: item.sources for item in aliases}
         pointers = {item.buffer: item.source for item in aliases if item.reads_pointer}
-        # Any buffer whose address is taken may be where a pointer of an array points.
+        # A pointer of an array may point into any buffer whose address is taken.
         taken = {item.buffer for item in expressions_in(block) if isinstance(item, Address)} if pointers else set()
         for buffer, source in pointers.items():
             self._sources[buffer] = (source, *(item for item in taken if not isinstance(item, PointerArray)))
 
     def may_overlap(self, one: Buffer, other: Buffer) -> bool:
-        """Return whether two buffers may reach the same memory, so that a store to one may change the other."""
+        """Return whether two buffers may reach the same memory: a store to one may then change the other."""
         return any(
             left is right or MemoryAccess.WRITE not in (left.access, right.access)
             for left in self._roots(one)
@@ -34,7 +34,7 @@ class Aliases:
         )
 
     def _roots(self, buffer: Buffer) -> list[Buffer]:
-        """Return the buffers that are no pointers into others, and into which a buffer may point."""
+        """Return the buffers a buffer may point into, without pointers into other buffers."""
         reached = dict.fromkeys([buffer])
         pending = [buffer]
         while pending:

@@ -1,4 +1,4 @@
-"""C functions that generated code calls."""
+"""C functions called by generated code."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["Callee"]
 
 @dataclass(frozen=True, slots=True)
 class Callee:
-    """A C function that generated code calls, with what a test and an estimate must know of it.
+    """A C function called by generated code, with the facts needed by tests and estimates.
 
     Attributes:
         name: the name in C.
-        evaluate: returns the result for numpy scalars and, in the place of addresses, views of arrays, which it may
-            change where ``writes`` says so; ``None`` where ``function`` says it.
-        writes: numbers of the arguments whose memory the function writes.
-        header: the header that declares the function; empty for one that every source includes.
-        definition: C text that defines the function; ``{name}`` in it is the name. Empty for a function of a header.
+        evaluate: returns the result for numpy scalars and, in the place of addresses, views of arrays, changeable for
+            arguments in ``writes``; ``None`` if ``function`` is given.
+        writes: numbers of the arguments with memory written by the function.
+        header: the header with the declaration of the function; empty for a header included by every source.
+        definition: C text of the definition; ``{name}`` in it is the name. Empty for a function of a header.
         flops: floating-point operations of a call.
-        ps: returns the picoseconds of a call for the values of its arguments, ``None`` for those that are not known;
-            without it they follow from the operations.
-        function: the function itself, where it is data too.
+        ps: returns the picoseconds of a call for the values of its arguments, ``None`` for unknown values; by default
+            the time follows from the operations.
+        function: the function itself, if also known as data.
     """
 
     name: str

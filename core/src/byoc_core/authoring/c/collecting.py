@@ -1,4 +1,4 @@
-"""What functions use of their surroundings: C functions that they call, vector types, sizes, words of raw text."""
+"""Dependencies of functions: called C functions, vector types, sizes, words of raw text."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ __all__ = ["Uses", "uses_of", "vector_types_of"]
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """What a function uses, found in one walk over its body.
+    """The dependencies of a function, found in a single traversal of the body.
 
     Attributes:
-        callees: the C functions that the function calls, each once, in the order of the calls.
+        callees: the called C functions, each once, in the order of the calls.
         raw_texts: the raw C texts.
-        vector_types: the types of its values that have several lanes.
-        symbols: the symbolic sizes that its body mentions.
-        items: the variables and buffers that its body reads or writes.
+        vector_types: the types of values with several lanes.
+        symbols: the symbolic sizes mentioned in the body.
+        items: the variables and buffers read or written in the body.
     """
 
     callees: tuple[Callee, ...]
@@ -49,13 +49,13 @@ class Uses:
 
     @property
     def words(self) -> set[str]:
-        """The identifiers in raw texts, whose meaning no variable may take."""
+        """The identifiers in raw texts, reserved against new meanings as variables."""
         texts = (re.sub(r"\{\w*\}", " ", text) for text in self.raw_texts)
         return {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text, re.ASCII)}
 
 
 class _Collector:
-    """Collects what expressions and statements use."""
+    """A collector of the dependencies of expressions and statements."""
 
     def __init__(self) -> None:
         self.callees: dict[Callee, None] = {}
@@ -72,7 +72,7 @@ class _Collector:
                 if not isinstance(dim, int):
                     self.dims.add(dim)
             case Binary() | Unary() | Select() | Lane():
-                pass  # Their lanes are those of their operands, or one.
+                pass  # The lanes equal the lanes of the operands, or 1.
             case Load(buffer, _, lanes):
                 self.items.add(buffer)
                 if lanes > 1:
@@ -103,7 +103,7 @@ class _Collector:
 
 
 def uses_of(function: Function) -> Uses:
-    """Return what a function uses."""
+    """Return the dependencies of a function."""
     found = _Collector()
     found.types.update(item.type for item in function.parameters if isinstance(item, Variable))
     for statement in statements_in(function.body):

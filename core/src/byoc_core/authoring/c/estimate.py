@@ -1,8 +1,8 @@
-"""Estimate the work of C before anything is compiled: operations, bytes, picoseconds on one thread.
+"""Estimates of the work of C before compilation: operations, bytes, picoseconds on one thread.
 
-The estimate walks through a function once. A loop counts as often as its middle round does (its first one, where the
-number of rounds is symbolic), so what depends on the round counts as in that round: a tile is a whole one, and of two
-branches that one counts that the round takes.
+The estimate traverses a function once. Each round of a loop is estimated like the middle round (the first round, if the
+number of rounds is symbolic). Parts depending on the round count as in this round: a tile is a whole tile, and of two
+branches the branch taken in this round counts.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ from byoc_core.dtypes import dtype_info
 __all__ = ["Estimate", "KnownCalls", "estimate", "loop_times", "rounds_of"]
 
 _OPERATION_PS = 50
-"""One operation on an element, in a loop that a C compiler makes vectors of; a store likewise."""
+"""An operation on an element, in a loop vectorised by a C compiler; a store likewise."""
 
 _VECTOR_PS = 80
-"""One operation on a vector register."""
+"""An operation on a vector register."""
 
 _BYTE_PS = 30
-"""One byte that is copied."""
+"""A copied byte."""
 
 _MEMORY_PS = 5
-"""A byte of a vector that comes from memory, or goes there: from caches near and far."""
+"""A byte of a vector loaded from or stored to memory, in near and far caches."""
 
 _SHUFFLE_PS = 700
 """Rearranging the lanes of vectors."""
 
 _APART_PS = 400
-"""Loading or storing one of many elements that do not lie side by side."""
+"""Loading or storing one of many non-contiguous elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Estimate:
 
     Attributes:
         flops: floating-point operations.
-        nbytes: bytes that loads, stores and copies touch, each time again.
+        nbytes: bytes touched by loads, stores and copies, with repetitions.
         ps: picoseconds on one thread.
     """
 
@@ -90,20 +90,20 @@ class Estimate:
         return Estimate(self.flops + other.flops, self.nbytes + other.nbytes, self.ps + other.ps)
 
     def times(self, length: Dim, step: int = 1) -> Estimate:
-        """Return the work of the rounds of a loop over so many positions; where they are symbolic, about."""
+        """Return the work of a loop's rounds over the given number of positions; approximate for symbolic numbers."""
         parts = (self.flops, self.nbytes, self.ps)
         return Estimate(*(rough_product(part, length, step) for part in parts))
 
 
 KnownCalls = dict[tuple[int, tuple[Dim | None, ...]], tuple[Function, Estimate]]
-"""The work of functions, by their identity and the values of their parameters, from one estimate to the next."""
+"""The work of functions, by identity and values of the parameters, kept between estimates."""
 
 
 def estimate(function: Function) -> Estimate:
     """Return the work of a call of a function.
 
-    Where nothing tells which of two branches is taken, the first counts. Loops whose ends only data tell, and
-    :class:`While`, count as one round; but a loop that goes on where a part of it ended counts all parts.
+    If the taken branch is unknown, the first of two branches counts. Loops with data-dependent ends, and
+    :class:`While`, count as a single round. But a loop that continues at the end of its previous part counts all parts.
     """
     return _Walk().block(function.body)
 
@@ -111,7 +111,7 @@ def estimate(function: Function) -> Estimate:
 def loop_times(function: Function, calls: KnownCalls | None = None) -> dict[int, Dim]:
     """Return the picoseconds of each loop, all rounds, by the identity of the statement; ``calls`` grows.
 
-    A loop in a branch that is not taken counts by itself, without what is known around the branch.
+    A loop in a branch not taken is estimated alone, without the known values around the branch.
     """
     walk = _Walk({} if calls is None else calls)
     walk.block(function.body)
@@ -122,20 +122,20 @@ def loop_times(function: Function, calls: KnownCalls | None = None) -> dict[int,
 
 
 def rounds_of(loop: For) -> Dim:
-    """Return how many rounds a loop has: as far as its bounds are sizes, else 1."""
+    """Return the number of rounds of a loop if the bounds are sizes, else 1."""
     return _Walk().rounds(loop)
 
 
 @dataclass(slots=True)
 class _Walk:
-    """A walk over statements.
+    """A traversal of statements.
 
     Attributes:
-        calls: the work of functions that it met, or others before it.
-        values: what variables are in the round that is looked at, as far as it is known.
-        ends: where a loop goes on at the end of its last part: by that end, the end of all parts.
+        calls: the work of functions met in this traversal or an earlier traversal.
+        values: the known values of variables in the current round.
+        ends: for a loop that continues at the end of its previous part: by this end, the end of all parts.
         index: the index of the innermost loop around.
-        registers: arrays of vectors, which a C compiler keeps in registers.
+        registers: arrays of vectors, kept in registers by a C compiler.
         times: the picoseconds of loops, by the identity of the statement.
     """
 
@@ -192,7 +192,7 @@ class _Walk:
         total = Estimate()
         match expression:
             case Load(buffer, index):
-                # Indices of indices are few beside what they lead to.
+                # Index arithmetic of a load is cheap compared with the load.
                 return Estimate(0, expression.type.nbytes, self._access(buffer, index, expression.type))
             case Call():
                 total = self._call(expression)
@@ -208,7 +208,7 @@ class _Walk:
         return total
 
     def value(self, expression: Expression) -> Dim | None:
-        """Return an index, or a condition as 0 or 1, in the round that is looked at; ``None`` if it is not known."""
+        """Return an index, or a condition as 0 or 1, in the current round; ``None`` if unknown."""
         match expression:
             case Size(dim):
                 return dim
@@ -232,7 +232,7 @@ class _Walk:
         return None
 
     def _smaller(self, one: Expression, other: Expression) -> Dim | None:
-        """Return the smaller of two indices, as far as they are known: a tile is a whole one."""
+        """Return the smaller of the known indices among two: a tile counts as a whole tile."""
         known = [value for value in (self.value(one), self.value(other)) if value is not None]
         number = next((value for value in known if isinstance(value, int)), None)
         if len(known) == 2 and (number is None or all(isinstance(value, int) for value in known)):
@@ -240,7 +240,7 @@ class _Walk:
         return number if number is not None else next(iter(known), None)
 
     def rounds(self, loop: For) -> Dim:
-        """Return how many rounds a loop has; 1 where it is not known."""
+        """Return the number of rounds of a loop; 1 if unknown."""
         first, end = self.value(loop.start), self.value(loop.stop)
         if first is None or end is None:
             return 1
@@ -281,7 +281,7 @@ class _Walk:
         return 0 if value is None else value
 
     def _access(self, buffer: Buffer, index: Expression, type_: CType) -> Dim:
-        """Return the picoseconds of a load or store; none for an element beside that of the last round."""
+        """Return the picoseconds of a load or store; none for an element adjacent to the element of the last round."""
         if buffer in self.registers:
             return 0
         if type_.lanes > 1:
@@ -289,7 +289,7 @@ class _Walk:
         return 0 if self.index is None or stride_of(index, self.index) in (0, 1, -1) else _APART_PS
 
     def _go_on(self, loop: While) -> None:
-        """Note of a loop that goes on at the end of its last part that all parts end where it ends."""
+        """Record the end of all parts for a loop that continues at the end of its previous part."""
         if isinstance(loop.condition, Binary) and loop.condition.operator == "<":
             ends = (
                 item.value for item in loop.body if isinstance(item, Assign) and item.variable is loop.condition.left
@@ -297,7 +297,7 @@ class _Walk:
             self.ends.update((end, loop.condition.right) for end in ends if isinstance(end, Variable))
 
     def _call(self, call: Call) -> Estimate:
-        """Return the work of a called function: of its statements where it is data, else what it says of itself."""
+        """Return the work of a called function: of its statements if known as data, else its declared work."""
         callee, function = call.callee, call.callee.function
         values = tuple(map(self.value, call.arguments))
         if function is None:
@@ -327,7 +327,7 @@ _OF_NUMBERS: Mapping[str, Callable[[int, int], int]] = {
 
 
 def _combined(symbol: str, one: Dim, other: Dim) -> Dim | None:
-    """Return the result of an operator or function of C; ``None`` where it is not known."""
+    """Return the result of an operator or function of C; ``None`` if unknown."""
     if symbol in _OPERATIONS:
         return _OPERATIONS[symbol](one, other)
     if isinstance(one, int) and isinstance(other, int) and symbol in _OF_NUMBERS:

@@ -1,4 +1,4 @@
-"""Expressions as C text, with the parentheses that precedence asks for."""
+"""Expressions as C text, with the parentheses required by precedence."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _PRECEDENCE = {
 }
 _SELECT = 3
 _ASKS_FOR_PARENTHESES = {*BITWISE, *LOGIC}
-"""Operators whose precedence few readers know: compilers warn where another operator is their operand."""
+"""Operators of little-known precedence: compilers warn if another operator is an operand."""
 
 
 def type_name(type_: CType) -> str:
@@ -60,7 +60,7 @@ def type_name(type_: CType) -> str:
 
 
 def quotient(index: Expression, divisor: int) -> Expression:
-    """Return an offset divided by a number that divides it: exactly where its terms show that, else as C divides."""
+    """Return an offset divided by a divisor of the offset: exact if shown by its terms, else with C's division."""
     match index:
         case Size(int(number)) if number % divisor == 0:
             return Size(number // divisor)
@@ -72,12 +72,12 @@ def quotient(index: Expression, divisor: int) -> Expression:
 
 
 class ExpressionPrinter:
-    """Prints expressions.
+    """A printer of expressions.
 
     Args:
         target: the dialect.
-        names: the names known.
-        vector_arrays: the lanes of local arrays whose elements are vectors.
+        names: the known names.
+        vector_arrays: the lanes of local arrays of vectors.
     """
 
     def __init__(self, target: Target, names: Names, vector_arrays: dict[object, int]) -> None:
@@ -90,7 +90,7 @@ class ExpressionPrinter:
 
         Args:
             expression: the expression.
-            least: the precedence from which it needs no parentheses around it.
+            least: the lowest precedence without parentheses around the text.
         """
         text, precedence = self._print(expression)
         if least == _LEAST:
@@ -98,7 +98,7 @@ class ExpressionPrinter:
         return text if precedence >= least else f"({text})"
 
     def atom(self, expression: Expression) -> str:
-        """Return the text of an expression as an operand of anything."""
+        """Return the text of an expression as an operand of any operator."""
         return self.text(expression, _ATOM)
 
     def pointer(self, expression: Address) -> str:
@@ -161,7 +161,7 @@ class ExpressionPrinter:
     def _cast(self, cast: Cast) -> tuple[str, int]:
         operand, type_ = cast.operand, cast.type
         if type_.lanes > 1:
-            # A cast between vectors reads their bytes as those of the other type.
+            # A cast between vectors reinterprets the bytes as the other type.
             return f"__builtin_convertvector({self.text(operand)}, {type_name(type_)})", _ATOM
         if type_.dtype == "bool" and operand.type.dtype != "bool":
             return f"{self.text(operand, _PRECEDENCE['!='] + 1)} != 0", _PRECEDENCE["!="]
@@ -187,7 +187,7 @@ class ExpressionPrinter:
         raise InternalError("printer", "unknown expression", got=repr(expression))
 
     def _argument(self, expression: Expression) -> str:
-        """Return the text of an argument of a macro, which no comma parts but one in parentheses."""
+        """Return the text of a macro argument, without commas outside parentheses."""
         text = self.text(expression)
         return f"({text})" if "{" in text else text
 
@@ -195,7 +195,7 @@ class ExpressionPrinter:
         operator, own = expression.operator, _PRECEDENCE[expression.operator]
         texts = []
         for side, operand in enumerate((expression.left, expression.right)):
-            # C's vector operators take a scalar on one side, and put it into each lane.
+            # C's vector operators broadcast a scalar on one side into each lane.
             other = (expression.right, expression.left)[side]
             if isinstance(operand, Broadcast) and not isinstance(other, Broadcast):
                 operand = operand.operand

@@ -1,7 +1,7 @@
 """Expressions of generated C: frozen trees over literals, sizes, variables and buffers.
 
-Python's operators build index arithmetic and arithmetic of floats: ``row * 4 + column``, ``x[i] * scale``. They
-fold what is known: ``i * 1`` is ``i``, ``Size(n) * 0`` is ``Size(0)``. Floats are never folded: each operation rounds.
+Python's operators build index arithmetic and arithmetic of floats: ``row * 4 + column``, ``x[i] * scale``. Constant
+parts are folded: ``i * 1`` is ``i``, ``Size(n) * 0`` is ``Size(0)``. Floats are never folded: each operation rounds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ BITWISE = ("&", "|", "^", "<<", ">>")
 
 
 class Expression:
-    """A value that generated C computes. Equal trees over the same variables and buffers are equal."""
+    """A value computed by generated C. Equal trees over the same variables and buffers are equal."""
 
     __slots__ = ()
 
@@ -91,7 +91,7 @@ class Literal(Expression):
     """A constant element.
 
     Attributes:
-        value: a Python or numpy scalar, which each lane has, or a tuple of one for each lane; converted to the dtype.
+        value: a Python or numpy scalar for all lanes, or a tuple with a scalar for each lane; converted to the dtype.
         type: the type of the value.
     """
 
@@ -101,7 +101,7 @@ class Literal(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Size(Expression):
-    """A size: a number, or an expression over the symbolic sizes that the function takes as parameters."""
+    """A size: a number, or an expression over the symbolic sizes among the function's parameters."""
 
     dim: Dim
 
@@ -116,7 +116,7 @@ class Variable(Expression):
     """The value of a variable: a loop index, a local value or a parameter. Two variables are never equal.
 
     Attributes:
-        name: the name that the printer tries first; another variable in scope may have taken it.
+        name: the name first tried by the printer; another variable in scope may have taken it.
         type: the type of the value.
     """
 
@@ -128,12 +128,12 @@ class Variable(Expression):
 
 
 def variables(names: str) -> tuple[Variable, ...]:
-    """Return new variables for indices, one for each of the names, between which there are blanks."""
+    """Return new variables for indices, one for each of the blank-separated names."""
     return tuple(map(Variable, names.split()))
 
 
 class MemoryAccess(Enum):
-    """What a function may do with the memory behind a buffer.
+    """The access of a function to the memory behind a buffer.
 
     Attributes:
         READ: only load; the memory is an input or a constant.
@@ -148,15 +148,15 @@ class MemoryAccess(Enum):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Buffer:
-    """Elements side by side in memory, behind a pointer or in a local array. Two buffers are never equal.
+    """Contiguous elements in memory, behind a pointer or in a local array. Two buffers are never equal.
 
     ``buffer[index]`` loads one element.
 
     Attributes:
-        name: the name that the printer tries first.
+        name: the name first tried by the printer.
         dtype: the dtype of the elements.
-        access: what a function may do with the memory.
-        size: the number of elements, where it is known; the verifier checks constant offsets against it.
+        access: the function's access to the memory.
+        size: the number of elements, if known; the verifier checks constant offsets against this number.
     """
 
     name: str
@@ -178,10 +178,11 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PointerArray(Buffer):
-    """Pointers side by side, each to elements of the dtype that are only read: rows of a matrix, pixels of a window.
+    """Contiguous pointers, each to read-only elements of the dtype: rows of a matrix, pixels of a window.
 
-    A store of an :class:`Address`, or of a choice of two, sets a pointer. An alias with an array of pointers as its
-    source points where one of them does; an alias that is an array of pointers itself points to a part of them.
+    A store of an :class:`Address`, or of a choice of two, sets a pointer. If the source of an alias is an array of
+    pointers, the alias points to the target of one pointer. An alias that is itself an array of pointers points to a
+    part of the source array.
     """
 
 
@@ -192,7 +193,7 @@ class Load(Expression):
     Attributes:
         buffer: the buffer.
         index: the offset of the first element, in elements.
-        lanes: how many elements side by side; they may lie at any address.
+        lanes: the number of contiguous elements; any alignment is permitted.
     """
 
     buffer: Buffer
@@ -201,7 +202,7 @@ class Load(Expression):
 
     @property
     def type(self) -> CType:
-        """The buffer's elements, in as many lanes."""
+        """The type of the buffer's elements, with as many lanes."""
         return CType(self.buffer.dtype, self.lanes)
 
 
@@ -241,7 +242,7 @@ class Binary(Expression):
     """An operator of C between two values of one type.
 
     Floats follow IEEE 754 in their own dtype, each operation rounded. Integers are indices, or narrow enough not to
-    overflow: where elements may wrap around, :class:`Element` has the op. Division of integers truncates.
+    overflow: for elements with wrap-around, :class:`Element` has the op. Division of integers truncates.
     """
 
     operator: str
@@ -257,9 +258,9 @@ class Binary(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Select(Expression):
-    """One of two values; only the chosen one is computed.
+    """A choice between two values; only the chosen value is computed.
 
-    Of two vectors both are computed, and each lane is chosen by that of a comparison of vectors of as many bytes.
+    Vectors are both computed, and chosen lane by lane by a comparison of vectors of as many bytes.
     """
 
     condition: Expression
@@ -274,7 +275,7 @@ class Select(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Cast(Expression):
-    """A value converted as C converts it: towards zero, wrapping around, or rounded to nearest."""
+    """A value converted by the rules of C: towards zero, wrapping around, or rounded to nearest."""
 
     operand: Expression
     type: CType
@@ -286,7 +287,7 @@ class Element(Expression):
 
     Attributes:
         op: the op's name, a key of :data:`byoc_core.authoring.csource.SCALAR_OPS`.
-        operands: literals or variables, since the text may read an operand more than once.
+        operands: literals or variables, because the text may read an operand more than once.
         type: the type of the result.
         attributes: the op's attributes.
     """
@@ -304,7 +305,7 @@ class Call(Expression):
     Attributes:
         callee: the function.
         arguments: values, and addresses of buffers.
-        type: the type of the result; ``None`` for a function without one.
+        type: the type of the result; ``None`` for a function without a result.
     """
 
     callee: Callee
@@ -325,14 +326,15 @@ class Call(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Raw(Expression):
-    """C text that no other expression can say: the escape.
+    """C text without an equivalent expression: the escape.
 
     Attributes:
-        text: the text; ``{0}``, ``{1}``, ... stand for the printed reads. It is an operand as it stands, so it brings
-            its own parentheses.
+        text: the text; ``{0}``, ``{1}``, ... stand for the printed reads. The text is used as an operand unchanged, and
+            therefore includes any needed parentheses.
         type: the type of the value.
-        reads: what the text reads.
-        evaluate: returns the value for the values of the reads; without one the interpreter cannot run the text.
+        reads: the expressions read by the text.
+        evaluate: returns the value for the values of the reads; without this function the interpreter cannot run the
+            text.
     """
 
     text: str
@@ -342,7 +344,7 @@ class Raw(Expression):
 
 
 def _lifted(value: Expression | Dim | float, type_: CType) -> Expression:
-    """Return a number as an expression of a type: a size where the type is the one of indices, else a literal."""
+    """Return a number as an expression of a type: a size for the index type, else a literal."""
     if isinstance(value, Expression):
         return value
     if type_ == INDEX and not isinstance(value, float):
@@ -351,7 +353,7 @@ def _lifted(value: Expression | Dim | float, type_: CType) -> Expression:
 
 
 def _arithmetic(operator: str, left: Expression, right: Expression | Dim | float) -> Expression:
-    """Return an operation, or what it comes to where both are sizes or one of them changes nothing."""
+    """Return an operation, folded if both operands are sizes or one operand has no effect."""
     right = _lifted(right, left.type)
     if left.type != INDEX or right.type != INDEX:
         return Binary(operator, left, right)

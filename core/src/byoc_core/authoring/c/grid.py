@@ -1,4 +1,4 @@
-"""Map functions to grids: parallel loops become kernels that a host launches one after another, as CUDA wants them."""
+"""Mapping of functions to grids: parallel loops become kernels, launched in order by a host as in CUDA."""
 
 from __future__ import annotations
 
@@ -57,11 +57,12 @@ __all__ = ["Grid", "Launch", "map_to_grid"]
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A launch of a kernel. Its arguments are the kernel's parameters and, behind them, the sizes of its body by name.
+    """A launch of a kernel; arguments are the kernel's parameters and then the sizes of the body, by name.
 
     Attributes:
-        kernel: values that all rounds read, and one parallel loop.
-        rounds: the rounds of the loop, or an estimate where its bounds are no sizes. Any number of threads runs all.
+        kernel: values read by all rounds, and a single parallel loop.
+        rounds: the rounds of the loop, or an estimate if the bounds are no sizes. Any number of threads runs all
+            rounds.
     """
 
     kernel: Function
@@ -70,11 +71,11 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A function as launches that a host makes in order. Each sees the memory as the one before left it.
+    """A function as launches, run in order by a host; each launch sees the memory left by the previous launch.
 
     Attributes:
         launches: the launches.
-        scratch: buffers that the host allocates: the local arrays of the function outside its loops.
+        scratch: buffers allocated by the host: the local arrays of the function outside its loops.
     """
 
     launches: tuple[Launch, ...]
@@ -82,20 +83,20 @@ class Grid:
 
 
 def map_to_grid(function: Function) -> Grid:
-    """Return the launches that do what a function does.
+    """Return the launches equivalent to a function.
 
-    Each parallel loop is a kernel. Values and pointers declared outside it are computed in each kernel that reads them.
-    Statements between parallel loops are kernels of one round. Vectors are scalarised.
+    Each parallel loop is a kernel. Values and pointers declared outside a loop are computed again in each kernel that
+    uses them. Statements between parallel loops are kernels with a single round. Vectors are scalarised.
 
     Raises:
-        InternalError: a grid cannot do it: a parallel loop stands inside another statement, a loop reads a value that a
-            launch may change, or the function returns or holds C text.
+        InternalError: a grid cannot run the function: a parallel loop stands inside another statement, a loop reads a
+            value that a launch may change, or the function has a result or contains C text.
     """
     return _Mapper(function).grid()
 
 
 class _Mapper:
-    """Maps one function; knows the statements since the last launch, and what later kernels may declare again."""
+    """A mapper of a function, with the statements since the last launch and the repeatable declarations."""
 
     def __init__(self, function: Function) -> None:
         self._function = function
@@ -135,7 +136,7 @@ class _Mapper:
             self._pending += (statement,)
 
     def _launch_pending(self) -> None:
-        """Add a kernel of one round for the statements since the last launch, if they do anything."""
+        """Add a kernel with a single round for the statements since the last launch, if these have an effect."""
         known, block = self._known, self._pending
         self._known += tuple(item for item in block if self._may_be_repeated(item))
         self._pending = ()
@@ -157,7 +158,7 @@ class _Mapper:
         self._launches.append(Launch(_for_device(kernel), rounds_of(loop)))
 
     def _may_be_repeated(self, statement: Statement) -> bool:
-        """Return whether a statement declares what each kernel may declare for itself: no launch changes its value."""
+        """Return whether each kernel may repeat a declaration, because no launch changes the declared value."""
         if isinstance(statement, LocalArray):
             return not statement.buffer.is_writable
         if not isinstance(statement, Let | Alias):
@@ -170,7 +171,7 @@ class _Mapper:
 
 
 def _parallel_loop(statement: Statement) -> For | None:
-    """Return the parallel loop that a statement is, or may be."""
+    """Return a statement as a parallel loop, converting the statement if possible."""
     item = Variable("item")
     match statement:
         case For() if statement.kind is LoopKind.PARALLEL:
@@ -191,10 +192,10 @@ def _stores(target: Buffer, first: Expression, value: Expression, count: Express
 
 
 def _for_device(function: Function) -> Function:
-    """Return a function without vectors, which calls such functions only.
+    """Return a function without vectors, calling only functions without vectors.
 
     Raises:
-        InternalError: it holds or calls C text, or leaves a parallel loop.
+        InternalError: the function contains or calls C text, or leaves a parallel loop.
     """
     for problem in _problems(function):
         raise InternalError(f"C function `{function.name}`", problem, expected="statements that a grid can run")

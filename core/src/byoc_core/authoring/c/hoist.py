@@ -1,4 +1,4 @@
-"""Hoist invariants: what every round of a loop would compute again stands before the loop."""
+"""Hoisting of invariants: values equal in every round of a loop are computed before the loop."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ __all__ = ["hoist"]
 
 
 def hoist(function: Function) -> Function:
-    """Return a function that computes values and pointers that no round of a loop changes before the loop.
+    """Return a function with loop-invariant values and pointers computed before the loop.
 
-    Only what may be computed where the loop has no round moves: a load or a quotient stays where the number of rounds
-    is not known to be above 0, or where a round may leave the function. A value moves out of as many loops as do not
-    change it.
+    A value moves only if computing the value is safe for a loop without rounds. A load or a quotient stays if the
+    number of rounds is not known to be above 0, or if a round may leave the function. A value moves out of as many
+    loops as do not change it.
 
     Cost: linear in the expressions, times the depth of the loops.
     """
@@ -59,13 +59,13 @@ def _hoisted(block: Block, aliases: Aliases) -> Block:
     parts: list[Block] = []
     for statement in block:
         inside = with_blocks(statement, lambda inner: _hoisted(inner, aliases))
-        # The body of a dispatch is a function of its own: a value from outside would be one more parameter.
+        # The body of a dispatch is a separate function: a value from outside would be another parameter.
         parts.append(_Loop(inside, aliases).split() if isinstance(inside, For) else (inside,))
     return without_clashes(parts)
 
 
 class _Loop:
-    """A loop, with what its rounds change."""
+    """A loop, with all items changed by the rounds."""
 
     def __init__(self, loop: For, aliases: Aliases) -> None:
         self._loop = loop
@@ -86,7 +86,7 @@ class _Loop:
         )
 
     def split(self) -> Block:
-        """Return the statements that leave the loop, and then the loop without them."""
+        """Return the hoisted statements, and then the loop without these statements."""
         moved: list[Statement] = []
         rest: list[Statement] = []
         for statement in self._loop.body:

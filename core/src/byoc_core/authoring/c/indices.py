@@ -1,4 +1,4 @@
-"""The smaller and the larger of two indices, remainders that are never negative, and positions along axes."""
+"""The smaller and the larger of two indices, non-negative remainders, and positions along axes."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def index_max(one: Expression, other: Expression | Dim) -> Expression:
 
 
 def index_mod(index: Expression, size: Expression | Dim) -> Expression:
-    """Return the remainder of an index by a size above 0, which is at least 0 for a negative index too."""
+    """Return the remainder of an index by a size above 0, non-negative for a negative index too."""
     return Call(_MOD, (index, size if isinstance(size, Expression) else Size(size)), INDEX)
 
 
 def unravelled(index: Expression, sizes: Sequence[Dim]) -> list[Expression]:
     """Return the position along each axis from a row-major index into axes of these sizes."""
     places = [index // product(sizes[axis + 1 :]) for axis in range(len(sizes))]
-    # Nothing lies behind the last round of the outermost axis that has more than one.
+    # The outermost axis with more than one position needs no remainder: the index ends with its last position.
     outermost = next((axis for axis, size in enumerate(sizes) if size != 1), 0)
     return [
         Size(0) if size == 1 else place % size if axis > outermost else place

@@ -1,7 +1,7 @@
-"""An interpreter of functions over numpy arrays: what printed C must compute, for tests.
+"""An interpreter of functions over numpy arrays: the expected results of printed C, for tests.
 
-Each operation rounds as the dtype does; elementwise ops are the reference kernels. The interpreter finds what C leaves
-undefined: accesses out of bounds are errors, and memory that nothing wrote holds a NaN, or the largest integer.
+Each operation rounds to the dtype; elementwise ops are the reference kernels. The interpreter finds undefined behaviour
+of C: accesses out of bounds are errors, and unwritten memory holds a NaN, or the largest integer.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ def interpret(
 
     Args:
         function: the function.
-        arguments: for each parameter an array of one axis and of the buffer's dtype, which stores change, or a value.
+        arguments: for each parameter an array with a single axis and the buffer's dtype, changed by stores, or a value.
         sizes: the symbolic sizes.
-        order: draws the order of the rounds of parallel and vector loops; without it they run as they stand.
+        order: draws the order of the rounds of parallel and vector loops; by default rounds run in order.
 
     Raises:
         ExecutionError: an access is out of bounds, a copy overlaps its source, an integer is divided by 0, a float is
-            cast to an integer that does not hold it, or there is no meaning for a text or a call.
+            cast to an integer type too small for the value, or a text or a call has no meaning.
     """
     with np.errstate(all="ignore"):
         frame = _Frame(dict(sizes or {}), order)
@@ -104,7 +104,7 @@ def interpret(
 
 
 class _ReturnSignal(Exception):  # noqa: N818
-    """Leaves the blocks of a function."""
+    """An exception for leaving the blocks of a function."""
 
     def __init__(self, value: Any) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class _ReturnSignal(Exception):  # noqa: N818
 
 @dataclass(slots=True)
 class _Frame:
-    """A function that runs: the values of its variables, and where its buffers begin."""
+    """A running function: the values of variables, and the first elements of buffers."""
 
     sizes: dict[str, int]
     order: random.Random | None
@@ -215,7 +215,7 @@ class _Frame:
         return np.full(statement.buffer.size, np.nan if is_float else _largest(dtype), dtype)
 
     def _pointed_into(self, statement: Alias) -> tuple[NDArray, int]:
-        """Return the array that a pointer goes into, and where."""
+        """Return the target array of a pointer, and the offset."""
         condition, otherwise = statement.condition, statement.otherwise
         if condition is not None and otherwise is not None and not self.value(condition):
             return self.arrays[otherwise]
@@ -231,7 +231,7 @@ class _Frame:
         return self._from(buffer, 0)
 
     def _from(self, buffer: Buffer, index: int) -> NDArray:
-        """Return the elements from an offset on; the offset may be the end."""
+        """Return the elements from an offset to the end; the offset may be the end."""
         self._elements(buffer, index, 0)
         array, first = self.arrays[buffer]
         return array[first + index :]
@@ -249,7 +249,7 @@ class _Frame:
         return dim if isinstance(dim, int) else evaluate(dim, self.sizes)
 
     def value(self, expression: Expression) -> Any:
-        """Return the value of an expression: a number, or an array of as many elements as it has lanes."""
+        """Return the value of an expression: a number, or an array with an element for each lane."""
         match expression:
             case Variable():
                 return self.values[expression]
@@ -272,7 +272,7 @@ class _Frame:
 
 
 def _computed(expression: Expression, operands: Sequence[Any]) -> Any:
-    """Return the value of an expression whose operands are values."""
+    """Return the value of an expression from the values of the operands."""
     match expression:
         case Unary(("!"), _):
             return not operands[0]
@@ -320,7 +320,7 @@ def _called(callee: Callee, operands: Sequence[Any]) -> Any:
 
 
 def _element(value: Any, type_: CType) -> Any:
-    """Return a value of a type: of indices and bools as Python has them, else as numpy does."""
+    """Return a value of a type: a Python int for an index, else a numpy scalar, or an array for a vector."""
     if type_.lanes > 1:
         return np.broadcast_to(np.asarray(value).astype(to_numpy(type_.dtype)), (type_.lanes,)).copy()
     if type_.dtype == "int64":
@@ -329,7 +329,7 @@ def _element(value: Any, type_: CType) -> Any:
 
 
 def _cast(value: Any, type_: CType) -> Any:
-    """Return a value as C converts it."""
+    """Return a value converted by the rules of C."""
     dtype: np.dtype[Any] = to_numpy(type_.dtype)
     if type_.is_integer and np.asarray(value).dtype.kind == "f":
         limits = np.iinfo(dtype)
@@ -347,7 +347,7 @@ def _check_array(buffer: Buffer, array: NDArray) -> None:
 
 
 def _as_dtype(array: NDArray, first: int, dtype: np.dtype[Any]) -> NDArray:
-    """Return the memory from an element on as elements of another dtype."""
+    """Return the memory from an element to the end as elements of another dtype."""
     rest = array[first:]
     count = rest.nbytes // dtype.itemsize
     return rest.view(np.uint8)[: count * dtype.itemsize].view(dtype)
@@ -358,7 +358,7 @@ def _largest(dtype: np.dtype[Any]) -> Any:
 
 
 def _quotient(left: Any, right: Any) -> Any:
-    """Return a quotient as C has it: integers truncate towards zero."""
+    """Return a quotient by the rules of C: integers truncate towards zero."""
     if np.asarray(left).dtype.kind == "f":
         return left / right
     if np.any(np.equal(right, 0)):

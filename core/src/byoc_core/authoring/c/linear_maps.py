@@ -1,4 +1,4 @@
-"""Products of a known matrix and a few vectors, written out with the few operations that its signs permit."""
+"""Products of a known matrix and a few vectors, unrolled to the few operations permitted by the signs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["linear_map"]
 def linear_map(
     matrix: Sequence[Sequence[float]], values: Sequence[Expression], store: Callable[[int, Expression], Statement]
 ) -> Block:
-    """Return the statements that store ``matrix @ values``.
+    """Return the statements to store ``matrix @ values``.
 
-    Neighbouring columns that are equal but for the signs of the odd rows share a sum and a difference. Neighbouring
-    rows that are equal but for the signs of the odd columns share two sums, where no columns do. So it is in matrices
-    that evaluate or interpolate polynomials at opposite points.
+    Neighbouring columns share a sum and a difference if equal but for the signs of the odd rows. If no columns do,
+    neighbouring rows share two sums if equal but for the signs of the odd columns. Matrices for evaluating or
+    interpolating polynomials at opposite points have this property.
 
     Args:
         matrix: the coefficients, row by row.
         values: vectors; each is read more than once.
-        store: returns the statement that stores a result, by its number.
+        store: returns the statement to store a result, by its number.
     """
     block: list[Statement] = []
 
@@ -52,7 +52,7 @@ def linear_map(
 
 
 def _opposites(rows: Sequence[Sequence[float]]) -> Iterator[tuple[int, bool]]:
-    """Yield the number of each row, of the first of two that are opposite, and whether there are two."""
+    """Yield the number of each row, and whether the next row is opposite; an opposite next row is skipped."""
     number = 0
     while number < len(rows):
         mirrored = [-value if place % 2 else value for place, value in enumerate(rows[number])]
@@ -62,7 +62,7 @@ def _opposites(rows: Sequence[Sequence[float]]) -> Iterator[tuple[int, bool]]:
 
 
 def _sum_of(terms: Sequence[tuple[float, Expression]], zero: Expression) -> Expression:
-    """Return a sum of multiples, those of factor 1 first so that the others can be contracted, or zero."""
+    """Return a sum of multiples, or zero; terms of factor 1 come first, so the others can be contracted."""
     ordered = sorted((term for term in terms if term[0] != 0.0), key=lambda term: (abs(term[0]) != 1.0, term[0] != 1.0))
     total: Expression | None = None
     for factor, value in ordered:

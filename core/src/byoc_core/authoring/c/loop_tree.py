@@ -1,4 +1,4 @@
-"""The loops of a function as an indented outline for people: ranges, kinds, and what each reads and writes."""
+"""The loops of a function as an indented outline for people: ranges, kinds, reads and writes of each loop."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from byoc_core.native.c_text import c_dim
 __all__ = ["describe_loops"]
 
 _SUM = 12
-"""The precedence of sums in C: bounds of less have parentheses."""
+"""The precedence of sums in C: bounds of lower precedence have parentheses."""
 
 
 def describe_loops(function: Function, target: Target = C11_VECTORS) -> tuple[str, ...]:
-    """Return the loops of a function, a line each, two blanks deeper inside another, under the names of its C.
+    """Return the loops of a function, a line each, inner loops indented by two blanks, with the names of the printed C.
 
-    A line has the index, the range, the kind, and what the statements of the loop outside deeper loops read, write and
-    call. A pointer into a buffer, or in an array of pointers, counts as the buffer.
+    A line has the index, the range, the kind, and the reads, writes and calls of the loop's statements outside deeper
+    loops. A pointer into a buffer, or in an array of pointers, counts as the buffer.
 
     Args:
-        function: the function; of a parallel loop that is outlined the range of a part stands.
-        target: the dialect in which bounds are printed.
+        function: the function; an outlined parallel loop is shown with the range of a part.
+        target: the dialect for printing bounds.
     """
     tree = _LoopTree(function, target)
     here = _Uses()
@@ -52,7 +52,7 @@ def describe_loops(function: Function, target: Target = C11_VECTORS) -> tuple[st
 
 @dataclass(slots=True)
 class _Uses:
-    """What statements read, write and call, by names, in order."""
+    """Names read, written and called by statements, in order."""
 
     reads: dict[str, None] = field(default_factory=dict)
     writes: dict[str, None] = field(default_factory=dict)
@@ -60,13 +60,13 @@ class _Uses:
     lanes: dict[str, None] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Return a clause for each that is not empty."""
+        """Return a clause for each non-empty group."""
         groups = {"reads": self.reads, "writes": self.writes, "calls": self.calls, "lanes": self.lanes}
         return "; ".join(f"{verb} {', '.join(names)}" for verb, names in groups.items() if names)
 
 
 class _LoopTree:
-    """Walks over statements as the printer does, so that everything has the name that it has in C."""
+    """A traversal of statements in the printer's order, to give all items the same names as in the printed C."""
 
     def __init__(self, function: Function, target: Target) -> None:
         self._names = names_of(function, target)
@@ -76,7 +76,7 @@ class _LoopTree:
             self._names.declare(parameter)
 
     def block(self, block: Block, indent: str, here: _Uses) -> list[str]:
-        """Return the lines of a block's loops, and add what its other statements use."""
+        """Return the lines of a block's loops, and add the uses of the other statements."""
         self._names.enter()
         lines = [line for statement in block for line in self._statement(statement, indent, here)]
         self._names.leave()
@@ -120,11 +120,11 @@ class _LoopTree:
         return [f"{indent}{head} {bounds}{f': {uses}' if str(uses) else ''}", *lines]
 
     def _root(self, buffer: Buffer) -> tuple[str, ...]:
-        """Return the names of the buffers that a buffer is, or points into."""
+        """Return the name of a buffer, or the names of the buffers pointed into."""
         return self._roots.get(buffer) or (self._names[buffer],)
 
     def _use(self, statement: Statement, here: _Uses) -> None:
-        """Add what a statement itself reads, writes and calls."""
+        """Add the reads, writes and calls of a statement itself."""
         for expression in (part for whole in expressions_of(statement) for part in _parts(whole)):
             match expression:
                 case Load(buffer, _, lanes):
@@ -158,7 +158,7 @@ class _LoopTree:
 
 
 def _parts(expression: Expression) -> Iterator[Expression]:
-    """Yield an expression and those below it."""
+    """Yield an expression and all expressions below."""
     yield expression
     for operand in operands_of(expression):
         yield from _parts(operand)

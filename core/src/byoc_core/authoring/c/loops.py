@@ -1,4 +1,4 @@
-"""Changes of single loops: split, peel, unroll."""
+"""Transformations of single loops: split, peel, unroll."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["as_copy", "change_loop", "peeled", "smaller", "split", "unrolled"]
 
 
 def change_loop(block: Block, index: Variable, change: Callable[[For], Block]) -> Block:
-    """Return a block in which statements stand in the place of one loop.
+    """Return a block with a loop replaced by statements.
 
     Args:
         block: the block; the loop may stand at any depth.
@@ -47,7 +47,7 @@ def change_loop(block: Block, index: Variable, change: Callable[[For], Block]) -
 
 
 def smaller(one: Expression, other: Expression) -> Expression:
-    """Return the smaller one of two indices."""
+    """Return the smaller of two indices."""
     if isinstance(one, Size) and isinstance(other, Size) and isinstance(one.dim, int) and isinstance(other.dim, int):
         return Size(min(one.dim, other.dim))
     return Select(one.compare("<", other), one, other)
@@ -56,7 +56,7 @@ def smaller(one: Expression, other: Expression) -> Expression:
 def split(loop: For, size: int) -> tuple[For, Variable, Variable]:
     """Return a loop over tiles with a loop over the rounds of a tile inside, and the indices of both.
 
-    The last tile is smaller where the size does not divide the number of rounds.
+    The last tile is smaller if the size does not divide the number of rounds.
 
     Args:
         loop: goes from 0 in steps of 1.
@@ -81,7 +81,7 @@ def split(loop: For, size: int) -> tuple[For, Variable, Variable]:
 
 
 def peeled(loop: For, multiple: int) -> Block:
-    """Return a loop over as many rounds as a multiple of a number holds, and a loop over the rest.
+    """Return a loop over the largest multiple of a number of rounds, and a loop over the remaining rounds.
 
     Args:
         loop: goes from 0 to a size in steps of 1.
@@ -100,7 +100,7 @@ def peeled(loop: For, multiple: int) -> Block:
 
 
 def unrolled(loop: For) -> Block:
-    """Return the rounds of a loop one after another, each with declarations of its own.
+    """Return the rounds of a loop in sequence, each with separate declarations.
 
     Raises:
         InternalError: the number of rounds is not known.
@@ -116,18 +116,20 @@ def unrolled(loop: For) -> Block:
     raise InternalError(f"loop over `{loop.index.name}`", "has no known number of rounds")
 
 
-def as_copy(loop: For) -> Copy | None:
-    """Return the copy that a loop is, where it moves elements that lie side by side and does nothing else.
+def as_copy(loop: For, *, is_part: bool = False) -> Copy | None:
+    """Return the copy equivalent to a loop, if the loop only moves contiguous elements.
 
-    The loop goes between sizes, or between the bounds of a part of all rounds: a loop whose end lies before its start
-    has no rounds, and a copy of fewer than 0 elements would be no copy.
+    A loop with an end before the start has no rounds, but a copy of fewer than 0 elements is not permitted: the end of
+    the loop must be provably no less than the start.
+
+    Args:
+        loop: the loop.
+        is_part: whether the bounds are the first and the last round of a part of all rounds, in this order.
     """
     match loop.start, loop.stop:
         case Size(begin), Size(end) if is_nonnegative(end - begin):
             pass
-        case Variable(), Variable():
-            pass
-        case _:
+        case _ if not is_part:
             return None
     match loop.body:
         case (Store(target, to, Load(source, come, 1)),) if loop.step == 1 and target.access is MemoryAccess.WRITE:

@@ -11,15 +11,15 @@ from byoc_core.native.c_text import c_identifier
 __all__ = ["Names", "NumberedNames"]
 
 _PREFIXES = ("byoc_", "BYOC_", "dim_", "vec_", "__")
-"""Beginnings of names that headers, sizes, types and compilers have."""
+"""Prefixes of names used by headers, sizes, types and compilers."""
 
 
 class Names:
-    """The names that are known at a place of a function. A name is free again at the end of its block.
+    """The names known at a place of a function. A name is free again at the end of its block.
 
     Args:
-        reserved: names that no variable gets: those of functions that the text calls.
-        prefixes: beginnings of names that no variable gets.
+        reserved: names not given to variables: the names of functions called by the text.
+        prefixes: prefixes of names not given to variables.
     """
 
     def __init__(self, reserved: Iterable[str] = (), prefixes: tuple[str, ...] = ()) -> None:
@@ -33,7 +33,7 @@ class Names:
         """Return the name of a variable or a buffer.
 
         Raises:
-            KeyError: it is not known here.
+            KeyError: the item is not known here.
         """
         return self._names[item]
 
@@ -41,18 +41,18 @@ class Names:
         return item in self._names
 
     def __iter__(self) -> Iterator[Buffer | Variable]:
-        """Yield what is known, in the order of the declarations."""
+        """Yield the known variables and buffers, in the order of the declarations."""
         return iter(self._names)
 
     def declare(self, item: Buffer | Variable) -> str:
-        """Return a new name for a variable or a buffer, which nothing known has."""
+        """Return a new name for a variable or a buffer, different from all known names."""
         name = self.new_name(item.name)
         self._names[item] = name
         self._blocks[-1].append(item)
         return name
 
     def new_name(self, hint: str) -> str:
-        """Return the hint as a C identifier, with a number behind it where it is taken."""
+        """Return the hint as a C identifier, with a number appended if the identifier is taken."""
         base = c_identifier(hint)
         if base.startswith(self._prefixes):
             base = f"v_{base}"
@@ -68,19 +68,19 @@ class Names:
         self._blocks.append([])
 
     def leave(self) -> None:
-        """End the block begun last, and forget its names."""
+        """End the block begun last, and forget the block's names."""
         for item in self._blocks.pop():
             self._taken.discard(self._names.pop(item))
 
 
 class NumberedNames(Names):
-    """Names that tell nothing but the order of the declarations: functions of equal statements get the same ones."""
+    """Names derived only from the order of the declarations: functions of equal statements get equal names."""
 
     def __init__(self) -> None:
         super().__init__()
         self._number = 0
 
     def new_name(self, hint: str) -> str:
-        """Return a new name; the hint says nothing."""
+        """Return a new name; the hint is ignored."""
         self._number += 1
         return f"v{self._number}"

@@ -1,7 +1,8 @@
-"""Nests: what a kernel computes, without a word about how.
+"""Nests: the values computed by a kernel, without an execution order.
 
-A nest has a domain of axes. At each point it may collect values over reduced axes, and then computes and stores. The
-points do not depend on each other, so a schedule (:mod:`byoc_core.authoring.c.schedule`) may visit them in any order.
+A nest has a domain of axes. At each point the nest may collect values over reduced axes, and then computes and stores.
+The points do not depend on each other, so a schedule (:mod:`byoc_core.authoring.c.schedule`) may visit them in any
+order.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Axis:
     """An axis of a nest's domain.
 
     Attributes:
-        index: the position along the axis; its name is the axis's name in schedules.
-        size: how many positions there are.
+        index: the position along the axis; named like the axis in schedules.
+        size: the number of positions.
     """
 
     index: Variable
@@ -50,7 +51,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
-    """A value that is collected over the reduced axes, at each point anew.
+    """A value collected over the reduced axes, at each point anew.
 
     Attributes:
         variable: the value so far.
@@ -65,14 +66,14 @@ class Accumulator:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """What a kernel computes.
+    """The values computed by a kernel.
 
     Attributes:
-        axes: the domain, in the order in which the points are visited where no schedule says otherwise.
+        axes: the domain, in the default order of visiting the points; a schedule may set another order.
         body: at each point, after the reduction: values and stores.
-        reduced: the axes that are reduced at each point, in the order in which values are collected.
+        reduced: the axes reduced at each point, in the order of collecting values.
         setup: values at each position of the reduced axes.
-        accumulators: what is collected.
+        accumulators: the collected values.
     """
 
     axes: tuple[Axis, ...]
@@ -89,10 +90,10 @@ class Nest:
             raise InternalError("nest", "reduced axes and accumulators go together")
 
     def axis(self, name: str) -> Axis:
-        """Return an axis of the domain, or a reduced one, by its name.
+        """Return an axis of the domain, or a reduced axis, by its name.
 
         Raises:
-            InternalError: there is none.
+            InternalError: there is no such axis.
         """
         for axis in (*self.axes, *self.reduced):
             if axis.name == name:
@@ -101,17 +102,17 @@ class Nest:
 
 
 def fuse_into_store(producer: Nest, consumer: Nest, buffer: Buffer) -> Nest:
-    """Return a nest that computes a consumer where a producer has its result at hand: an epilogue.
+    """Return a nest with a consumer computed at the store of a producer: an epilogue.
 
-    The store to the buffer goes; use :func:`merge_nests` with a copy of the store where others read the buffer.
+    The store to the buffer is removed. If others read the buffer, use :func:`merge_nests` with a copy of the store.
 
     Args:
         producer: stores to the buffer, once at each point.
-        consumer: has as many axes of the same sizes, and no reduction; reads the buffer where the producer stores.
-        buffer: what is between the two.
+        consumer: has as many axes of the same sizes, and no reduction; reads the buffer at the position of the store.
+        buffer: the buffer between producer and consumer.
 
     Raises:
-        InternalError: the two do not fit.
+        InternalError: the two nests do not fit.
     """
     if consumer.reduced or [axis.size for axis in consumer.axes] != [axis.size for axis in producer.axes]:
         raise InternalError("fusion", "the consumer goes over other points than the producer")
@@ -129,16 +130,16 @@ def fuse_into_store(producer: Nest, consumer: Nest, buffer: Buffer) -> Nest:
 
 
 def fuse_into_load(producer: Nest, consumer: Nest, buffer: Buffer) -> Nest:
-    """Return a consumer that computes what a producer stores where it reads it: a prologue.
+    """Return a consumer with the producer's stored value computed at each load: a prologue.
 
     Args:
-        producer: a nest without a reduction whose body is one store to the buffer.
-        consumer: reads the buffer; each place becomes the producer's value there.
-        buffer: what is between the two.
+        producer: a nest without a reduction; its body is a single store to the buffer.
+        consumer: reads the buffer; each load becomes the producer's value at the same position.
+        buffer: the buffer between producer and consumer.
 
     Raises:
-        InternalError: the producer has more than one store, or the consumer reads where it is not known that one of the
-            producer's points stores.
+        InternalError: the producer has more than one store, or the consumer reads at a position not known to be stored
+            by a point of the producer.
     """
     match producer.body:
         case (Store(target, index, value),) if target is buffer and not producer.reduced:
@@ -175,15 +176,15 @@ def fuse_into_load(producer: Nest, consumer: Nest, buffer: Buffer) -> Nest:
 
 
 def merge_nests(one: Nest, other: Nest) -> Nest:
-    """Return a nest that does what two nests do at each point: two outputs of one walk.
+    """Return a nest with the work of two nests at each point: two outputs of a single traversal.
 
     Args:
         one: a nest.
-        other: a nest with as many axes of the same sizes, the reduced ones included; it reads nothing that ``one``
-            stores, nor the reverse.
+        other: a nest with as many axes of the same sizes, reduced axes included; reads nothing stored by ``one``, nor
+            the reverse.
 
     Raises:
-        InternalError: they go over other points, or one reads what the other stores.
+        InternalError: the points differ, or one nest reads a buffer stored by the other.
     """
     if [axis.size for axis in (*one.axes, *one.reduced)] != [axis.size for axis in (*other.axes, *other.reduced)]:
         raise InternalError("fusion", "the nests go over different points")
@@ -193,7 +194,7 @@ def merge_nests(one: Nest, other: Nest) -> Nest:
             names = ", ".join(sorted(f"`{buffer.name}`" for buffer in between))
             raise InternalError("fusion", f"one nest reads what the other stores: {names}")
     here = _renaming((*other.axes, *other.reduced), (*one.axes, *one.reduced))
-    # One nest may have been made of the other: what it declares gets variables of its own.
+    # One nest may be derived from the other: give its declarations new variables.
     for statement in statements_in((*other.setup, *other.body)):
         here.update((item, replace(item)) for item in declared_by(statement))
     here.update((item.variable, replace(item.variable)) for item in other.accumulators)
@@ -216,7 +217,7 @@ def merge_nests(one: Nest, other: Nest) -> Nest:
 
 
 def _renaming(axes: Sequence[Axis], others: Sequence[Axis]) -> dict[Buffer | Variable, Buffer | Variable]:
-    """Return the indices of axes that stand in the place of others."""
+    """Return the mapping from the indices of axes to the indices of other axes."""
     return {one.index: other.index for one, other in zip(axes, others, strict=True)}
 
 
@@ -226,7 +227,7 @@ def _evaluated(nest: Nest) -> Block:
 
 
 def _check_gone(nest: Nest, buffer: Buffer) -> None:
-    """Check that nothing reads a buffer that nothing stores to any more."""
+    """Check for remaining reads of a buffer without stores."""
     if buffer in buffers_read((*nest.setup, *nest.body, *_evaluated(nest))):
         raise InternalError("fusion", f"`{buffer.name}` is read in other ways than by loads of one element")
 
@@ -242,7 +243,7 @@ def _is_within(
 
 
 def _with_loads(block: Block, buffer: Buffer, values: Mapping[Expression, Expression]) -> Block:
-    """Return a block in which values stand for loads from a buffer."""
+    """Return a block with values substituted for loads from a buffer."""
 
     def change(expression: Expression) -> Expression:
         if not isinstance(expression, Load) or expression.buffer is not buffer:
@@ -257,7 +258,7 @@ def _with_loads(block: Block, buffer: Buffer, values: Mapping[Expression, Expres
 def _unify(
     pattern: Expression, expression: Expression, axes: frozenset[Variable], found: dict[Variable, Expression]
 ) -> bool:
-    """Return whether an index is one of another form with expressions in the place of axes, and find those."""
+    """Return whether an index matches a pattern with expressions in the place of axes, and record these expressions."""
     if isinstance(pattern, Variable) and pattern in axes:
         return found.setdefault(pattern, expression) == expression
     if isinstance(pattern, Size | Variable):

@@ -30,7 +30,7 @@ COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-"""The comparisons of C as Python has them."""
+"""The comparisons of C as Python functions."""
 
 _FOLDED: Mapping[str, Callable[[Expression, Expression], Expression]] = {
     "+": operator.add,
@@ -41,7 +41,7 @@ _FOLDED: Mapping[str, Callable[[Expression, Expression], Expression]] = {
 }
 
 
-# A table by type: walks over all expressions of a source ask this more often than anything else.
+# A table by type, because traversals of all expressions of a source call this most often.
 _OPERANDS: Mapping[type[Expression], Callable[[Any], tuple[Expression, ...]]] = {
     **dict.fromkeys((Load, Address), lambda item: (item.index,)),
     **dict.fromkeys((Unary, Cast, Broadcast), lambda item: (item.operand,)),
@@ -55,13 +55,13 @@ _OPERANDS: Mapping[type[Expression], Callable[[Any], tuple[Expression, ...]]] = 
 
 
 def operands_of(expression: Expression) -> tuple[Expression, ...]:
-    """Return the expressions that an expression computes with, in the order in which the text has them."""
+    """Return the operands of an expression, in the order of the printed text."""
     found = _OPERANDS.get(type(expression))
     return () if found is None else found(expression)
 
 
 def rebuilt(expression: Expression, operands: tuple[Expression, ...]) -> Expression:
-    """Return an expression with other operands, folded as Python's operators fold."""
+    """Return an expression with other operands, folded like Python's operators."""
     match expression:
         case Load(buffer, _, lanes):
             return Load(buffer, operands[0], lanes)

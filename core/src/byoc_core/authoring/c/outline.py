@@ -1,4 +1,4 @@
-"""Outline parallel loops: those whose work is worth it run on several threads, the others in order."""
+"""Outlining of parallel loops: loops with enough work run on several threads, the others in order."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ __all__ = ["ParallelWork", "is_parallel", "outline", "parallel_works", "serialis
 
 
 def parallel_works(function: Function, calls: KnownCalls | None = None) -> list[ParallelWork]:
-    """Return the work of each parallel loop of a function, in order; loops that are outlined already count.
+    """Return the work of each parallel loop of a function, in order, including loops already outlined.
 
     Args:
         function: the function.
-        calls: the work of functions that it calls, as far as it was estimated before; grows.
+        calls: the known work of called functions, from earlier estimates; grows.
     """
     return list(_works_of(function, calls).values())
 
 
 def outline(function: Function, *, has_team: bool = False, calls: KnownCalls | None = None) -> Function:
-    """Return a function whose parallel loops are outlined where their work may be worth it, and serial elsewhere.
+    """Return a function with parallel loops outlined if their work may be enough, and serial otherwise.
 
-    A loop that is outlined already, because its block does a part of the rounds as it likes, is treated alike.
+    An already outlined loop, with a block that iterates over its part of the rounds in its own way, is treated alike.
 
     Args:
         function: the function.
-        has_team: whether threads stay awake around the function, so that less work is worth sharing.
-        calls: the work of functions that it calls, as far as it was estimated before; grows.
+        has_team: whether threads stay awake around the function; then less work is worth sharing.
+        calls: the known work of called functions, from earlier estimates; grows.
     """
     works = _works_of(function, calls)
 
@@ -46,27 +46,27 @@ def outline(function: Function, *, has_team: bool = False, calls: KnownCalls | N
         is_worth = work.is_worth_waking or (has_team and work.is_worth_sharing)
         if isinstance(loop, Dispatch):
             return (replace(loop, work_ps=work.work_ps),) if is_worth else _serial(loop)
-        # The count of a dispatch is exact; of other ends than sizes only an estimate is known.
+        # The count of a dispatch is exact; for ends other than sizes only an estimate is known.
         if not is_worth or loop.start != Size(0) or loop.step != 1 or not isinstance(loop.stop, Size):
             return _serial(loop)
         first, end = Variable(FIRST_ITEM), Variable(END_ITEM)
-        body = _serial(replace(loop, start=first, stop=end))
+        body = _serial(replace(loop, start=first, stop=end), is_part=True)
         return (Dispatch(first, end, body, work.count, loop.grain, work.work_ps),)
 
-    # Where the bounds of a part are known, more of its values are.
+    # With known bounds of a part, more of the values inside are known.
     return replace(function, body=drop_unused(_map_parallel(function.body, outlined)))
 
 
 def serialise(function: Function) -> Function:
-    """Return a function whose parallel loops run in order, for a target without threads."""
+    """Return a function with all parallel loops run in order, for a target without threads."""
     return replace(function, body=_map_parallel(function.body, _serial))
 
 
-def _serial(loop: For | Dispatch) -> Block:
-    """Return the loop for one thread: a compiler is told that rounds are independent where it cannot know."""
+def _serial(loop: For | Dispatch, *, is_part: bool = False) -> Block:
+    """Return the loop for a single thread, marked as independent rounds if a compiler cannot know this."""
     if isinstance(loop, Dispatch):
         return simplify_block(substitute(loop.body, {loop.first: Size(0), loop.end: Size(loop.count)}))
-    if (copy := as_copy(loop)) is not None:
+    if (copy := as_copy(loop, is_part=is_part)) is not None:
         return (copy,)
     is_innermost = not any(isinstance(item, For) for item in statements_in(loop.body))
     is_shared = any(buffer.access is MemoryAccess.SHARED for buffer in buffers_written(loop.body))
@@ -87,7 +87,7 @@ def _works_of(function: Function, calls: KnownCalls | None) -> dict[int, Paralle
 
 
 def _map_parallel(block: Block, change: Callable[[For | Dispatch], Block]) -> Block:
-    # The bodies of two loops may declare the same variables, and stand side by side where they run in order.
+    # The bodies of two loops may declare the same variables, and stand side by side in serial code.
     return without_clashes(
         change(statement)
         if is_parallel(statement)

@@ -1,4 +1,4 @@
-"""The printer: the one place that writes C text."""
+"""The printer: the only writer of C text."""
 
 from __future__ import annotations
 
@@ -56,24 +56,24 @@ _SIMPLE = (Store, Assign, Evaluate, Copy, Clear)
 
 
 def print_function(function: Function, target: Target = C11_VECTORS, uses: Uses | None = None) -> str:
-    """Return the C definition of a function, behind those of its outlined loops.
+    """Return the C definition of a function, behind the definitions of its outlined loops.
 
     Args:
         function: the function.
         target: the dialect.
-        uses: what the function uses, where that is known already.
+        uses: the function's dependencies, if already known.
     """
     uses = uses or uses_of(function)
     return "\n".join(_definition(function, target, names_of(function, target, uses), uses))
 
 
 def print_prototype(function: Function, target: Target = C11_VECTORS, uses: Uses | None = None) -> str:
-    """Return the C declaration of a function, as :func:`print_function` defines it.
+    """Return the C declaration of a function, matching the definition of :func:`print_function`.
 
     Args:
         function: the function.
         target: the dialect.
-        uses: what the function uses, where that is known already.
+        uses: the function's dependencies, if already known.
     """
     uses = uses or uses_of(function)
     names = names_of(function, target, uses)
@@ -81,26 +81,26 @@ def print_prototype(function: Function, target: Target = C11_VECTORS, uses: Uses
 
 
 def anonymous_text(function: Function, target: Target = C11_VECTORS, uses: Uses | None = None) -> str:
-    """Return a text that two functions share if they differ in names and comments alone.
+    """Return a text common to functions with no difference but names and comments.
 
     Args:
         function: the function.
         target: the dialect.
-        uses: what the function uses, where that is known already.
+        uses: the function's dependencies, if already known.
     """
     nameless = replace(function, name="", comments=())
     return "\n".join(_definition(nameless, target, NumberedNames(), uses or uses_of(function)))
 
 
 def names_of(function: Function, target: Target, uses: Uses | None = None) -> Names:
-    """Return the names of a function's variables and buffers before any is declared."""
+    """Return the names of a function's variables and buffers, before any declaration."""
     uses = uses or uses_of(function)
     reserved = {function.name, *(callee.name for callee in uses.callees), *uses.words, *target.keywords}
     return Names(reserved, (f"{function.name}_",))
 
 
 def print_definitions(functions: Iterable[Function], target: Target = C11_VECTORS) -> str:
-    """Return a C source of functions: headers, vector types, the functions that they call, and then they themselves."""
+    """Return a C source of functions: headers, vector types, called functions, and then the functions themselves."""
     functions = tuple(functions)
     headers: dict[str, None] = {}
     helpers: dict[str, None] = {}
@@ -126,7 +126,7 @@ def print_definitions(functions: Iterable[Function], target: Target = C11_VECTOR
 
 
 def vector_typedefs(types: Iterable[CType]) -> list[str]:
-    """Return the definitions of vector types, sorted; values of the types that end with ``u`` may lie anywhere."""
+    """Return the definitions of vector types, sorted; types ending with ``u`` have the alignment of an element."""
     lines = []
     for found in sorted(types, key=lambda item: (item.dtype, item.lanes)):
         name, element = type_name(found), c_type(found.dtype)
@@ -138,7 +138,7 @@ def vector_typedefs(types: Iterable[CType]) -> list[str]:
 
 
 def _definition(function: Function, target: Target, names: Names, uses: Uses) -> list[str]:
-    """Return the lines of a function, behind those of its outlined loops."""
+    """Return the lines of a function, behind the lines of its outlined loops."""
     head = _head(function, target, names, uses)
     unused = [f"  (void){names[item]};" for item in function.parameters if item not in uses.items]
     printer = BlockPrinter(target, names, function.name)
@@ -148,7 +148,7 @@ def _definition(function: Function, target: Target, names: Names, uses: Uses) ->
 
 
 def _head(function: Function, target: Target, names: Names, uses: Uses) -> str:
-    """Return the words before the body of a function, whose parameters are declared by them."""
+    """Return the text before the body of a function, and declare the parameters."""
     parameters = []
     for item in function.parameters:
         names.declare(item)
@@ -163,7 +163,7 @@ def _head(function: Function, target: Target, names: Names, uses: Uses) -> str:
 
 
 def _declaration(item: Buffer | Variable, target: Target, names: Names) -> str:
-    """Return the C declaration of a parameter whose name is known."""
+    """Return the C declaration of a parameter with a known name."""
     if isinstance(item, Variable):
         return f"{type_name(item.type)} {names[item]}"
     restrict = f"{target.restrict} " if item.access is MemoryAccess.WRITE else ""
@@ -171,7 +171,7 @@ def _declaration(item: Buffer | Variable, target: Target, names: Names) -> str:
 
 
 def _is_kernel(function: Function, target: Target) -> bool:
-    """Return whether the threads of a grid share the rounds of the function's one parallel loop."""
+    """Return whether the threads of a grid share the rounds of the function's only parallel loop."""
     loops = [item for item in statements_in(function.body) if isinstance(item, For) and item.kind is LoopKind.PARALLEL]
     if not target.kernel or not loops:
         return False
@@ -182,15 +182,15 @@ def _is_kernel(function: Function, target: Target) -> bool:
 
 
 class BlockPrinter:
-    """Prints statements.
+    """A printer of statements.
 
     Args:
         target: the dialect.
-        names: the names known.
-        name: the beginning of the names of outlined loops.
+        names: the known names.
+        name: the prefix of the names of outlined loops.
 
     Attributes:
-        before: the lines of the outlined loops so far, which stand before the function.
+        before: the lines of the outlined loops so far, to be placed before the function.
     """
 
     def __init__(self, target: Target, names: Names, name: str = "") -> None:
@@ -291,7 +291,7 @@ class BlockPrinter:
             f", ({word}){self._expressions.text(value, 15)}"
             for word, value in zip(words, statement.values, strict=True)
         )
-        # The text is a format of printf: what it says of percents stands for itself.
+        # The text is a format of printf: escape percent signs.
         message = statement.message.replace("%", "%%").format(*formats)
         return f"return byoc_fail({c_string(statement.kind)}, {c_string(message)}{''.join(values)});"
 
@@ -378,6 +378,6 @@ def _element_type(buffer: Buffer) -> str:
 
 
 def _comment(text: str) -> str:
-    """Return a comment of one line, which no end of the text carries on to the next."""
+    """Return a comment of a single line, without a line continuation at the end."""
     line = " ".join(text.split())
     return f"// {line}." if line.endswith(("\\", "??/")) else f"// {line}"

@@ -1,4 +1,4 @@
-"""Copies of blocks with variables and buffers of their own."""
+"""Copies of blocks with separate variables and buffers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Names = Mapping[Buffer | Variable, Buffer | Variable]
 
 
 def renewed(block: Block) -> Block:
-    """Return a copy of a block whose declarations are new, so that it may stand beside the block."""
+    """Return a copy of a block with new declarations, valid beside the block."""
     names: dict[Buffer | Variable, Buffer | Variable] = {}
     for statement in statements_in(block):
         names.update((item, replace(item)) for item in declared_by(statement))
@@ -37,7 +37,7 @@ def renewed(block: Block) -> Block:
 
 
 def without_clashes(parts: Iterable[Block]) -> Block:
-    """Return a block of parts that come from blocks of their own: none declares again what a part before declares."""
+    """Return a block of parts from separate blocks: no part redeclares items of an earlier part."""
     result: list[Statement] = []
     known: set[Buffer | Variable] = set()
     for part in parts:
@@ -49,7 +49,7 @@ def without_clashes(parts: Iterable[Block]) -> Block:
 
 
 def renamed(block: Block, names: _Names) -> Block:
-    """Return a block with other variables and buffers in the place of some, where they are declared and used."""
+    """Return a block with some variables and buffers replaced at declarations and uses."""
 
     def expression(item: Expression) -> Expression:
         match item:
@@ -65,7 +65,7 @@ def renamed(block: Block, names: _Names) -> Block:
 
 
 def _targets(block: Block, names: _Names) -> Block:
-    """Return a block whose declarations, assignments and stores have other targets."""
+    """Return a block with other targets of declarations, assignments and stores."""
 
     def of(statement: Statement) -> Statement:
         statement = with_blocks(statement, lambda inner: _targets(inner, names))

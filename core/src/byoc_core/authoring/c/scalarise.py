@@ -1,4 +1,4 @@
-"""Scalarise: vectors as arrays and loops over lanes, for targets whose C has no vector types."""
+"""Scalarisation: vectors as arrays and loops over lanes, for targets without vector types in C."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ __all__ = ["scalarise"]
 
 
 def scalarise(function: Function) -> Function:
-    """Return a function that computes the same bits without vectors: each lane by itself.
+    """Return a function with the same bits but without vectors: each lane is computed separately.
 
     Raises:
-        InternalError: a parameter is a vector, or a call or a raw text computes with vectors: their lanes have no form
-            of their own.
+        InternalError: a parameter is a vector, or a call or a raw text computes with vectors: their lanes have no
+            separate form.
     """
     for parameter in function.parameters:
         if isinstance(parameter, Variable) and parameter.type.lanes > 1:
@@ -78,7 +78,7 @@ class _Scalariser:
         return (map_own(with_blocks(statement, self.block), self._scalar),)
 
     def _safe_stores(self, buffer: Buffer, index: Expression, value: Expression) -> Block:
-        """Return the stores of the lanes; of values that other lanes' stores could change, by way of an array."""
+        """Return the stores of the lanes, via an array if stores of other lanes could change the values."""
         if not any(self._may_change(buffer, index, item) for item in expressions_in((Store(buffer, index, value),))):
             return (self._stores(buffer, index, value),)
         array = Buffer(f"{buffer.name}_lanes", buffer.dtype, MemoryAccess.WRITE, value.type.lanes)
@@ -87,13 +87,13 @@ class _Scalariser:
         return (LocalArray(array), self._stores(array, Size(0), value), copied)
 
     def _may_change(self, buffer: Buffer, index: Expression, read: Expression) -> bool:
-        """Return whether a store to one lane may change what another lane reads."""
+        """Return whether a store to a lane may change a value read by another lane."""
         match read:
             case Load(source, place, lanes):
                 is_lane_by_lane = source is buffer and lanes > 1 and self._scalar(place) == index
                 return not is_lane_by_lane and self._aliases.may_overlap(source, buffer)
             case Lane(operand, _):
-                # A lane of a vector stands in every lane of the value.
+                # A single lane of a vector is read by every lane of the value.
                 vectors = tuple(expressions_in((Evaluate(operand),)))
                 return any(
                     (isinstance(item, Load) and self._aliases.may_overlap(item.buffer, buffer))
@@ -108,7 +108,7 @@ class _Scalariser:
         return For(lane, Size(0), Size(value.type.lanes), (stored,), kind=LoopKind.VECTOR)
 
     def _lane(self, expression: Expression, lane: Expression) -> Expression:
-        """Return one lane of a vector."""
+        """Return a lane of a vector."""
         match expression:
             case Variable():
                 return self._arrays[expression][lane]
@@ -133,7 +133,7 @@ class _Scalariser:
         return replace(changed, type=changed.type.with_lanes(1)) if isinstance(changed, Cast) else changed
 
     def _scalar(self, expression: Expression) -> Expression:
-        """Return a scalar expression that reads no vector."""
+        """Return a scalar expression without reads of vectors."""
         if isinstance(expression, Lane):
             return self._lane(expression.operand, self._scalar(expression.index))
         operands = operands_of(expression)
@@ -143,7 +143,7 @@ class _Scalariser:
 
 
 def _one_of(values: list[Expression], lane: Expression) -> Expression:
-    """Return the value of a lane, of one for each."""
+    """Return the value of a lane, chosen from a list with a value for each lane."""
     chosen = values[-1]
     for number, value in reversed(list(enumerate(values[:-1]))):
         chosen = Select(lane.compare("==", number), value, chosen)

@@ -1,4 +1,4 @@
-"""Schedules: how a nest is computed, apart from what it computes.
+"""Schedules: the computation order of a nest, separate from the computed values.
 
 A schedule names loops. The loop over an axis is called after the axis. A tile size splits loop ``i`` into ``i.tile``,
 over tiles, and ``i``, over the rounds of a tile. Every schedule computes the same bits: points do not depend on each
@@ -50,21 +50,21 @@ __all__ = ["Schedule", "lower_nest"]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How a nest is computed.
+    """The computation order of a nest.
 
     Attributes:
-        tiles: the rounds of a tile, by the name of the loop that is split; entries in order, so that a loop over tiles
-            may be split again (``{"i": 4, "i.tile": 8}``).
-        order: the names of all loops from the outermost to the innermost; by default the axes, then the reduced ones.
-            Loops of the domain inside a reduced one are a tile whose sums are held at once.
-        parallel: the names of loops one inside the other whose rounds threads share, as one loop; those outside them go
+        tiles: the rounds of a tile, by the name of the split loop; entries in order: a loop over tiles may be split
+            again (``{"i": 4, "i.tile": 8}``).
+        order: the names of all loops from the outermost to the innermost; by default the axes, then the reduced axes.
+            Loops of the domain inside a reduced loop are a tile with all sums held at once.
+        parallel: the names of directly nested loops with rounds shared by threads, as a single loop; loops outside run
             round after round.
-        vector: the name of the loop whose rounds lie in vector registers; the innermost one of the domain.
-        lanes: elements of a vector; with 1 the loop becomes a copy where it is one, else the C compiler learns that no
-            round needs another, and chooses.
-        unrolled: the names of loops that are written out; of each the number of rounds is known. Of a loop that is
-            shorter in the last tile, the rounds of that tile are not.
-        grain: rounds of the parallel loop that stay together.
+        vector: the name of the loop with rounds in vector registers; the innermost loop of the domain.
+        lanes: elements of a vector; with 1 the loop becomes a copy if possible, else the C compiler is told of
+            independent rounds, and chooses.
+        unrolled: the names of unrolled loops; the number of rounds of each is known. If a loop is shorter in the last
+            tile, the rounds of this tile are not unrolled.
+        grain: number of consecutive rounds of the parallel loop that stay together.
     """
 
     tiles: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -78,14 +78,14 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """One loop of a schedule.
+    """A loop of a schedule.
 
     Attributes:
-        name: its name.
-        index: its index.
-        stop: its end; it begins at 0.
-        most: how many rounds it has at most.
-        axis: the number of its axis among all axes, the reduced ones last.
+        name: the name.
+        index: the index.
+        stop: the end; the loop begins at 0.
+        most: the largest number of rounds.
+        axis: the number of the loop's axis among all axes, reduced axes last.
         is_reduced: whether the axis is reduced.
     """
 
@@ -98,7 +98,7 @@ class _Loop:
 
     @property
     def is_ragged(self) -> bool:
-        """Whether some rounds of the loops outside have fewer rounds of this one."""
+        """Whether this loop has fewer rounds in some rounds of the loops outside."""
         return isinstance(self.stop, Select)
 
     def around(self, body: Block, kind: LoopKind = LoopKind.SERIAL) -> For:
@@ -107,15 +107,15 @@ class _Loop:
 
 
 def lower_nest(nest: Nest, schedule: Schedule = Schedule()) -> Block:
-    """Return the statements that compute a nest as a schedule says.
+    """Return the statements to compute a nest by a schedule.
 
     Args:
-        nest: what is computed.
-        schedule: how.
+        nest: the nest to compute.
+        schedule: the schedule.
 
     Raises:
-        InternalError: the schedule names a loop that there is not, leaves one out, orders a tile outside its loop over
-            tiles, or changes the order of a reduction.
+        InternalError: the schedule names an unknown loop, omits a loop, orders a tile outside its loop over tiles, or
+            changes the order of a reduction.
     """
     return _Lowering(nest, schedule).block()
 
@@ -134,7 +134,7 @@ class _Lowering:
         self._inner = [self._loops[name] for name in names[first:]]
 
     def _split(self) -> None:
-        """Split the loops over the axes as the tile sizes say."""
+        """Split the loops over the axes by the tile sizes."""
         axes = (*self._nest.axes, *self._nest.reduced)
         for number, axis in enumerate(axes):
             is_reduced = number >= len(self._nest.axes)
@@ -203,7 +203,7 @@ class _Lowering:
         return substitute(block, self._positions)
 
     def _around(self, loop: _Loop, body: Block, is_vector: bool) -> Block:
-        """Return a loop around a block, as the schedule wants it: vectors, or written out."""
+        """Return a loop around a block, vectorised or unrolled by the schedule."""
         is_unrolled = loop.name in self._schedule.unrolled and not loop.is_ragged
         kind = LoopKind.UNROLLED if is_unrolled else LoopKind.SERIAL
         if is_vector and loop.name == self._schedule.vector:
@@ -216,7 +216,7 @@ class _Lowering:
         return (loop.around(body, kind),)
 
     def _collapsed(self, loops: Sequence[_Loop], body: Block) -> For:
-        """Return one parallel loop over the rounds of several."""
+        """Return a single parallel loop over the rounds of several loops."""
         schedule = self._schedule
         if len(loops) == 1:
             parallel = loops[0].around(body, LoopKind.PARALLEL)
@@ -230,12 +230,12 @@ class _Lowering:
         return For(item, Size(0), Size(product(sizes)), body, 1, LoopKind.PARALLEL, schedule.grain)
 
     def _tile(self) -> Block:
-        """Return the statements of the loops from the first reduced one on: whole tiles apart from ragged ones."""
+        """Return the statements from the first reduced loop inwards, with separate code for whole and ragged tiles."""
         held = [loop for loop in self._inner if not loop.is_reduced]
         ragged = [loop for loop in held if loop.is_ragged]
         if not ragged:
             return self._sums(self._inner)
-        # A loop is shortest in the last rounds of the loops around it.
+        # A loop is shortest in the last rounds of the surrounding loops.
         last = {loop.index: Size(loop.most) - 1 for loop in held}
         whole: Expression | None = None
         for loop in ragged:
@@ -247,7 +247,7 @@ class _Lowering:
         return (If(whole, self._sums(full), renewed(self._sums(self._inner))),)
 
     def _sums(self, loops: Sequence[_Loop]) -> Block:
-        """Return the statements that collect the values of a tile, and then do the body at each of its points."""
+        """Return the statements for collecting the values of a tile, and then the body at each point of the tile."""
         held = [loop for loop in loops if not loop.is_reduced]
         if not held:
             return self._scalar_sums(loops)
@@ -267,7 +267,7 @@ class _Lowering:
         )
         spill: Block = ()
         if is_vector and self._schedule.lanes > 1:
-            # The body is not bound to have a vector form: it reads the sums from memory, element by element.
+            # The body may have no vector form: read the sums from memory, element by element.
             lines = self._arrays(product(loop.most for loop in held))
             pairs = list(zip(lines, arrays, strict=True))
             spilt = tuple(Store(line, place, array[place]) for (_, line), (_, array) in pairs)
@@ -285,10 +285,10 @@ class _Lowering:
     def _steps(
         self, arrays: Sequence[tuple[Accumulator, Buffer]], place: Expression, loads: Mapping[Variable, Expression]
     ) -> Block:
-        """Return the statements that collect a value in each accumulator, one after another."""
+        """Return the statements for collecting a value in each accumulator, in order."""
         steps: list[Statement] = []
         for item, array in arrays:
-            # The operands of an elementwise op are variables: its text may read one more than once.
+            # The operands of an elementwise op are variables, because its text may read an operand more than once.
             whole = {operand for part in _parts(item.value) if isinstance(part, Element) for operand in part.operands}
             lets = {variable: Variable(variable.name, variable.type) for variable in loads if variable in whole}
             steps += (Let(new, loads[old]) for old, new in lets.items())
@@ -296,7 +296,7 @@ class _Lowering:
         return tuple(steps)
 
     def _arrays(self, size: Dim) -> list[tuple[Accumulator, Buffer]]:
-        """Return the accumulators with an array for so many of each."""
+        """Return the accumulators, each with an array of the given size."""
         return [
             (item, Buffer(item.variable.name, item.variable.type.dtype, MemoryAccess.WRITE, size))
             for item in self._nest.accumulators

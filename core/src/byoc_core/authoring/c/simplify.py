@@ -19,15 +19,15 @@ __all__ = ["Ranges", "constant_of", "range_of", "simplify", "simplify_block"]
 
 Range = tuple[int, int]
 Ranges = Mapping[Variable, Range]
-"""The least and the largest value of each variable whose values are known."""
+"""The least and the largest value of each variable with a known range."""
 
 
 def simplify(function: Function) -> Function:
-    """Return a function that computes the same with less index arithmetic.
+    """Return an equivalent function with less index arithmetic.
 
-    Quotients and remainders of positions whose range is known become the parts of the position, and variables that have
-    one value become that number; conditions that always hold or never do leave one block; loops without rounds go, and
-    loops of one round become their body. Values, pointers and arrays that nothing uses go.
+    Quotients and remainders of positions with a known range become the parts of the position. Variables with a single
+    possible value become this number. Conditions that always or never hold leave a single block. Loops without rounds
+    are removed, and loops of a single round become their body. Unused values, pointers and arrays are removed.
 
     Cost: linear in the expressions, times the depth of a sum.
     """
@@ -35,11 +35,11 @@ def simplify(function: Function) -> Function:
 
 
 def simplify_block(block: Block, ranges: Ranges | None = None) -> Block:
-    """Return a block that computes the same with less index arithmetic.
+    """Return an equivalent block with less index arithmetic.
 
     Args:
         block: the block.
-        ranges: the ranges of variables that are declared outside.
+        ranges: the ranges of variables declared outside.
     """
     known, parts = dict(ranges or {}), []
     is_inlined = False
@@ -49,7 +49,7 @@ def simplify_block(block: Block, ranges: Ranges | None = None) -> Block:
         is_inlined |= len(part) != 1 or type(part[0]) is not type(statement)
         for item in part:
             found = range_of(item.value, known) if isinstance(item, Let) else None
-            # Sibling blocks may declare the same variable: what was known of it there does not hold here.
+            # Sibling blocks may declare the same variable: a range known there does not hold here.
             for declared in declared_by(item):
                 if isinstance(declared, Variable):
                     known.pop(declared, None)
@@ -106,12 +106,12 @@ def _simplified_loop(loop: For, ranges: Ranges) -> Iterator[Statement]:
 
 
 def _without(ranges: Ranges, *variables: Variable) -> Ranges:
-    """Return the ranges of all variables but some that are declared anew."""
+    """Return the ranges of all variables except some redeclared variables."""
     return {item: found for item, found in ranges.items() if item not in variables}
 
 
 def constant_of(expression: Expression) -> int | bool | None:
-    """Return the value of a number or a bool that is known, else ``None``."""
+    """Return the value of a known number or bool, else ``None``."""
     match expression:
         case Size(int(number)):
             return number
@@ -121,7 +121,7 @@ def constant_of(expression: Expression) -> int | bool | None:
 
 
 def range_of(expression: Expression, ranges: Ranges) -> Range | None:
-    """Return the least and the largest value of an index, where both are known."""
+    """Return the least and the largest value of an index, if both are known."""
     match expression:
         case Size(int(number)):
             return number, number
@@ -182,7 +182,7 @@ def _folded(expression: Expression, ranges: Ranges) -> Expression:
 
 
 def _divided(operator: str, left: Expression, divisor: Dim, ranges: Ranges) -> Expression | None:
-    """Return a quotient or a remainder of a sum some of whose terms are multiples of the divisor."""
+    """Return a quotient or a remainder of a sum with some terms that are multiples of the divisor."""
     whole: Expression = Size(0)
     rest: Expression = Size(0)
     for term in _terms(left):
@@ -205,7 +205,7 @@ def _terms(expression: Expression) -> Iterator[Expression]:
 
 
 def _factor(term: Expression, divisor: Dim) -> Expression | None:
-    """Return a term over a divisor, where it is a multiple."""
+    """Return a term divided by a divisor, if the term is a multiple."""
     match term:
         case Size(dim):
             if isinstance(dim, int) and isinstance(divisor, int):

@@ -42,12 +42,12 @@ class Statement:
 
 
 Block = tuple[Statement, ...]
-"""Statements in order. Variables and buffers that they declare are known until the end of the block."""
+"""Statements in order. Declared variables and buffers are known until the end of the block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Let(Statement):
-    """Declare a variable that keeps its value."""
+    """A declaration of a variable with a constant value."""
 
     variable: Variable
     value: Expression
@@ -55,7 +55,7 @@ class Let(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Declare(Statement):
-    """Declare a variable that :class:`Assign` changes."""
+    """A declaration of a variable changed by :class:`Assign`."""
 
     variable: Variable
     value: Expression
@@ -63,7 +63,7 @@ class Declare(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Assign(Statement):
-    """Change a variable that :class:`Declare` declared."""
+    """A change of a variable declared by :class:`Declare`."""
 
     variable: Variable
     value: Expression
@@ -71,12 +71,12 @@ class Assign(Statement):
 
 @dataclass(frozen=True, slots=True)
 class LocalArray(Statement):
-    """Declare an array that lives until the end of the block.
+    """A declaration of an array with a lifetime until the end of the block.
 
     Attributes:
-        buffer: the array; its size is a number. One that begins with zeros and that nothing may write is static.
-        is_zeroed: whether it begins with zeros; else its elements have no value until a store.
-        alignment: the alignment in bytes, where the dtype's own is not enough.
+        buffer: the array; its size is a number. A zeroed array is static if nothing may write to the array.
+        is_zeroed: whether the array begins with zeros; else the elements have no value until a store.
+        alignment: the alignment in bytes, if the dtype's own is not enough.
         lanes: the elements of a vector, for an array of vectors: ``size`` is a multiple, offsets count elements.
     """
 
@@ -88,15 +88,15 @@ class LocalArray(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Alias(Statement):
-    """Declare a pointer into a buffer: another buffer.
+    """A declaration of a pointer into a buffer: another buffer.
 
     Attributes:
-        buffer: the new buffer; it is writable only if the other is. Scratch memory may be split into buffers of other
-            dtypes: then the offset is aligned as the dtype asks, and nothing reads an element as another dtype.
+        buffer: the new buffer, writable only if the other is. Scratch memory may be split into buffers of other dtypes:
+            then the offset has the alignment of the dtype, and no element is read as another dtype.
         source: the buffer pointed into.
-        offset: the offset of its first element, in elements of the source; the number of the pointer, where the source
-            is an array of pointers and the buffer is none.
-        condition: where it does not hold, the pointer is to ``otherwise``; ``None`` holds always.
+        offset: the offset of the new buffer's first element, in elements of the source. If the source is an array of
+            pointers and the buffer is not, the number of the pointer.
+        condition: if false, the pointer is to ``otherwise``; ``None`` is always true.
         otherwise: another buffer of the source's dtype.
     """
 
@@ -108,18 +108,18 @@ class Alias(Statement):
 
     @property
     def sources(self) -> tuple[Buffer, ...]:
-        """The buffers that it may point into."""
+        """The possible target buffers of the pointer."""
         return (self.source,) if self.otherwise is None else (self.source, self.otherwise)
 
     @property
     def reads_pointer(self) -> bool:
-        """Whether it points where a pointer of an array does."""
+        """Whether the alias is loaded from a pointer of an array."""
         return isinstance(self.source, PointerArray) and not isinstance(self.buffer, PointerArray)
 
 
 @dataclass(frozen=True, slots=True)
 class Store(Statement):
-    """Write elements to a buffer: as many as the value has lanes, at any address; or one pointer of an array."""
+    """A write of elements to a buffer: as many as the value has lanes, at any address; or a pointer of an array."""
 
     buffer: Buffer
     index: Expression
@@ -128,14 +128,14 @@ class Store(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Copy(Statement):
-    """Copy elements that lie side by side from one buffer to another; the two do not overlap.
+    """A copy of contiguous elements from one buffer to another, without overlap.
 
     Attributes:
         target: the buffer written.
         target_index: the offset of the first element written.
         source: the buffer read, of the same dtype.
         source_index: the offset of the first element read.
-        count: how many elements.
+        count: the number of elements.
     """
 
     target: Buffer
@@ -147,12 +147,12 @@ class Copy(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Clear(Statement):
-    """Set elements that lie side by side to zero.
+    """A fill of contiguous elements with zeros.
 
     Attributes:
         target: the buffer written.
         index: the offset of the first element.
-        count: how many elements.
+        count: the number of elements.
     """
 
     target: Buffer
@@ -161,14 +161,14 @@ class Clear(Statement):
 
 
 class LoopKind(Enum):
-    """How the rounds of a loop may run.
+    """The permitted execution of the rounds of a loop.
 
     Attributes:
         SERIAL: in order.
-        PARALLEL: on several threads, in any order: no round reads or writes what another one writes.
+        PARALLEL: on several threads, in any order: no round reads or writes memory written by another round.
         VECTOR: side by side in vector registers, under the same condition.
         UNROLLED: in order, each written out; the number of rounds is known.
-        ROLLED: in order, and never written out: a short loop that vectors serve better.
+        ROLLED: in order, and never unrolled: a short loop better served by vectors.
     """
 
     SERIAL = "serial"
@@ -180,17 +180,17 @@ class LoopKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class For(Statement):
-    """Run a block for each value of an index.
+    """A loop running a block for each value of an index.
 
     Attributes:
         index: the index.
-        start: its first value.
-        stop: its end, which it does not reach.
+        start: the first value.
+        stop: the end, excluded.
         body: the block.
-        step: the distance from one value to the next, above 0.
-        kind: how the rounds may run.
-        grain: of a parallel loop: parts begin at multiples of so many rounds.
-        round_ps: estimated picoseconds of a round on one thread; ``None`` where the body alone shall say.
+        step: the distance from a value to the next, above 0.
+        kind: the permitted execution of the rounds.
+        grain: of a parallel loop: parts begin at multiples of this number of rounds.
+        round_ps: estimated picoseconds of a round on one thread; ``None`` for an estimate from the body alone.
     """
 
     index: Variable
@@ -205,7 +205,7 @@ class For(Statement):
 
 @dataclass(frozen=True, slots=True)
 class While(Statement):
-    """Run a block as long as a condition holds, which is looked at before each round."""
+    """A loop running a block while a condition holds, tested before each round."""
 
     condition: Expression
     body: Block
@@ -213,7 +213,7 @@ class While(Statement):
 
 @dataclass(frozen=True, slots=True)
 class If(Statement):
-    """Run one of two blocks."""
+    """A branch between two blocks."""
 
     condition: Expression
     then: Block
@@ -222,26 +222,26 @@ class If(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Evaluate(Statement):
-    """Call a function for its effect."""
+    """A call of a function for its effect."""
 
     call: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class Return(Statement):
-    """Leave the function, with a value where it has one."""
+    """A return from the function, with a value if the function has a result."""
 
     value: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Fail(Statement):
-    """Leave a function that returns a status, with an error that its caller gets.
+    """A return with an error for the caller, from a function with a status as result.
 
     Attributes:
         kind: the name of the exception.
         message: the text, ``place: problem``; ``{}`` stands for the next value.
-        values: integers that the text shows.
+        values: integers shown in the text.
     """
 
     kind: str
@@ -258,15 +258,15 @@ class Comment(Statement):
 
 @dataclass(frozen=True, slots=True)
 class RawStatement(Statement):
-    """C text that no other statement can say: the escape.
+    """C text without an equivalent statement: the escape.
 
     Attributes:
         lines: the text; ``{0}``, ``{1}``, ... stand for the printed reads, ``{w0}``, ``{w1}``, ... for the buffers and
             variables written.
-        reads: what the text reads.
-        writes: what the text changes.
-        declares: variables and buffers that the text declares; ``{d0}``, ``{d1}``, ... stand for their names.
-        evaluate: does what the text does, for the interpreter: takes the values of the reads and then the arrays
+        reads: the expressions read by the text.
+        writes: the buffers and variables changed by the text.
+        declares: variables and buffers declared by the text; ``{d0}``, ``{d1}``, ... stand for their names.
+        evaluate: has the effect of the text, for the interpreter: takes the values of the reads and then the arrays
             written.
     """
 
@@ -279,17 +279,17 @@ class RawStatement(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Dispatch(Statement):
-    """Run a block for parts of a range of rounds, on several threads: a parallel loop, outlined.
+    """A block run for parts of a range of rounds, on several threads: a parallel loop, outlined.
 
-    The block becomes a C function of its own. The variables and buffers from outside that it uses are its parameters.
+    The block becomes a separate C function. Its parameters are the variables and buffers used from outside.
 
     Attributes:
         first: the first round of a part.
-        end: the end of a part, which it does not reach.
-        body: the block; it runs the rounds from ``first`` to ``end``.
+        end: the end of a part, excluded.
+        body: the block; runs the rounds from ``first`` to ``end``.
         count: the number of all rounds.
-        grain: parts begin at multiples of so many rounds.
-        work_ps: estimated picoseconds of all rounds on one thread; 0 until :func:`outline` finds it in the body.
+        grain: parts begin at multiples of this number of rounds.
+        work_ps: estimated picoseconds of all rounds on one thread; 0 until computed from the body by :func:`outline`.
     """
 
     first: Variable
@@ -302,16 +302,16 @@ class Dispatch(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A C function. The symbolic sizes of its body are parameters behind those listed, sorted by name.
+    """A C function. The symbolic sizes of its body are parameters behind the listed parameters, sorted by name.
 
     Attributes:
         name: the name in C.
         parameters: buffers and variables, in order.
         body: the block.
-        result: the type of the value that it returns; ``None`` for none.
+        result: the type of the returned value; ``None`` for none.
         comments: lines before the definition.
-        is_contracted: whether a product and a sum that follows may round once together (fused multiply-add).
-        is_inline: whether C compilers are asked to copy the body to where the function is called.
+        is_contracted: whether a product and a following sum may be rounded once together (fused multiply-add).
+        is_inline: whether C compilers are asked to inline the body at calls.
     """
 
     name: str

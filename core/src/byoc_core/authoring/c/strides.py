@@ -1,4 +1,4 @@
-"""Strides of index expressions: how far an offset moves from round to round of a loop."""
+"""Strides of index expressions: the increment of an offset from round to round of a loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["stride_of"]
 
 
 def stride_of(expression: Expression, index: Variable) -> Dim | None:
-    """Return by how much an index expression grows from round to round of a loop; ``None`` where that varies."""
+    """Return the increment of an index expression from round to round of a loop; ``None`` if the increment varies."""
     match expression:
         case Variable():
             return 1 if expression is index else 0

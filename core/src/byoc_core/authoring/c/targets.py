@@ -12,24 +12,26 @@ class Target:
     """A dialect of C.
 
     Attributes:
-        name: the name that users choose it by.
-        doc: what it is for.
-        has_vectors: whether vectors have a type; else :func:`~byoc_core.authoring.c.scalarise` makes loops of them.
+        name: the name for users.
+        doc: the purpose.
+        has_vectors: whether vectors have a type; else :func:`~byoc_core.authoring.c.scalarise` replaces vectors by
+            loops.
         has_threads: whether a parallel loop may call ``byoc_parallel_for``; else its rounds run in order.
-        restrict: the qualifier of a pointer to memory that no other pointer reaches.
-        definition: what stands before the type of a function that only its own source calls.
-        unroll: the line before a loop that is written out; empty for none.
-        roll: the line before a loop that is not written out; empty for none.
-        independent: the line before a loop whose rounds do not depend on each other; empty for none.
+        restrict: the qualifier of a pointer to memory reached by no other pointer.
+        definition: the text before the type of a function called only in its own source.
+        unroll: the line before an unrolled loop; empty for none.
+        roll: the line before a loop not to unroll; empty for none.
+        independent: the line before a loop with independent rounds; empty for none.
         compound: the text of a compound literal, with ``{type}`` and ``{values}``.
-        contracted: the attribute of a function whose products and sums may round once together; empty for none.
+        contracted: the attribute of a function with contracted products and sums, rounded once together; empty for
+            none.
         contract: the first line of such a function; empty for none.
-        align: the text before a variable that is aligned to ``{nbytes}`` bytes.
-        kernel: what stands before the type of a function whose parallel loop threads of a grid share; empty for a
+        align: the text before a variable with alignment of ``{nbytes}`` bytes.
+        kernel: the text before the type of a function with parallel loops shared by the threads of a grid; empty for a
             target without grids. :func:`~byoc_core.authoring.c.map_to_grid` makes such functions.
         thread: the number of a thread of a grid.
         num_threads: the number of all threads.
-        keywords: words that are no names, beside those of C.
+        keywords: words forbidden as names, in addition to C keywords.
     """
 
     name: str
@@ -78,7 +80,7 @@ C11_VECTORS = Target(
 """C for gcc and clang: vector types, threads, pragmas."""
 
 C11_KERNELS = replace(C11_VECTORS, definition="BYOC_KERNEL")
-"""C for gcc and clang, for kernels that other translation units of their source may call."""
+"""C for gcc and clang, for kernels callable from other translation units of their source."""
 
 C11 = Target("c11", "C11 without any extension, for a compiler that has none")
 """Plain C11: accepted with ``-std=c11 -pedantic-errors``."""
@@ -96,7 +98,7 @@ CUDA = Target(
     num_threads="(int64_t)gridDim.x * blockDim.x",
     keywords=_CPP_KEYWORDS,
 )
-"""CUDA C++, as NVRTC and nvcc compile it with ``--fmad=false``; a source includes ``byoc_cuda.h``."""
+"""CUDA C++, as compiled by NVRTC and nvcc with ``--fmad=false``; a source includes ``byoc_cuda.h``."""
 
 TARGETS = {target.name: target for target in (C11_VECTORS, C11, CUDA)}
 """The targets by name."""

@@ -1,4 +1,4 @@
-"""Walks over statements and expressions, and copies of them with parts replaced."""
+"""Traversals of statements and expressions, and copies with replaced parts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Replacement = Callable[[Expression], Expression]
 
 
 def expressions_of(statement: Statement) -> tuple[Expression, ...]:
-    """Return the expressions of a statement itself, not of its blocks nor below another expression."""
+    """Return the expressions of a statement itself, without expressions of inner blocks or below another expression."""
     match statement:
         case Let(_, value) | Declare(_, value) | Assign(_, value):
             return (value,)
@@ -90,7 +90,7 @@ def blocks_of(statement: Statement) -> tuple[Block, ...]:
 
 
 def with_blocks(statement: Statement, change: Callable[[Block], Block]) -> Statement:
-    """Return a statement whose blocks are changed: the statement itself where the change returns the same blocks."""
+    """Return a statement with changed blocks, or the statement itself if the change returns the same blocks."""
     match statement:
         case For() | While() | Dispatch():
             body = change(statement.body)
@@ -103,7 +103,7 @@ def with_blocks(statement: Statement, change: Callable[[Block], Block]) -> State
 
 
 def statements_in(block: Block) -> Iterator[Statement]:
-    """Yield the statements of a block and of the blocks inside, each before those that it holds."""
+    """Yield the statements of a block and of inner blocks, each before its inner statements."""
     pending = list(reversed(block))
     while pending:
         statement = pending.pop()
@@ -113,13 +113,13 @@ def statements_in(block: Block) -> Iterator[Statement]:
 
 
 def expressions_in(block: Block) -> Iterator[Expression]:
-    """Yield every expression of a block and of the blocks inside, each before its operands."""
+    """Yield every expression of a block and of inner blocks, each before its operands."""
     for statement in statements_in(block):
         yield from expressions_within(statement)
 
 
 def expressions_within(statement: Statement) -> Iterator[Expression]:
-    """Yield every expression of a statement itself, each before its operands; not those of the blocks inside."""
+    """Yield every expression of a statement itself, each before its operands; inner blocks are excluded."""
     pending = [*reversed(expressions_of(statement))]
     while pending:
         expression = pending.pop()
@@ -129,7 +129,7 @@ def expressions_within(statement: Statement) -> Iterator[Expression]:
 
 
 def variables_in(expression: Expression) -> Iterator[Variable]:
-    """Yield the variables that an expression reads."""
+    """Yield the variables read by an expression."""
     if isinstance(expression, Variable):
         yield expression
     for operand in operands_of(expression):
@@ -137,7 +137,7 @@ def variables_in(expression: Expression) -> Iterator[Variable]:
 
 
 def map_expression(expression: Expression, change: Replacement) -> Expression:
-    """Return an expression whose parts are changed, operands first."""
+    """Return an expression with changed parts, operands first."""
     operands = operands_of(expression)
     mapped = tuple(map_expression(operand, change) for operand in operands)
     is_same = all(new is old for new, old in zip(mapped, operands, strict=True))
@@ -145,7 +145,7 @@ def map_expression(expression: Expression, change: Replacement) -> Expression:
 
 
 def map_own(statement: Statement, change: Replacement) -> Statement:
-    """Return a statement whose own expressions are changed as a whole, not those of its blocks."""
+    """Return a statement with its own expressions changed as a whole; inner blocks are unchanged."""
     match statement:
         case Let(variable, value) | Declare(variable, value) | Assign(variable, value):
             changed = change(value)
@@ -181,7 +181,7 @@ def map_own(statement: Statement, change: Replacement) -> Statement:
 
 
 def map_block(block: Block, change: Replacement) -> Block:
-    """Return a block whose expressions are changed, operands first, those of the blocks inside included."""
+    """Return a block with changed expressions, operands first, including the expressions of inner blocks."""
 
     def of(statement: Statement) -> Statement:
         inside = with_blocks(statement, lambda inner: map_block(inner, change))
@@ -191,12 +191,12 @@ def map_block(block: Block, change: Replacement) -> Block:
 
 
 def substitute(block: Block, values: Mapping[Variable, Expression]) -> Block:
-    """Return a block in which expressions stand for variables that it reads."""
+    """Return a block with expressions substituted for variables read by the block."""
     return map_block(block, lambda item: values.get(item, item) if isinstance(item, Variable) else item)
 
 
 def declared_by(statement: Statement) -> tuple[Buffer | Variable, ...]:
-    """Return the variables and buffers that a statement declares for the statements after it, or for its body."""
+    """Return the variables and buffers declared by a statement, for the following statements or for the body."""
     match statement:
         case Let(variable, _) | Declare(variable, _):
             return (variable,)
@@ -212,7 +212,7 @@ def declared_by(statement: Statement) -> tuple[Buffer | Variable, ...]:
 
 
 def variables_read(block: Block) -> set[Variable]:
-    """Return the variables that a block reads or assigns; those that it declares are among them."""
+    """Return the variables read or assigned by a block, including variables declared in the block."""
     found = {item for item in expressions_in(block) if isinstance(item, Variable)}
     for statement in statements_in(block):
         match statement:
@@ -224,7 +224,7 @@ def variables_read(block: Block) -> set[Variable]:
 
 
 def buffers_read(block: Block) -> set[Buffer]:
-    """Return the buffers that a block loads from, points into or hands to a function."""
+    """Return the buffers loaded from, pointed into or passed to a function by a block."""
     found = {item.buffer for item in expressions_in(block) if isinstance(item, Load | Address)}
     for statement in statements_in(block):
         match statement:
@@ -236,7 +236,7 @@ def buffers_read(block: Block) -> set[Buffer]:
 
 
 def buffers_written(block: Block) -> set[Buffer]:
-    """Return the buffers that a block stores to, or hands to a function that may."""
+    """Return the buffers stored to by a block, or passed to a function that may store."""
     found: set[Buffer] = set()
     for statement in statements_in(block):
         match statement:
@@ -252,7 +252,7 @@ def buffers_written(block: Block) -> set[Buffer]:
 
 
 def free_in(block: Block) -> set[Buffer | Variable]:
-    """Return the variables and buffers that a block uses and does not declare."""
+    """Return the variables and buffers used but not declared by a block."""
     declared: set[Buffer | Variable] = set()
     used: set[Buffer | Variable] = set()
     for statement in statements_in(block):
@@ -262,7 +262,7 @@ def free_in(block: Block) -> set[Buffer | Variable]:
 
 
 def used_by(statement: Statement) -> set[Buffer | Variable]:
-    """Return the variables and buffers that a statement itself uses, not those that the blocks inside use."""
+    """Return the variables and buffers used by a statement itself, without uses in inner blocks."""
     used = set(targets_of(statement))
     for expression in expressions_within(statement):
         if isinstance(expression, Variable):
@@ -273,7 +273,7 @@ def used_by(statement: Statement) -> set[Buffer | Variable]:
 
 
 def targets_of(statement: Statement) -> tuple[Buffer | Variable, ...]:
-    """Return the variables and buffers that a statement itself uses and none of its expressions mentions."""
+    """Return the variables and buffers used by a statement itself, but absent from all expressions of the statement."""
     match statement:
         case Assign(variable, _):
             return (variable,)
@@ -291,7 +291,7 @@ def targets_of(statement: Statement) -> tuple[Buffer | Variable, ...]:
 
 
 def symbols_in(block: Block) -> set[str]:
-    """Return the symbolic sizes that a block mentions."""
+    """Return the symbolic sizes mentioned in a block."""
     dims: list[Dim] = [item.dim for item in expressions_in(block) if isinstance(item, Size)]
     for statement in statements_in(block):
         match statement:

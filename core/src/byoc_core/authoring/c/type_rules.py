@@ -1,4 +1,4 @@
-"""Rules of the types of expressions, and of the places of raw texts: parts of the verifier."""
+"""Type rules of expressions, and rules for placeholders in raw texts: parts of the verifier."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def type_problems(expression: Expression) -> Iterator[str]:
-    """Yield what is wrong with the types of an expression's operands."""
+    """Yield the type errors of an expression's operands."""
     match expression:
         case Literal(value, type_):
             yield from c_type_problems(type_)
@@ -69,12 +69,12 @@ def type_problems(expression: Expression) -> Iterator[str]:
 
 
 def is_mask(expression: Expression) -> bool:
-    """Return whether an expression is a comparison of vectors, whose truths have no type in C."""
+    """Return whether an expression is a comparison of vectors, with a result of no C type."""
     return isinstance(expression, Binary) and expression.operator in COMPARISONS and expression.left.type.lanes > 1
 
 
 def _choice_of_lanes(condition: Expression, type_: CType) -> Iterator[str]:
-    """Yield that a condition chooses no lanes of a vector: it does not compare as many, of as many bytes."""
+    """Yield a problem unless a condition compares vectors with as many lanes and as many bytes as the chosen vector."""
     if not isinstance(condition, Binary) or not is_mask(condition):
         yield f"a choice of {type_} by {condition.type}"
     elif (condition.left.type.lanes, condition.left.type.nbytes) != (type_.lanes, type_.nbytes):
@@ -82,7 +82,7 @@ def _choice_of_lanes(condition: Expression, type_: CType) -> Iterator[str]:
 
 
 def _vector(expression: Expression) -> Iterator[str]:
-    """Yield what is wrong with an expression that makes or takes a vector."""
+    """Yield the problems of an expression with a vector as result or operand."""
     match expression:
         case Broadcast(operand, lanes):
             if operand.type.lanes != 1 or lanes < 2:
@@ -134,7 +134,7 @@ def _element(expression: Element) -> Iterator[str]:
 
 
 def placeholder_problems(text: str, raw: Raw | RawStatement) -> Iterator[str]:
-    """Yield what is wrong with the places of a raw text that stand for names and reads."""
+    """Yield the problems of the placeholders for names and reads in a raw text."""
     try:
         found = {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
     except ValueError:
@@ -152,7 +152,7 @@ def placeholder_problems(text: str, raw: Raw | RawStatement) -> Iterator[str]:
 
 
 def c_type_problems(type_: CType) -> Iterator[str]:
-    """Yield what is wrong with a type: C has none for the dtype, or no vector of so many elements of it."""
+    """Yield the problems of a type: C has none for the dtype, or no vector with this number of elements."""
     if type_.dtype not in C_TYPES:
         yield f"C has no type for {type_.dtype}"
     elif type_.lanes != 1 and (
@@ -162,18 +162,18 @@ def c_type_problems(type_: CType) -> Iterator[str]:
 
 
 def differing_types(wanted: CType, given: CType, what: str) -> Iterator[str]:
-    """Yield that two types that must be one are two."""
+    """Yield a problem if two types differ but must be equal."""
     if wanted != given:
         yield f"{what}: {wanted} and {given}"
 
 
 def known_number(expression: Expression) -> int | None:
-    """Return the value of an index that is a number, else ``None``."""
+    """Return the value of a constant index, else ``None``."""
     return expression.dim if isinstance(expression, Size) and isinstance(expression.dim, int) else None
 
 
 def address_of(expression: Expression) -> Address | None:
-    """Return the address that an expression is, or the first one of a choice of addresses, else ``None``."""
+    """Return an expression as an address, or the first address in a choice of addresses, else ``None``."""
     match expression:
         case Address():
             return expression

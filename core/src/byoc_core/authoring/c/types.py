@@ -23,7 +23,7 @@ class CType:
 
     @property
     def is_float(self) -> bool:
-        """Whether the elements are floating-point numbers that C computes with: ``float32`` or ``float64``."""
+        """Whether the elements are floating-point numbers with C arithmetic: ``float32`` or ``float64``."""
         return self.dtype in ("float32", "float64")
 
     @property

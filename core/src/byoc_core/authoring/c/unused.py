@@ -1,4 +1,4 @@
-"""Drop what nothing reads: values, pointers and arrays that a block declares and does not use."""
+"""Removal of unused values, pointers and arrays declared in a block."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["drop_unused"]
 
 
 def drop_unused(block: Block) -> Block:
-    """Return a block without the values, pointers and local arrays that no statement behind them uses.
+    """Return a block without values, pointers and local arrays unused by later statements.
 
-    So a writer may declare all that it might need. Loops and branches that have nothing left to do go, too. The value
-    of a call that writes memory stays.
+    A writer may therefore declare everything possibly needed. Empty loops and branches are removed too. The value of a
+    call with memory writes stays.
 
     Cost: linear in the expressions.
     """
@@ -23,7 +23,7 @@ def drop_unused(block: Block) -> Block:
 
 
 def _kept(block: Block) -> tuple[Block, set[Buffer | Variable]]:
-    """Return what stays of a block, and what it uses that is declared outside."""
+    """Return the kept part of a block, and the used items declared outside."""
     used: set[Buffer | Variable] = set()
     kept: list[Statement] = []
     for given in reversed(block):

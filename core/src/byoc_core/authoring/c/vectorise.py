@@ -1,4 +1,4 @@
-"""Vectorise by lanes: rounds of a loop side by side in vector registers."""
+"""Vectorisation by lanes: rounds of a loop side by side in vector registers."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from byoc_core.errors import InternalError
 __all__ = ["vectorised"]
 
 _VECTOR_DTYPES = tuple(dtype for dtype in COMPUTED_DTYPES if dtype != "bool")
-"""The dtypes of which C has vectors: the others are bytes that hold a choice, or structures."""
+"""The dtypes with vectors in C: the others are bytes with a choice, or structures."""
 
 _OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
-"""Elementwise ops that are operators on floats."""
+"""Elementwise ops equivalent to operators on floats."""
 
 
 def vectorised(loop: For, lanes: int) -> Block:
-    """Return a loop that does so many rounds at a time, and a loop over the rounds that are left.
+    """Return a loop running several rounds at a time, and a loop over the remaining rounds.
 
-    Each lane computes what its round would, so the results are the same bits. Loads and stores whose offset grows by 1
-    from round to round become loads and stores of vectors; what is the same in all rounds is broadcast.
+    Each lane computes the values of its round, so the results have the same bits. Loads and stores with offsets growing
+    by 1 from round to round become loads and stores of vectors; values equal in all rounds are broadcast.
 
     Args:
-        loop: its rounds do not depend on each other; it goes from 0 in steps of 1.
+        loop: has independent rounds; goes from 0 in steps of 1.
         lanes: elements of a vector, 2 or more.
 
     Raises:
-        InternalError: something in the body has no vector form.
+        InternalError: a part of the body has no vector form.
     """
     if lanes < 2:
         raise InternalError(f"loop over `{loop.index.name}`", "has no vectors of so many lanes", got=str(lanes))
@@ -59,7 +59,7 @@ def vectorised(loop: For, lanes: int) -> Block:
 
 
 class _Vectoriser:
-    """Turns the body of a loop into one that does several rounds."""
+    """A translator of the body of a loop into a body for several rounds."""
 
     def __init__(self, index: Variable, lanes: int) -> None:
         self._index = index
@@ -67,7 +67,7 @@ class _Vectoriser:
         self._vectors: dict[Variable, Variable] = {}
 
     def block(self, block: Block) -> Block:
-        """Return the block that does the rounds."""
+        """Return the block running several rounds."""
         return tuple(self._statement(statement) for statement in block)
 
     def _statement(self, statement: Statement) -> Statement:
@@ -89,7 +89,7 @@ class _Vectoriser:
         raise self._error(type(statement).__name__)
 
     def _is_same(self, expression: Expression) -> bool:
-        """Return whether an expression has one value in all rounds."""
+        """Return whether an expression has the same value in all rounds."""
         if expression is self._index or (isinstance(expression, Variable) and expression in self._vectors):
             return False
         return all(self._is_same(operand) for operand in operands_of(expression))
@@ -100,7 +100,7 @@ class _Vectoriser:
         return is_known and stride_of(index, self._index) == 1
 
     def _vector(self, expression: Expression) -> Expression:
-        """Return the values of an expression in the rounds, one in each lane."""
+        """Return the values of an expression in the rounds, a round in each lane."""
         if self._is_same(expression) and expression.type.dtype in _VECTOR_DTYPES:
             if isinstance(expression, Literal):
                 return Literal(expression.value, expression.type.with_lanes(self._lanes))

@@ -25,7 +25,7 @@ class Broadcast(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Lane(Expression):
-    """One lane of a vector.
+    """A lane of a vector.
 
     Attributes:
         operand: the vector.
@@ -37,7 +37,7 @@ class Lane(Expression):
 
     @property
     def type(self) -> CType:
-        """The type of one element."""
+        """The type of an element."""
         return self.operand.type.with_lanes(1)
 
 
@@ -47,9 +47,9 @@ class Shuffle(Expression):
 
     Attributes:
         left: a vector.
-        right: another one of the same type.
-        order: for each lane of the result, the number of the lane that it takes; those of the right vector follow those
-            of the left one.
+        right: another vector of the same type.
+        order: for each lane of the result, the number of the source lane; lanes of the right vector are numbered after
+            the lanes of the left vector.
     """
 
     left: Expression
@@ -58,5 +58,5 @@ class Shuffle(Expression):
 
     @property
     def type(self) -> CType:
-        """The type of the operands, with as many lanes as the order has."""
+        """The type of the operands, with the number of lanes in ``order``."""
         return self.left.type.with_lanes(len(self.order))

@@ -1,4 +1,4 @@
-"""The verifier: laws that a function keeps before it is printed."""
+"""The verifier: laws for functions before printing."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ __all__ = ["problems_of", "verify"]
 
 
 def verify(function: Function) -> Function:
-    """Return the function, which keeps the laws.
+    """Return the function if all laws hold.
 
     Raises:
-        InternalError: it breaks one; names the first statement that does.
+        InternalError: a law is broken; names the first statement at fault.
     """
     for problem in problems_of(function):
         raise InternalError(f"C function `{function.name}`", problem)
@@ -69,18 +69,18 @@ def verify(function: Function) -> Function:
 
 
 def problems_of(function: Function) -> list[str]:
-    """Return what is wrong with a function, in the order of its statements; nothing where it keeps the laws.
+    """Return the problems of a function, in the order of its statements; empty if all laws hold.
 
-    The laws: what is read is declared before; types and lanes agree; constant offsets are inside their buffers; nothing
-    stores to what may only be read; only variables of :class:`Declare` change; rounds of a parallel loop do not write
-    to one place.
+    The laws: reads follow declarations; types and lanes agree; constant offsets are inside their buffers; read-only
+    memory is not stored to; only variables of :class:`Declare` change; rounds of a parallel loop do not write to the
+    same place.
     """
     checker = _Checker(function)
     return list(checker.problems())
 
 
 class _Checker:
-    """Checks one function; knows what is declared at the place where it is."""
+    """A checker of a function, with the items declared at the current place."""
 
     def __init__(self, function: Function) -> None:
         self._function = function
@@ -116,7 +116,7 @@ class _Checker:
     def _statement(self, statement: Statement) -> Iterator[str]:
         where = type(statement).__name__
         problems = [found for item in expressions_of(statement) for found in self._operand(statement, item)]
-        # Where an expression is wrong, so is its type.
+        # If an expression is wrong, its type is wrong too.
         for problem in problems or self._own(statement):
             yield f"{where}: {problem}"
         before = set(self._known)
@@ -143,7 +143,7 @@ class _Checker:
                 yield from self._block(statement.otherwise)
 
     def _own(self, statement: Statement) -> Iterator[str]:
-        """Yield what is wrong with a statement whose expressions are right."""
+        """Yield the problems of a statement with correct expressions."""
         match statement:
             case Let(variable, value) | Declare(variable, value):
                 yield from differing_types(variable.type, value.type, f"`{variable.name}`")
@@ -287,7 +287,7 @@ class _Checker:
         if not self._parallel or buffer not in self._parallel[-1][0] or index is None:
             return
         outside, loop_index = self._parallel[-1]
-        # A place that says nothing of the round is one place for all rounds.
+        # An index independent of the round is the same place for all rounds.
         if loop_index is not None and all(item in outside for item in variables_in(index)):
             yield f"every round of a parallel loop stores to one place of `{buffer.name}`"
 
@@ -300,7 +300,7 @@ class _Checker:
             yield f"`{buffer.name}` holds pointers, and is used as numbers"
 
     def _access(self, buffer: Buffer, index: Expression, count: int, lanes: int = 0) -> Iterator[str]:
-        """Yield what is wrong with an access to so many elements; ``lanes`` is 0 where they are no value."""
+        """Yield the problems of an access to `count` elements; ``lanes`` is 0 for elements without a value."""
         yield from self._buffer(buffer)
         if index.type != INDEX:
             yield f"an offset into `{buffer.name}` is {index.type}, no index"
@@ -315,7 +315,7 @@ class _Checker:
             yield f"`{buffer.name}` holds vectors, and is declared outside a parallel loop"
 
     def _operand(self, user: Statement | Expression, operand: Expression) -> Iterator[str]:
-        """Yield what is wrong with an expression, or with its place in a statement or in another expression."""
+        """Yield the problems of an expression, or of its place in a statement or in another expression."""
         if isinstance(operand, Call) and operand.result is None and not isinstance(user, Evaluate):
             yield f"`{operand.callee.name}` has no result, and is used as a value"
         elif (address := address_of(operand)) is not None and not _takes_address(user):
@@ -357,7 +357,7 @@ class _Checker:
 
 
 def _runs_once(loop: For) -> bool:
-    """Return whether a loop is known to have one round, or none."""
+    """Return whether a loop is known to have at most one round."""
     start, stop = known_number(loop.start), known_number(loop.stop)
     return start is not None and stop is not None and stop - start <= loop.step
 
