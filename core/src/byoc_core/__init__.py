@@ -9,8 +9,8 @@
     vm = byoc_core.VirtualMachine(byoc_core.load("model.byoc", allow_native=True))
     y = vm["main"](x)
 
-Importing it reads the metadata of installed plugins, and none of their code. Names are imported when they are first
-used, so that a process that only runs artifacts never loads the compiler.
+Importing the package reads the metadata of installed plugins, and none of their code. Names are imported at first use:
+a process that only runs artifacts never loads the compiler.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from byoc_core.vm import VirtualMachine
 
     backends: Backends
-    """The backends that are installed, and those that the process registers."""
+    """The installed backends, and the backends registered by the process."""
 
 __all__ = [
     "ByocError",
@@ -116,12 +116,12 @@ _HOMES = {
     "partition": "partitioning",
     "verify": "artifact",
 }
-"""Where each public name lives; names that stand for modules are not listed."""
+"""The module of each public name; names of modules are not listed."""
 
 
 def __getattr__(name: str) -> object:
     if name == "backends":
-        return import_module("byoc_core.backend.registry").backends()  # of the installation that is handed in
+        return import_module("byoc_core.backend.registry").backends()  # of the current installation
     if name in _HOMES:
         value: object = getattr(import_module(f"byoc_core.{_HOMES[name]}"), name)
     elif name in __all__:

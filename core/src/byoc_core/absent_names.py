@@ -1,6 +1,6 @@
-"""The error for a public name that a module lacks: where the name is, or which name of byoc does the same.
+"""The error for an absent public name of a module: the home of the name, or the byoc name with the same purpose.
 
-Readers of TVM look for its passes under the names and in the modules that TVM gives them.
+Readers of TVM look for passes under TVM's names and in TVM's modules.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ HOMES = {
     "PartitionGraph": "byoc_core.partition",
     "SimplifyInference": "byoc_core.transform.FoldBatchNorm",
 }
-"""Names that people look for in some module of byoc, by name: the byoc name, and where to import it from."""
+"""The byoc name and the module to import from, by the name looked for in some module of byoc."""
 
 
 def absent_name(module: str, name: str, known: Iterable[str] = ()) -> AttributeError:
-    """Return the error for a name that a module lacks.
+    """Return the error for a name absent from a module.
 
     Args:
         module: the module's full name.
-        name: the name that is absent.
-        known: the module's public names. A near one is told where no other module has the name.
+        name: the absent name.
+        known: the module's public names. A near name is suggested if no other module has the name.
     """
     home, _, own_name = HOMES.get(name, "").rpartition(".")
     hint = ""

@@ -1,4 +1,4 @@
-"""The digest by which constant tensors are cited: in the IR, in payloads and in artifacts."""
+"""The digest used to cite constant tensors in the IR, in payloads and in artifacts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["digest_of"]
 
 
 def digest_of(array: npt.NDArray[np.generic]) -> str:
-    """Gives the hexadecimal SHA-256 of dtype, shape and bytes (C order), 64 characters.
+    """Return the hexadecimal SHA-256 of dtype, shape and bytes (C order), 64 characters.
 
     Arrays with equal bytes but another dtype or shape have another digest; NaN payloads and signed zeros count.
     """

@@ -1,7 +1,7 @@
-"""Element types, by name: numpy's own plus those of ``ml_dtypes``.
+"""Element types by name: numpy's own and the types of ``ml_dtypes``.
 
-A dtype is a string everywhere in byoc (``"float32"``, ``"bfloat16"``); this module turns it into
-a numpy dtype, a DLPack code and sizes. ``ml_dtypes`` is imported only when one of its types is asked for.
+A dtype is a string everywhere in byoc (``"float32"``, ``"bfloat16"``); this module turns the string into
+a numpy dtype, a DLPack code and sizes. ``ml_dtypes`` is imported at the first request for a type of this package.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class DLCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class DTypeInfo:
-    """What is known about one dtype.
+    """The properties of a dtype.
 
     Attributes:
         name: the byoc name.
-        bits: bits of one element (4 for int4, which numpy stores in one byte).
+        bits: bits of one element (4 for int4, stored by numpy in one byte).
         itemsize: bytes of one element in a numpy array.
         dl_code: DLPack type code.
         kind: ``"float"``, ``"int"``, ``"uint"`` or ``"bool"``.
@@ -79,10 +79,10 @@ _TABLE: dict[str, DTypeInfo] = {
 
 @dataclass(frozen=True, slots=True)
 class FloatLimits:
-    """What a floating-point type can hold.
+    """The precision and the range of a floating-point type.
 
     Attributes:
-        unit_roundoff: the largest relative error of rounding to nearest a number in its normal range.
+        unit_roundoff: the largest relative error of rounding to nearest a number in the type's normal range.
         smallest_normal: the smallest positive number of full precision.
         largest: the largest finite number.
     """
@@ -93,12 +93,12 @@ class FloatLimits:
 
 
 def all_dtypes() -> tuple[str, ...]:
-    """Gives the names of all dtypes, in a fixed order."""
+    """Return the names of all dtypes, in a fixed order."""
     return tuple(_TABLE)
 
 
 def dtype_info(name: str) -> DTypeInfo:
-    """Gives what is known about a dtype.
+    """Return the properties of a dtype.
 
     Raises:
         IRTypeError: no such dtype; the near names are listed.
@@ -110,7 +110,7 @@ def dtype_info(name: str) -> DTypeInfo:
 
 
 def to_numpy(name: str) -> np.dtype[np.generic]:
-    """Gives the numpy dtype for a byoc dtype name."""
+    """Return the numpy dtype for a byoc dtype name."""
     info = dtype_info(name)
     if info.from_ml_dtypes:
         import ml_dtypes
@@ -121,7 +121,7 @@ def to_numpy(name: str) -> np.dtype[np.generic]:
 
 
 def dtype_name(dtype: np.dtype[np.generic] | type | str) -> str:
-    """Gives the byoc name of a numpy dtype (native byte order only).
+    """Return the byoc name of a numpy dtype (native byte order only).
 
     Raises:
         IRTypeError: the dtype has no byoc name (strings, structures, foreign byte order, ...).
@@ -136,21 +136,21 @@ def dtype_name(dtype: np.dtype[np.generic] | type | str) -> str:
 
 
 def is_float(name: str) -> bool:
-    """Tells whether a dtype is a floating-point type."""
+    """Return whether a dtype is a floating-point type."""
     return dtype_info(name).kind == "float"
 
 
 def is_integer(name: str) -> bool:
-    """Tells whether a dtype is a signed or unsigned integer type (bool is not)."""
+    """Return whether a dtype is a signed or unsigned integer type (bool is not)."""
     return dtype_info(name).kind in ("int", "uint")
 
 
 @cache
 def float_limits(name: str) -> FloatLimits:
-    """Gives what a floating-point type can hold.
+    """Return the precision and the range of a floating-point type.
 
     Raises:
-        IRTypeError: no such dtype, or it is not one of floating-point numbers.
+        IRTypeError: no such dtype, or no floating-point type.
     """
     if not is_float(name):
         raise IRTypeError("dtype", f"{name!r} is no floating-point type")

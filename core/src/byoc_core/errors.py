@@ -1,35 +1,36 @@
-"""Every error that byoc raises, as one tree.
+"""Every error raised by byoc, as a tree.
 
 ::
 
     ByocError                       something a person must fix; carries where / problem / got / expected / hint
     ├── IRError                     the IR is malformed
-    │   ├── IRTypeError             an op's type rule refuses its operands or attributes
+    │   ├── IRTypeError             an op's type rule refuses the operands or attributes
     │   ├── VerifyError             a module breaks an IR law (SSA order, types, names)
     │   └── ScriptError             script text does not parse
-    ├── PatternError                a pattern is ill-formed, or its check raised
+    ├── PatternError                a pattern is ill-formed, or a pattern's check raised
     ├── PartitionError              a request to the partitioner cannot be met
-    ├── CodegenError                a backend cannot compile what was annotated for it
+    ├── CodegenError                a backend cannot compile a function annotated for this backend
     ├── FrontendError               a model file cannot be imported
-    │   └── UnsupportedOpsError     the model has ops that the front end does not know; lists all of them
+    │   └── UnsupportedOpsError     the model has ops unknown to the front end; lists all of these ops
     ├── PluginError                 a plugin is missing, quarantined or faulty
-    │   ├── BackendNotFoundError    no installed backend has that name
-    │   ├── RuntimeNotFoundError    no installed runtime has that type key
+    │   ├── BackendNotFoundError    no installed backend has this name
+    │   ├── RuntimeNotFoundError    no installed runtime has this type key
     │   └── HookError               a plugin's hook raised or returned the wrong kind of value
     ├── OptionsError                an option is unknown or has a bad value
-    ├── PassError                   a pass that the user gave raised, or broke a law of the IR
+    ├── PassError                   a pass given by the user raised, or broke a law of the IR
     ├── ToolchainError              no C compiler, or the C compiler failed
-    │   └── UndefinedSymbolError    C code calls what no object and no library defines; has the names
+    │   └── UndefinedSymbolError    C code calls symbols defined by no object and no library; has the names
     ├── ArtifactError               an artifact is damaged, too new, or not an artifact
-    │   └── UntrustedCodeError      the artifact holds native code that nobody allowed
+    │   └── UntrustedCodeError      the artifact holds native code, and nobody allowed native code
     ├── ProgramError                VM bytecode is malformed
     ├── LinkError                   a program's external symbols or constants cannot be resolved
     ├── CallError                   a call's arguments do not fit the function's signature
-    ├── ExecutionError              a function failed while it ran
-    └── InternalError               a law that byoc itself guarantees is broken: our bug
+    ├── ExecutionError              a function failed while running
+    └── InternalError               a law guaranteed by byoc itself is broken: our bug
 
 Constructors take fields; the text is made here and nowhere else:
-``where: problem; got X, expected Y. hint``. What no terminal should be sent is replaced in the text, not in the fields.
+``where: problem; got X, expected Y. hint``. Characters unsafe for a terminal are replaced in the text, not in the
+fields.
 """
 
 from __future__ import annotations
@@ -70,13 +71,13 @@ __all__ = [
 
 
 class ByocError(Exception):
-    """An error with its place, its cause and the next step kept apart.
+    """An error with separate fields for the place, the cause and the next step.
 
     Args:
         where: the object at fault: a file, a function, an argument, a hook.
-        problem: what is wrong, as a clause without a final full stop.
-        got: what was found, already printable.
-        expected: what would have been right, already printable.
+        problem: the fault, as a clause without a final full stop.
+        got: the value found, already printable.
+        expected: the right value, already printable.
         hint: the next step, as a sentence.
         detail: several lines shown below the sentence (an IR window, a compiler's stderr).
     """
@@ -120,7 +121,7 @@ class IRError(ByocError):
 
 
 class IRTypeError(IRError):
-    """An op's type rule refuses its operands or attributes."""
+    """An op's type rule refuses the operands or attributes."""
 
 
 class VerifyError(IRError):
@@ -132,7 +133,7 @@ class ScriptError(IRError):
 
 
 class PatternError(ByocError):
-    """A pattern is ill-formed, or its check raised."""
+    """A pattern is ill-formed, or a pattern's check raised."""
 
 
 class PartitionError(ByocError):
@@ -140,7 +141,7 @@ class PartitionError(ByocError):
 
 
 class CodegenError(ByocError):
-    """A backend cannot compile what was annotated for it."""
+    """A backend cannot compile a function annotated for this backend."""
 
 
 class FrontendError(ByocError):
@@ -148,7 +149,7 @@ class FrontendError(ByocError):
 
 
 class UnsupportedOpsError(FrontendError):
-    """The model has ops that the front end does not know."""
+    """The model has ops unknown to the front end."""
 
 
 class PluginError(ByocError):
@@ -156,11 +157,11 @@ class PluginError(ByocError):
 
 
 class BackendNotFoundError(PluginError):
-    """No installed backend has that name."""
+    """No installed backend has this name."""
 
 
 class RuntimeNotFoundError(PluginError):
-    """No installed runtime has that type key."""
+    """No installed runtime has this type key."""
 
 
 class HookError(PluginError):
@@ -172,7 +173,7 @@ class OptionsError(ByocError):
 
 
 class PassError(ByocError):
-    """A pass that the user gave raised, or broke a law of the IR."""
+    """A pass given by the user raised, or broke a law of the IR."""
 
 
 class ToolchainError(ByocError):
@@ -180,16 +181,16 @@ class ToolchainError(ByocError):
 
 
 class UndefinedSymbolError(ToolchainError):
-    """C code calls what no object and no library defines.
+    """C code calls symbols defined by no object and no library.
 
     Attributes:
-        symbols: the names that are not defined.
+        symbols: the undefined names.
     """
 
     symbols: tuple[str, ...] = ()
 
     def of(self, symbols: Iterable[str]) -> UndefinedSymbolError:
-        """Return the error, which now names these symbols."""
+        """Return the error with these symbols set."""
         self.symbols = tuple(symbols)
         return self
 
@@ -199,7 +200,7 @@ class ArtifactError(ByocError):
 
 
 class UntrustedCodeError(ArtifactError):
-    """The artifact holds native code that nobody allowed."""
+    """The artifact holds native code, and nobody allowed native code."""
 
 
 class ProgramError(ByocError):
@@ -215,24 +216,24 @@ class CallError(ByocError):
 
 
 class ExecutionError(ByocError):
-    """A function failed while it ran."""
+    """A function failed while running."""
 
 
 class InternalError(ByocError):
-    """A law that byoc itself guarantees is broken: a bug in byoc."""
+    """A law guaranteed by byoc itself is broken: a bug in byoc."""
 
 
 def type_name(value: object) -> str:
-    """Gives the name of a value's type, with its module unless it is built in."""
+    """Return the name of a value's type, with the module unless the type is built in."""
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _tell_apart(got: object, expected: object) -> tuple[str, str]:
-    """Gives the texts of two values; where they print alike, with what tells them apart.
+    """Return the texts of two values; if both print alike, add the difference.
 
-    The first of these that differs is shown: the types of the values, what ``repr`` gives, the types of all that the
-    values hold.
+    The difference shown is the first of: the types of the values, the ``repr`` texts, the types of all contents of the
+    values.
     """
     texts = str(got), str(expected)
     if texts[0] != texts[1]:
@@ -249,7 +250,7 @@ _MAX_TYPE_ITEMS = 16
 
 
 def _type_tree(value: object, depth: int = 0) -> str:
-    """Gives the types of a value and of what it holds, a few levels deep."""
+    """Return the types of a value and of the value's contents, a few levels deep."""
     name = type_name(value)
     if isinstance(value, str | bytes) or depth == _MAX_TYPE_DEPTH:
         return name
@@ -268,11 +269,11 @@ def _type_tree(value: object, depth: int = 0) -> str:
 
 
 def near_names(name: str, known: Iterable[str], *, limit: int = 3) -> str:
-    """Gives `` Did you mean 'a' or 'b'?`` text for a misspelt name, or ``""`` where nothing is near."""
+    """Return ``Did you mean 'a' or 'b'?`` for a misspelt name, or ``""`` if no known name is near."""
     names = sorted(known)
     near = [other for other in names if other.casefold() == name.casefold()]
     if not near:
-        import difflib  # an error may take its time; a program without one need not wait for this
+        import difflib  # only programs with an error pay for this import
 
     near = near[:limit] or difflib.get_close_matches(name, names, n=limit, cutoff=0.6)
     return f"Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""

@@ -1,7 +1,7 @@
 """Files that appear whole or not at all.
 
-What is written goes into a new file beside the target, which takes the target's name at the end. A reader sees the old
-file or the new one, and an error, a full disk or Ctrl-C leaves the old one as it was.
+Data is written to a new file beside the target; at the end the new file takes the target's name. A reader sees the old
+file or the new file. An error, a full disk or Ctrl-C leaves the old file unchanged.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ __all__ = ["replace_file"]
 
 @contextmanager
 def replace_file(path: str | os.PathLike[str], *, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """Gives a file to write, which becomes ``path`` when the block ends without an error.
+    """Yield a file to write; the file becomes ``path`` when the block ends without an error.
 
-    A symbolic link stays one: the file that it points to is replaced. Only a regular file is ever replaced. A rename
-    onto a device or a pipe would remove it from the system.
+    A symbolic link stays a link: the target of the link is replaced. Only a regular file is ever replaced. A rename
+    onto a device or a pipe would remove the device or pipe from the system.
 
     Args:
-        path: what to write; need not exist.
+        path: the file to write; need not exist.
         mode: permissions of the file, less the process's umask.
 
     Raises:
         OSError: ``path`` is a folder, a device or a pipe, or cannot be written. Names ``path``, never the new file
-            beside it.
+            beside the target.
     """
     named = os.fspath(path)
     target = Path(os.path.realpath(named))

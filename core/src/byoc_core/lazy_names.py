@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first used (PEP 562)."""
+"""Packages with names imported at first use (PEP 562)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def lazy_names(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[st
 
     Args:
         package: the package's ``__name__``.
-        homes: the names of each of its modules.
+        homes: the names of each module of the package.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
 

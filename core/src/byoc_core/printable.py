@@ -1,7 +1,7 @@
-"""Text from models, artifacts and plugins as a terminal may show it.
+"""Printable text for terminals, made from text of models, artifacts and plugins.
 
-Names come from strangers. One may hold the start of a terminal's escape sequence, or marks that turn the direction of
-writing. Letters of all languages pass; a replacement character stands for anything else that is not printed.
+Names come from strangers. A name may hold the start of a terminal's escape sequence, or marks to turn the direction of
+writing. Letters of all languages pass; a replacement character stands for any other unprintable character.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def to_printable(text: str) -> str:
 
 
 def to_printable_lines(text: str) -> str:
-    """Return a text with the same lines, each printable; blanks stand for its tabs."""
+    """Return a text with the same lines, each printable; blanks replace tabs."""
     if text.isprintable():
         return text
     return "\n".join(map(to_printable, text.expandtabs().split("\n")))

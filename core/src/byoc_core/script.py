@@ -11,7 +11,7 @@
             lv0 = R.multiply(x, y)
             return lv0
 
-The functions are never run: their source is parsed.
+The functions are never run: the source of the functions is parsed.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _Callable = TypeVar("_Callable", bound=Callable[..., Any])
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Tells type checkers that ``R.<op>`` is fine: bodies are parsed, never run."""
+        """Declare ``R.<op>`` valid for type checkers: bodies are parsed, never run."""
 
 else:
 
     def __getattr__(name: str) -> Any:
-        """Say what is meant by a name that is not here: an op outside of script, or a word of another system."""
+        """Raise the error for an absent name, with a hint for an op outside of script or a word of another system."""
         from byoc_core.ir.script_hints import hint_for
 
         hint = "" if name.startswith("__") else hint_for(name, __all__)
@@ -55,16 +55,16 @@ def parse(
     constants: Mapping[str, npt.NDArray[np.generic]] | None = None,
     ops: OpRegistry | None = None,
 ) -> IRModule:
-    """Reads a module from script text.
+    """Parse a module from script text.
 
     Args:
-        text: what ``str(module)`` prints, or the same written by hand.
-        constants: arrays by digest, for constants that the text cites.
+        text: the text printed by ``str(module)``, or the same written by hand.
+        constants: arrays by digest, for constants cited by the text.
         ops: known ops, and the registry of the module; the core's own ops by default.
 
     Raises:
         ScriptError: the text is not script.
-        IRTypeError: an op does not fit its operands.
+        IRTypeError: an op does not fit the operands.
     """
     return parse_module(text, ops, constants=constants)
 
@@ -88,33 +88,33 @@ def ir_module(definition: type) -> IRModule:
 
 
 def function(definition: _Callable) -> _Callable:
-    """Marks a function of a module class (decorator); its body is parsed, not run."""
+    """Mark a function of a module class (decorator); the body is parsed, not run."""
     return definition
 
 
 def region(definition: _Callable) -> _Callable:
-    """Marks a region inside a function (decorator)."""
+    """Mark a region inside a function (decorator)."""
     return definition
 
 
 def Tensor(shape: tuple[int | str, ...] | None, dtype: str = "float32") -> TensorType:  # noqa: N802 - reads as a type
-    """Gives a tensor type for an annotation; strings in the shape are symbolic sizes."""
+    """Return a tensor type for an annotation; strings in the shape are symbolic sizes."""
     return tensor(shape, dtype)
 
 
 def Object(kind: str) -> ObjectType:  # noqa: N802 - reads as a type
-    """Gives an opaque type for an annotation."""
+    """Return an opaque type for an annotation."""
     return ObjectType(kind)
 
 
 def constant(digest: str, type_: TensorType) -> None:
-    """Cites a constant by digest in the head of a module class."""
+    """Cite a constant by digest in the head of a module class."""
 
 
 def dim(text: str) -> Dim:
-    """Gives a symbolic size among the attributes of a module or a function."""
+    """Return a symbolic size for an attribute of a module or a function."""
     return parse_dim(text)
 
 
 def module_attrs(attrs: Mapping[str, Any]) -> None:
-    """States the module's attributes in the head of a module class."""
+    """State the module's attributes in the head of a module class."""

@@ -1,4 +1,4 @@
-"""Artifacts: executables as files that carry a model to a machine without a compiler."""
+"""Artifacts: executables as files, carrying a model to a machine without a compiler."""
 
 from __future__ import annotations
 

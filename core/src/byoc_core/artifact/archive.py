@@ -1,14 +1,14 @@
-"""The container of an artifact: a zip of stored members in one canonical form.
+"""The container of an artifact: a zip of stored members in canonical form.
 
-Any zip tool can read it. The form is fixed down to the last byte: members in order of name, no compression, one
-timestamp, no comment, and in each local header an extra field that pads the member's data to a multiple of 64 bytes,
-so that data can be mapped into memory where it lies. Writing is therefore deterministic, and reading can be strict:
-:func:`read_archive` takes the members from the central directory, writes all headers anew, and refuses a file whose
-headers differ. No header byte of a file is trusted beyond that, so there is nothing to attack with overlapping
-members, wrong sizes, duplicate names or compression.
+Any zip tool can read the container. The form is fixed down to the last byte: members in order of name, no compression,
+one timestamp, no comment. An extra field in each local header pads the member's data to a multiple of 64 bytes, to map
+the data into memory in place. Writing is therefore deterministic, and reading can be strict: :func:`read_archive` takes
+the members from the central directory, writes all headers anew, and refuses a file with different headers. No header
+byte of a file is trusted beyond this check. Overlapping members, wrong sizes, duplicate names or compression are
+therefore no means of attack.
 
 Format: APPNOTE.TXT 6.3, sections 4.3.7, 4.3.12, 4.3.14 to 4.3.16, 4.5.3 (ZIP64). The padding is an extra field with the
-header id that Android's zipalign uses.
+header id used by Android's zipalign.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Buffer = bytes | memoryview
 """The data of a member."""
 
 ALIGNMENT = 64
-"""Every member's data begins at a multiple of this many bytes."""
+"""Every member's data begins at a multiple of this number of bytes."""
 
 _LIMIT_16 = 0xFFFF
 _LIMIT_32 = 0xFFFFFFFF
 _VERSION = 45
-_DATE, _TIME = 0x0021, 0  # 1 January 1980, the earliest that the format knows
+_DATE, _TIME = 0x0021, 0  # 1 January 1980, the earliest date of the format
 _MODE = 0o100644 << 16
 _ZIP64_ID = 0x0001
 _PADDING_ID = 0xD935
@@ -48,7 +48,7 @@ _EXTRA = struct.Struct("<HH")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member: its name, where its data lies, and the CRC-32 of the data."""
+    """A member: the name, the position and size of the data, and the CRC-32 of the data."""
 
     name: str
     offset: int
@@ -57,17 +57,17 @@ class Member:
 
     @property
     def end(self) -> int:
-        """Where the data ends."""
+        """The end of the data."""
         return self.offset + self.nbytes
 
 
 def write_archive(
     file: IO[bytes], members: Mapping[str, Buffer], *, progress: Callable[[int, int], None] | None = None
 ) -> None:
-    """Writes the members in order of name; equal members give equal bytes.
+    """Write the members in order of name; equal members give equal bytes.
 
     Args:
-        file: where to write, from its start.
+        file: the file to write, from the file's start.
         members: data by name; names are ASCII.
         progress: called with the bytes of data written so far and in all.
     """
@@ -92,7 +92,7 @@ def write_archive(
 
 
 def read_archive(data: memoryview, where: str) -> dict[str, Member]:
-    """Gives the members of a file by name. Reads headers only, never data.
+    """Return the members of a file by name. Reads headers only, never data.
 
     Raises:
         ArtifactError: the file is no archive, is cut short, or is not in the canonical form.
@@ -123,10 +123,10 @@ def read_archive(data: memoryview, where: str) -> dict[str, Member]:
 
 
 def check_crc(data: memoryview, member: Member, where: str) -> None:
-    """Checks a member's data against the CRC-32 of its header.
+    """Check a member's data against the CRC-32 of the member's header.
 
     Raises:
-        ArtifactError: they differ.
+        ArtifactError: the checksums differ.
     """
     if _crc(data[member.offset : member.end]) != member.crc:
         raise ArtifactError(
@@ -142,7 +142,7 @@ def _crc(data: Buffer) -> int:
 
 
 def _place(name: str, nbytes: int, crc: int, position: int) -> tuple[Member, bytes]:
-    """Gives a member whose local header stands at ``position``, and that header."""
+    """Return a member with the local header at ``position``, and this header."""
     encoded = name.encode("ascii")
     large = nbytes >= _LIMIT_32
     zip64 = _EXTRA.pack(_ZIP64_ID, 16) + struct.pack("<QQ", nbytes, nbytes) if large else b""
@@ -157,7 +157,7 @@ def _place(name: str, nbytes: int, crc: int, position: int) -> tuple[Member, byt
 
 
 def _directory(members: Sequence[Member], starts: Iterable[int], position: int) -> bytes:
-    """Gives the central directory and the end records, which stand at ``position``."""
+    """Return the central directory and the end records, placed at ``position``."""
     records: list[bytes] = []
     for member, start in zip(members, starts, strict=True):
         large = [value for value in (member.nbytes, member.nbytes, start) if value >= _LIMIT_32]
@@ -183,7 +183,7 @@ def _directory(members: Sequence[Member], starts: Iterable[int], position: int) 
 
 
 def _read_directory(data: memoryview) -> Iterator[tuple[str, int, int]]:
-    """Yields name, size and CRC-32 of each member as the central directory claims them."""
+    """Yield name, size and CRC-32 of each member, as claimed by the central directory."""
     end = len(data) - _END.size
     signature, *_, count, size, position, _comment = _END.unpack_from(data, max(end, 0))
     if end < 0 or signature != b"PK\x05\x06":
@@ -195,7 +195,7 @@ def _read_directory(data: memoryview) -> Iterator[tuple[str, int, int]]:
         *_, count, _count, size, position = _END_64.unpack_from(data, end)
     if position + size != end:
         raise ValueError(position)
-    # The file's end bounds the records that are read, whatever count is claimed.
+    # The end of the file bounds the records read, for any claimed count.
     for _ in range(count):
         fields = _CENTRAL.unpack_from(data, position)
         crc, nbytes, name_length, extra_length = fields[7], fields[9], fields[10], fields[11]

@@ -1,4 +1,4 @@
-"""The constants of an artifact, mapped from its file."""
+"""The constants of an artifact, mapped from the file."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["MappedConstants"]
 
 
 class MappedConstants(Mapping[str, NDArray]):
-    """Read-only arrays by digest; each lies in the file's mapping, and is made when first asked for.
+    """Read-only arrays by digest; each lies in the file's mapping, and is made at first use.
 
     Args:
-        data: the whole file; it stays mapped as long as any array lives.
+        data: the whole file; stays mapped as long as any array lives.
         entries: dtype and shape by digest.
-        members: where the bytes lie, by digest.
-        where: the artifact, as errors name it.
+        members: the positions of the bytes, by digest.
+        where: the name of the artifact in errors.
 
     Raises:
-        ArtifactError: a member has another size than its entry says.
+        ArtifactError: a member's size differs from the size of the entry.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class MappedConstants(Mapping[str, NDArray]):
                 )
         self._data = data
         self._where = where
-        # An entry and where its bytes begin, until there is an array. Modules cite constants by the same digests.
+        # An entry and the offset of the bytes, until the array is made. Modules cite constants by the same digests.
         self._found: dict[str, NDArray | tuple[ConstantEntry, int]] = {
             sys.intern(digest): (entry, members[digest].offset) for digest, entry in entries.items()
         }
@@ -64,10 +64,10 @@ class MappedConstants(Mapping[str, NDArray]):
         return len(self._found)
 
     def check(self, digest: str) -> None:
-        """Checks the bytes of one constant against its digest. Cost: one pass over its bytes.
+        """Check the bytes of a constant against the digest. Cost: one pass over the bytes.
 
         Raises:
-            ArtifactError: they are not the ones that were saved.
+            ArtifactError: the bytes are not the saved bytes.
         """
         if digest_of(self[digest]) != digest:
             raise ArtifactError(

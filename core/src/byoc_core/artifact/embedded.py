@@ -1,4 +1,4 @@
-"""Functions of an exported library that need Python, as the library calls them in the interpreter of its process.
+"""Functions of an exported library that need Python, called by the library in the interpreter of the process.
 
 The C side is ``native/byoc_python.c``; the artifact lies in the library's own memory, and is read there.
 """
@@ -24,19 +24,19 @@ __all__ = ["call"]
 def call(
     artifact: int, artifact_nbytes: int, name: str, tensors: int, num_tensors: int, error: int, error_nbytes: int
 ) -> int:
-    """Runs a function of the artifact that lies at an address.
+    """Run a function of the artifact at an address.
 
     Args:
-        artifact: address of its first byte; it stays there for as long as the process runs.
-        artifact_nbytes: its size.
+        artifact: address of the first byte; the artifact stays there as long as the process runs.
+        artifact_nbytes: the artifact's size.
         name: the function's.
-        tensors: address of so many ``DLTensor *``, inputs and then outputs.
-        num_tensors: how many.
+        tensors: address of ``num_tensors`` pointers ``DLTensor *``, inputs and then outputs.
+        num_tensors: the number of tensors.
         error: address of memory for an exception's name and text, each ended by a zero byte.
-        error_nbytes: its size.
+        error_nbytes: the size of this memory.
 
     Returns:
-        0, or -1 after an exception, of which nothing else is seen.
+        0, or -1 after an exception, which is reported at ``error`` only.
     """
     try:
         module = _module_at(artifact, artifact_nbytes)
@@ -60,15 +60,15 @@ def call(
 @cache
 def _module_at(address: int, nbytes: int) -> ExecutableModule:
     memory = memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B").toreadonly()
-    # Whoever loaded the library lets its native code run.
+    # Loading the library already allowed the library's native code.
     return ExecutableModule(load_opened(OpenedArtifact.open(memory, "the library's artifact"), allow_native=True))
 
 
 def _array(tensor: DLTensor, where: str) -> NDArray:
-    """Gives a tensor's memory as an array.
+    """Return a tensor's memory as an array.
 
     Raises:
-        CallError: it is not the CPU's, or its elements have no numpy form.
+        CallError: the tensor is not the CPU's, or the elements have no numpy form.
     """
     if tensor.device.device_type != CPU:
         raise CallError(where, "is not in CPU memory", got=f"DLPack device type {tensor.device.device_type}")
@@ -93,11 +93,11 @@ def _array(tensor: DLTensor, where: str) -> NDArray:
 
 @cache
 def _numpy_dtypes() -> dict[tuple[int, int], np.dtype[np.generic]]:
-    """Gives the numpy dtype by DLPack's code and bits; elements of less than a byte lie otherwise in numpy."""
+    """Return the numpy dtypes by DLPack's code and bits; numpy stores elements of less than a byte differently."""
     infos = [dtype_info(name) for name in all_dtypes()]
     return {(int(info.dl_code), info.bits): to_numpy(info.name) for info in infos if info.bits >= 8}
 
 
 def _builtin_name(error: Exception) -> str:
-    """Gives the name of an exception of Python itself, which other programs know, for ours."""
+    """Return the name of a builtin Python exception, known to other programs, for an exception of byoc."""
     return "ValueError" if isinstance(error, CallError) else "RuntimeError"

@@ -1,4 +1,4 @@
-"""What compiling gives and loading gives back: a program with its modules, constants and report."""
+"""The result of compiling and of loading: a program with modules, constants and report."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["Executable"]
 
 @dataclass(frozen=True, eq=False, init=False)
 class Executable:
-    """A compiled model. Give it to :class:`byoc_core.VirtualMachine` to run it.
+    """A compiled model, run by :class:`byoc_core.VirtualMachine`.
 
     Attributes:
         program: the VM's bytecode.
-        modules: the compiled regions, in the order in which the program looks for its externs.
-        constants: read-only arrays by digest: those that the program and the modules cite.
+        modules: the compiled regions, in the order of search for the program's externs.
+        constants: read-only arrays by digest, cited by the program and the modules.
     """
 
     program: Program
@@ -55,10 +55,10 @@ class Executable:
 
     @property
     def report_data(self) -> Mapping[str, Any]:
-        """Who took what and why not, as plain JSON values; read from the artifact when first asked for.
+        """The offload report as plain JSON values: claims and refusals; read from the artifact at first use.
 
         Raises:
-            ArtifactError: the artifact's file is not the one any more that was loaded.
+            ArtifactError: the artifact's file is no longer the loaded file.
         """
         report = self._report
         if callable(report):
@@ -69,33 +69,33 @@ class Executable:
 
     @property
     def request_data(self) -> Mapping[str, Any]:
-        """What was asked of the compilation, as plain JSON values: the fields of a :class:`byoc_core.CompileRequest`.
+        """The compilation request, as plain JSON values: the fields of a :class:`byoc_core.CompileRequest`.
 
-        Objects of Python are there by their names. Empty where an older byoc-core made the artifact.
+        Python objects are present by name. Empty for artifacts of an older byoc-core.
 
         Raises:
-            ArtifactError: the artifact's file is not the one any more that was loaded.
+            ArtifactError: the artifact's file is no longer the loaded file.
         """
-        _ = self.report_data  # reads both
+        _ = self.report_data  # reads report and request
         return self._request
 
     @property
     def functions(self) -> Mapping[str, Signature]:
-        """What each function that can be called takes and gives, in order."""
+        """The signature of each callable function, in order."""
         return MappingProxyType(
             {function.name: Signature(function.params, function.results) for function in self.program.functions}
         )
 
     @property
     def arena_nbytes(self) -> Mapping[str, Dim]:
-        """The bytes that were planned for a call of each function: intermediates, and scratch memory of regions.
+        """The bytes planned for a call of each function: intermediates, and scratch memory of regions.
 
-        Regions that take no scratch memory from their caller may allocate more inside.
+        Regions that take no scratch memory from the caller may allocate more inside.
         """
         return MappingProxyType({function.name: function.arena_nbytes for function in self.program.functions})
 
     def signature(self, name: str) -> Signature:
-        """Gives the signature of one function.
+        """Return the signature of a function.
 
         Raises:
             CallError: there is no such function; the known names are listed.
@@ -111,26 +111,26 @@ class Executable:
         return functions[name]
 
     def report(self) -> str:
-        """Gives the offload report as text: which backend took which share, and why ops stayed on the host."""
+        """Return the offload report as text: the share of each backend, and the reasons for ops on the host."""
         from byoc_core.reporting.text import render_report
 
         return render_report(self.report_data)
 
     def report_html(self, title: str = "Offload report") -> str:
-        """Gives the offload report as a page that needs no other file: the graph coloured by backend, and reasons."""
+        """Return the offload report as a self-contained page: the graph coloured by backend, and reasons."""
         from byoc_core.reporting.page import render_page
 
         return render_page(self.report_data, title)
 
     def require_offload(self, share: float) -> None:
-        """Checks that at least this share of the FLOPs, from 0 to 1, is not the host's; symbolic sizes count as 1.
+        """Check that at least this share of the FLOPs, from 0 to 1, is offloaded; symbolic sizes count as 1.
 
-        A region that a backend of static shapes compiles at first use counts as offloaded, though a call may bring
-        sizes that the backend refuses. Of what :meth:`save` writes, ask ``as_saved().require_offload(share)``: there a
-        region counts as the host's if it is compiled for no sizes.
+        A region compiled at first use by a backend with static shapes counts as offloaded, though a call may bring
+        sizes refused by the backend. For an artifact written by :meth:`save`, use
+        ``as_saved().require_offload(share)``: there a region compiled for no sizes counts as the host's.
 
         Raises:
-            PartitionError: it is not; names the share and the most expensive reasons.
+            PartitionError: less is offloaded; names the share and the most expensive reasons.
             OptionsError: ``share`` is not between 0 and 1.
         """
         from byoc_core.reporting.gate import check_offload
@@ -138,7 +138,7 @@ class Executable:
         check_offload(self.report_data, share)
 
     def get_source(self) -> str:
-        """Gives the sources of all modules, one after the other."""
+        """Return the sources of all modules, one after the other."""
         return "\n\n".join(filter(None, (module.get_source() for module in self.modules)))
 
     def save(
@@ -148,23 +148,24 @@ class Executable:
         progress: Callable[[int, int], None] | None = None,
         respecializable: bool = False,
     ) -> None:
-        """Writes the artifact; the file appears whole or not at all, and equal executables give equal bytes.
+        """Write the artifact; the file appears whole or not at all, and equal executables give equal bytes.
 
-        Native code that this process compiled is recorded as trusted for this user, as ``byoc compile`` does it: the
-        artifact loads without ``allow_native``. Native code that was loaded with permission is not.
+        Native code compiled by this process is recorded as trusted for this user, as by ``byoc compile``: the artifact
+        loads without ``allow_native``. Native code loaded with permission is not recorded.
 
-        What a backend of static shapes compiles at first use here, the host may run in the artifact: the log says so.
+        Regions compiled at first use here by a backend with static shapes may run on the host in the artifact: the log
+        reports these.
 
         Args:
-            path: the file; an existing one is replaced.
+            path: the file; an existing file is replaced.
             progress: called with the bytes written so far and in all.
-            respecializable: also write what a compiler needs to compile regions of static shapes for more sizes (see
-                :func:`byoc_core.load`); else the artifact holds the sizes of ``build(specialize=...)``, and the host
-                runs others.
+            respecializable: also write the data needed by a compiler to compile regions of static shapes for more sizes
+                (see :func:`byoc_core.load`); else the artifact holds the sizes of ``build(specialize=...)``, and the
+                host runs others.
 
         Raises:
-            RuntimeNotFoundError: the runtime that saves one of the modules is not installed.
-            PluginError: it is, and cannot save.
+            RuntimeNotFoundError: the runtime for saving a module is not installed.
+            PluginError: the runtime is installed, and cannot save.
             OSError: the file cannot be written.
         """
         from byoc_core.artifact.saving import save
@@ -176,19 +177,18 @@ class Executable:
             warn_of_lost_offload(self.report_data, saved.report_data, path)
 
     def to_bytes(self) -> bytes:
-        """Gives what :meth:`save` would write."""
+        """Return the bytes written by :meth:`save`."""
         from byoc_core.artifact.saving import to_bytes
 
         return to_bytes(self.as_saved())
 
     def as_saved(self, *, respecializable: bool = False) -> Executable:
-        """Return the executable as an artifact holds it, with the report that is true of the artifact.
+        """Return the executable in the form held by an artifact, with a report true of the artifact.
 
-        The report of a region that is compiled at first use only says that the host runs it: whoever loads the artifact
-        has no compiler.
+        A region compiled only at first use is the host's in this report: a loaded artifact has no compiler.
 
         Args:
-            respecializable: see :meth:`save`, which is to be given the same.
+            respecializable: the same value as for :meth:`save`; see there.
         """
         from byoc_core.reporting.saved import report_of_artifact
         from byoc_core.runtime.specialised import SpecialisedModule
@@ -206,13 +206,13 @@ class Executable:
         return Executable(self.program, modules, self.constants, report, is_own=self.is_own, request=request)
 
     def export_library(self, path: str | os.PathLike[str]) -> None:
-        """Writes one shared library: all generated C, compiled, and the whole artifact as data.
+        """Write one shared library: all generated C, compiled, and the whole artifact as data.
 
-        :func:`byoc_core.load_module` loads it again; programs that know nothing of byoc call the regions by their
+        :func:`byoc_core.load_module` loads the library again; programs unaware of byoc call the regions by the
         ``__tvm_ffi_<symbol>`` exports.
 
         Raises:
-            ToolchainError: no C compiler, or it failed.
+            ToolchainError: no C compiler, or the C compiler failed.
         """
         from byoc_core.artifact.library_export import export_library
 

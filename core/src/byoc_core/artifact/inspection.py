@@ -1,4 +1,4 @@
-"""Looks into an artifact, or checks all of it, without running anything of it."""
+"""Inspection and checks of an artifact, without running any part of the artifact."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["InspectResult", "ModuleSummary", "RuntimeNeed", "inspect", "verify"]
 
 @dataclass(frozen=True, slots=True)
 class RuntimeNeed:
-    """A runtime that an artifact needs.
+    """A runtime needed by an artifact.
 
     Attributes:
-        type_key: its name.
-        distribution: what brings it, as the artifact says; anybody can write a name there.
-        version: the version with which the artifact was made.
-        payload_format: the version of its payloads.
-        is_installed: whether this environment has one of that name that may be used.
+        type_key: the runtime's name.
+        distribution: the distribution of the runtime, as stated by the artifact; anybody can write a name there.
+        version: the version when the artifact was made.
+        payload_format: the version of the runtime's payloads.
+        is_installed: whether this environment has a usable runtime of this name.
     """
 
     type_key: str
@@ -40,7 +40,7 @@ class RuntimeNeed:
 
 @dataclass(frozen=True, slots=True)
 class ModuleSummary:
-    """One runtime module of an artifact: its kind, functions and size, and whether it is native code."""
+    """A runtime module of an artifact: kind, functions and size, and whether the module is native code."""
 
     type_key: str
     functions: tuple[str, ...]
@@ -50,29 +50,29 @@ class ModuleSummary:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class InspectResult:
-    """What an artifact says of itself.
+    """The description of an artifact by itself.
 
     Attributes:
         path: the file.
-        nbytes: its size.
-        digest: its identity: the SHA-256 of the manifest.
+        nbytes: the file's size.
+        digest: the artifact's identity: the SHA-256 of the manifest.
         format_version: version of the artifact format.
-        core_version: the byoc-core that made it.
-        functions: what can be called.
-        runtimes: what must be installed.
+        core_version: the byoc-core that made the artifact.
+        functions: the callable functions.
+        runtimes: the required runtimes.
         modules: the compiled regions.
-        num_constants: how many constants there are.
-        constants_nbytes: their bytes in all.
-        arena_nbytes: bytes that were planned for a call of each function: intermediates, and scratch memory of regions.
-        memory: all that a call of each function needs.
-        is_native: whether loading it needs permission for native code.
-        is_trusted: whether this user has given that permission for this artifact.
+        num_constants: the number of constants.
+        constants_nbytes: the bytes of all constants.
+        arena_nbytes: bytes planned for a call of each function: intermediates, and scratch memory of regions.
+        memory: all memory needed by a call of each function.
+        is_native: whether loading requires permission for native code.
+        is_trusted: whether this user has given this permission for this artifact.
         members: size in bytes of each member, by name.
         listing: the program, disassembled.
         report_data: the offload report, as data.
-        request_data: what was asked of the compilation, as data; empty in artifacts of older versions.
-        unchecked_modules: indexes of the modules whose payloads no runtime checked. :func:`inspect` has none checked,
-            :func:`verify` those of installed runtimes that can check without loading.
+        request_data: the compilation request, as data; empty in artifacts of older versions.
+        unchecked_modules: indexes of the modules with payloads not checked by any runtime. :func:`inspect` has no
+            payload checked, :func:`verify` the payloads of installed runtimes that can check without loading.
     """
 
     path: str
@@ -96,7 +96,7 @@ class InspectResult:
     unchecked_modules: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        """Return what the artifact is and its offload report, for people to read."""
+        """Return a description of the artifact and the offload report, as readable text."""
         shapes = [
             f"{name}({_specs_text(signature.inputs)}) -> ({_specs_text(signature.outputs)})"
             for name, signature in self.functions.items()
@@ -109,13 +109,13 @@ class InspectResult:
         return f"<inspection of {self.path}: {', '.join(self.functions)}>"
 
     def report(self) -> str:
-        """Gives the offload report for people to read."""
+        """Return the offload report as readable text."""
         from byoc_core.reporting.text import render_report
 
         return render_report(self.report_data)
 
     def report_html(self, title: str = "Offload report") -> str:
-        """Gives the offload report as a page that needs no other file: the graph coloured by backend, and reasons."""
+        """Return the offload report as a self-contained page: the graph coloured by backend, and reasons."""
         from byoc_core.reporting.page import render_page
 
         return render_page(self.report_data, title)
@@ -126,19 +126,19 @@ def _specs_text(specs: Sequence[TensorSpec]) -> str:
 
 
 def inspect(path: str | os.PathLike[str]) -> InspectResult:
-    """Gives what an artifact says of itself. Loads no module, runs nothing, reads no constant.
+    """Return an artifact's description of itself. Loads no module, runs nothing, reads no constant.
 
     Raises:
-        ArtifactError: the file is no artifact, or its manifest or program is damaged.
+        ArtifactError: the file is no artifact, or the manifest or program is damaged.
         OSError: the file cannot be read.
     """
     return _summarise(OpenedArtifact.open(map_file(path), f"artifact `{os.fspath(path)}`"), os.fspath(path))
 
 
 def verify(path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None) -> InspectResult:
-    """Checks every byte of an artifact: container, program, payloads and all constants. Runs nothing of it.
+    """Check every byte of an artifact: container, program, payloads and all constants. Runs no part of the artifact.
 
-    The runtimes that are installed check their payloads against their own laws; native code is not judged.
+    Installed runtimes check the payloads against the runtimes' own laws; native code is not judged.
 
     Args:
         path: the file.
@@ -176,7 +176,7 @@ def _summarise(artifact: OpenedArtifact, path: str) -> InspectResult:
     manifest = artifact.manifest
     installed = set(runtimes().names())
     program = artifact.read_program()
-    artifact.map_constants()  # checks their sizes
+    artifact.map_constants()  # checks the sizes of constants
     digest = artifact.digest
     modules = tuple(
         ModuleSummary(

@@ -1,4 +1,4 @@
-"""Shared libraries that hold a whole executable, and modules loaded from files."""
+"""Shared libraries holding a whole executable, and modules loaded from files."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll")
 
 
 class ExecutableModule(RuntimeModule):
-    """An executable as a runtime module: its functions, and the compiled regions that they call.
+    """An executable as a runtime module: the functions of the executable, and the compiled regions called by them.
 
-    A function and a region write into the caller's buffers. The function is meant where both have one name.
+    A function and a region write into the caller's buffers. A name shared by both means the function.
 
     Args:
-        executable: what to run, through one virtual machine.
+        executable: the executable to run, through one virtual machine.
     """
 
     def __init__(self, executable: Executable) -> None:
@@ -59,19 +59,19 @@ class ExecutableModule(RuntimeModule):
         return any(module.is_native for module in self.executable.modules)
 
     def find_function(self, name: str) -> PackedFunction:
-        """Gives a function that runs in the virtual machine, or a region by itself."""
+        """Return a function running in the virtual machine, or a region by itself."""
         if name in self._owners:
             return self._owners[name].find_function(name)
         signature = self._signatures[name]
         return PackedFunction(name, _Caller(self._machine[name].run, signature), signature)
 
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the interface's keyword
-        """Gives the sources of all modules that have one in that format."""
+        """Return the sources in a format, of all modules with a source in this format."""
         return "\n\n".join(filter(None, (module.get_source(format) for module in self.executable.modules)))
 
 
 class _Caller:
-    """Calls a function of a virtual machine as a packed function: it fills buffers, or returns what it allocates."""
+    """A function of a virtual machine as a packed function: fills buffers, or returns the allocated results."""
 
     def __init__(self, run: Callable[..., object], signature: Signature) -> None:
         self._run = run
@@ -90,16 +90,16 @@ class _Caller:
 
 
 def load_module(path: str | os.PathLike[str], format: str | None = None) -> RuntimeModule:  # noqa: A002 - as in TVM
-    """Gives a runtime module from a file.
+    """Load a runtime module from a file.
 
     Args:
-        path: a library that :meth:`Executable.export_library` wrote, an artifact, or a file in a format that an
-            installed runtime reads. A library is native code: load only those whose origin you trust.
-        format: the format's name, where the file name's ending does not say it.
+        path: a library written by :meth:`Executable.export_library`, an artifact, or a file in a format read by an
+            installed runtime. A library is native code: load only libraries of trusted origin.
+        format: the format's name, if the ending of the file's name does not state the format.
 
     Raises:
         ArtifactError: the file is damaged, has a mistake, or is a library of another making.
-        UntrustedCodeError: it is an artifact with native code that this user did not compile (use :func:`load`).
+        UntrustedCodeError: the file is an artifact with native code not compiled by this user (use :func:`load`).
         RuntimeNotFoundError: no installed runtime reads the format.
         OSError: the file cannot be read.
     """

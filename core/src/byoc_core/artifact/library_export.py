@@ -1,4 +1,4 @@
-"""Writes an executable as one shared library."""
+"""Export of an executable as one shared library."""
 
 from __future__ import annotations
 

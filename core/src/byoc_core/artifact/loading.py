@@ -1,4 +1,4 @@
-"""Reads artifacts: maps the file, checks it, and gives back the executable."""
+"""Loading of artifacts: the file is mapped and checked, and becomes an executable."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["VERIFIED_NBYTES", "OpenedArtifact", "check_payload", "load", "load_opened", "map_file"]
 
 VERIFIED_NBYTES = 1 << 20
-"""Constants of fewer bytes than this are checked whenever an artifact is loaded; larger ones by :func:`verify`."""
+"""Constants of fewer bytes are checked at every loading of an artifact; larger constants by :func:`verify`."""
 
 _COPY_AGAIN = "Copy the file again, or compile the model again."
 
@@ -42,22 +42,23 @@ def load(
     allow_native: bool = False,
     compiler: Callable[..., RuntimeModule | SizesRefused] | None = None,
 ) -> Executable:
-    """Gives the executable of an artifact. Constants stay in the file, mapped read-only.
+    """Load the executable of an artifact. Constants stay in the file, mapped read-only.
 
-    Everything but constants of a mebibyte or more is checked against its digest (:func:`verify` checks all). Nothing
-    of the compile side is imported.
+    Everything but constants of a mebibyte or more is checked against a digest (:func:`verify` checks all). Nothing of
+    the compile side is imported.
 
     Args:
         path: the file.
-        allow_native: whether native code in it may be loaded. Artifacts that this user compiled are trusted already.
-        compiler: compiles for sizes that the artifact does not hold: ``byoc_core.compiler()``. It is called for
-            artifacts that were saved with ``respecializable=True``. Where such an artifact holds options of a backend,
-            ``allow_native`` or trust is needed too: options may choose what a compiler runs.
+        allow_native: whether native code in the file may be loaded. Artifacts compiled by this user are trusted
+            already.
+        compiler: compiles for sizes absent from the artifact: ``byoc_core.compiler()``. The compiler is called for
+            artifacts saved with ``respecializable=True``. If such an artifact holds options of a backend,
+            ``allow_native`` or trust is needed too: options may choose programs run by a compiler.
 
     Raises:
         ArtifactError: the file is no artifact, is damaged, or is of a newer format.
-        UntrustedCodeError: it holds native code that nobody allowed.
-        RuntimeNotFoundError: a runtime that it needs is not installed; says what to install.
+        UntrustedCodeError: the artifact holds native code, and nobody allowed native code.
+        RuntimeNotFoundError: a needed runtime is not installed; says what to install.
         OSError: the file cannot be read.
     """
     with _paused_collection():
@@ -67,7 +68,7 @@ def load(
 
 @contextmanager
 def _paused_collection() -> Iterator[None]:
-    """Keeps Python from searching for garbage among the many objects that loading makes, none of which is any."""
+    """Pause Python's garbage collection: loading makes many objects, and none of these is garbage."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -80,7 +81,7 @@ def _paused_collection() -> Iterator[None]:
 def load_opened(
     artifact: OpenedArtifact, *, allow_native: bool, compiler: Callable[..., RuntimeModule | SizesRefused] | None = None
 ) -> Executable:
-    """Gives the executable of an artifact whose manifest has been read; see :func:`load`."""
+    """Load the executable of an artifact with an already read manifest; see :func:`load`."""
     artifact.check_payloads()
     program = artifact.read_program()
     constants = artifact.map_constants()
@@ -110,7 +111,7 @@ def load_opened(
 
 
 def map_file(path: str | os.PathLike[str]) -> memoryview:
-    """Gives the bytes of a file, mapped read-only for as long as anything refers to them.
+    """Return the bytes of a file, mapped read-only as long as any references exist.
 
     Raises:
         OSError: the file cannot be read.
@@ -123,13 +124,13 @@ def map_file(path: str | os.PathLike[str]) -> memoryview:
 
 @dataclass(frozen=True)
 class OpenedArtifact:
-    """An artifact whose container and manifest have been checked.
+    """An artifact with checked container and manifest.
 
     Attributes:
         data: the whole file.
-        where: the artifact, as errors name it.
-        manifest: what it says of itself.
-        members: where its members lie, by name.
+        where: the name of the artifact in errors.
+        manifest: the decoded manifest.
+        members: the positions of the members, by name.
     """
 
     data: memoryview
@@ -139,7 +140,7 @@ class OpenedArtifact:
 
     @classmethod
     def open(cls, data: memoryview, where: str) -> OpenedArtifact:
-        """Reads container and manifest.
+        """Read container and manifest.
 
         Raises:
             ArtifactError: no artifact, damaged, members missing or not expected, or a newer format version.
@@ -163,35 +164,35 @@ class OpenedArtifact:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of the manifest, which cites everything else by digest: the artifact's identity."""
+        """The artifact's identity: the SHA-256 of the manifest. The manifest cites everything else by digest."""
         return hashlib.sha256(self.read("manifest.json")).hexdigest()
 
     def read(self, name: str) -> bytes:
-        """Gives a copy of a member's data, unchecked."""
+        """Return a copy of a member's data, unchecked."""
         member = self.members[name]
         return bytes(self.data[member.offset : member.end])
 
     def payload(self, index: int) -> bytes:
-        """Gives the payload of a module, unchecked."""
+        """Return the payload of a module, unchecked."""
         return self.read(f"modules/{index}/payload")
 
     def map_constants(self) -> MappedConstants:
-        """Gives the constants, mapped; unchecked but for their sizes.
+        """Return the constants, mapped; only the sizes are checked.
 
         Raises:
-            ArtifactError: a size is not what the manifest says.
+            ArtifactError: a size differs from the manifest.
         """
         members = {digest: self.members[f"constants/{digest}"] for digest in self.manifest.constants}
         return MappedConstants(self.data, self.manifest.constants, members, self.where)
 
     def report_reader(self) -> Callable[[], dict[str, Any]]:
-        """Gives what reads the offload report. It holds the file, and nothing else of the artifact."""
+        """Return a function to read the offload report, which keeps the file and nothing else of the artifact."""
         return partial(_read_report, self.data, self.members["manifest.json"], self.where)
 
     def give_back_pages(self) -> None:
-        """Tells the system that what is not a constant has been read: those pages need not stay in memory.
+        """Advise the system to drop the pages of everything but constants from memory: these pages have been read.
 
-        Reading them again finds the same bytes, a little later.
+        Reading the pages again finds the same bytes, a little later.
         """
         mapping = self.data.obj
         if not isinstance(mapping, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
@@ -204,28 +205,28 @@ class OpenedArtifact:
                 mapping.madvise(mmap.MADV_DONTNEED, start, end - start)
 
     def check_payloads(self) -> None:
-        """Checks the modules' payloads against their digests.
+        """Check the modules' payloads against the digests.
 
         Raises:
-            ArtifactError: one is damaged.
+            ArtifactError: a payload is damaged.
         """
         for index, entry in enumerate(self.manifest.modules):
             self._check_digest(f"modules/{index}/payload", entry.digest)
 
     def check_crcs(self) -> None:
-        """Checks the CRC-32 of every member, as zip tools do. Cost: one pass over the file.
+        """Check the CRC-32 of every member, as zip tools do. Cost: one pass over the file.
 
         Raises:
-            ArtifactError: one is damaged.
+            ArtifactError: a member is damaged.
         """
         for member in self.members.values():
             check_crc(self.data, member, self.where)
 
     def read_program(self) -> Program:
-        """Gives the program, checked against its digest, its own laws and the manifest.
+        """Return the program, checked against the digest, the laws of programs and the manifest.
 
         Raises:
-            ArtifactError: it is damaged, breaks a law, or is not the one that the manifest describes.
+            ArtifactError: the program is damaged, breaks a law, or differs from the manifest's description.
         """
         from byoc_core.vm.encoding import decode
         from byoc_core.vm.verify import verify
@@ -254,14 +255,14 @@ class OpenedArtifact:
 
 def _read_report(data: memoryview, manifest: Member, where: str) -> dict[str, Any]:
     mapping = data.obj
-    if isinstance(mapping, mmap.mmap) and mapping.size() < manifest.end:  # to read behind its end would end the process
+    if isinstance(mapping, mmap.mmap) and mapping.size() < manifest.end:  # a read past the end ends the process
         raise ArtifactError(where, "has been cut short since it was loaded", hint=_COPY_AGAIN)
     check_crc(data, manifest, where)
     return unpack_report(decode_report(bytes(data[manifest.offset : manifest.end]), where))
 
 
 def _explain_foreign_zip(data: memoryview, where: str) -> None:
-    """Raises the right error where the container is a sound zip that a newer core made, or that no core made."""
+    """Raise a specific error for a sound zip made by a newer core, or by no core."""
     import io
     import json
     import zipfile
@@ -269,7 +270,7 @@ def _explain_foreign_zip(data: memoryview, where: str) -> None:
     raw: object = None
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            # One damaged name leaves others that only an artifact has.
+            # If one name is damaged, other names of artifacts remain.
             is_ours = any(name.startswith(("manifest.json", "modules/", "program")) for name in archive.namelist())
             if is_ours:
                 info = archive.getinfo("manifest.json")
@@ -285,7 +286,7 @@ def _explain_foreign_zip(data: memoryview, where: str) -> None:
 
 
 def _find_runtimes(artifact: OpenedArtifact) -> dict[str, RuntimeHandle]:
-    """Gives the runtimes of all modules by type key."""
+    """Return the runtimes of all modules by type key."""
     from byoc_core.runtime.registry import runtimes
 
     handles: dict[str, RuntimeHandle] = {}
@@ -309,7 +310,7 @@ def _find_runtimes(artifact: OpenedArtifact) -> dict[str, RuntimeHandle]:
 
 
 def check_payload(artifact: OpenedArtifact, index: int, context: LoadContext) -> bool:
-    """Check the payload of a module by its runtime, without loading it; tell whether the runtime is here and can.
+    """Check the payload of a module, without loading; return whether the module's runtime is installed and can check.
 
     Raises:
         ArtifactError: the payload breaks a law.

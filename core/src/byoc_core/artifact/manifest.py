@@ -1,4 +1,4 @@
-"""The manifest of an artifact: what it holds, what it needs, and the digests of its members."""
+"""The manifest of an artifact: contents, needs, and the digests of the members."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ __all__ = [
 ]
 
 FORMAT_VERSION = 1
-"""The version of the artifact format that this core writes, and the newest that it reads."""
+"""The version of the artifact format written by this core, and the newest readable version."""
 
 MAX_NBYTES = 1 << 28
-"""A manifest of more bytes than this is refused."""
+"""A manifest of more bytes is refused."""
 
 _REQUEST = "request"
 _MAX_RANK = 32
@@ -54,20 +54,20 @@ _MAX_ELEMENTS = 1 << 56
 
 @dataclass(frozen=True, slots=True)
 class FunctionEntry:
-    """A function that can be called, and its signature."""
+    """A callable function, with the signature."""
 
     name: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
 
     def to_signature(self) -> Signature:
-        """Gives the signature as the runtime has it."""
+        """Return the signature in the form of the runtime."""
         return Signature(self.inputs, self.outputs)
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeEntry:
-    """A runtime that must be installed, and what brought it when the artifact was made."""
+    """A required runtime, with the distribution and version that provided the runtime when the artifact was made."""
 
     type_key: str
     distribution: str
@@ -77,7 +77,7 @@ class RuntimeEntry:
 
 @dataclass(frozen=True, slots=True)
 class ModuleEntry:
-    """A runtime module: its payload, native code or not, is the member ``modules/<index>/payload``."""
+    """A runtime module: the payload, native code or not, is the member ``modules/<index>/payload``."""
 
     type_key: str
     functions: tuple[str, ...]
@@ -87,7 +87,7 @@ class ModuleEntry:
 
 @dataclass(frozen=True, slots=True)
 class ConstantEntry:
-    """A constant tensor: its bytes are the member ``constants/<digest>``."""
+    """A constant tensor: the bytes are the member ``constants/<digest>``."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -105,10 +105,10 @@ class Manifest:
     Attributes:
         format: always ``"byoc"``.
         format_version: version of the artifact format.
-        core_version: the byoc-core that wrote it.
-        functions: what can be called, in order.
-        runtimes: what must be installed, in order of type key.
-        modules: the runtime modules, in the order in which the program looks for its externs.
+        core_version: the byoc-core that wrote the manifest.
+        functions: the callable functions, in order.
+        runtimes: the required runtimes, in order of type key.
+        modules: the runtime modules, in the order of search for the program's externs.
         constants: by digest.
         program: SHA-256 of the member ``program``.
     """
@@ -123,7 +123,7 @@ class Manifest:
     program: str
 
     def member_names(self) -> set[str]:
-        """Gives the names of the members that an artifact of this manifest has."""
+        """Return the names of the members of an artifact with this manifest."""
         return {
             "manifest.json",
             "program",
@@ -133,10 +133,10 @@ class Manifest:
 
 
 def encode_manifest(manifest: Manifest, report: Mapping[str, Any]) -> bytes:
-    """Gives the JSON form of a manifest with an offload report; equal ones have equal bytes.
+    """Return the JSON form of a manifest with an offload report; equal inputs give equal bytes.
 
     Raises:
-        ArtifactError: a name is longer than :func:`decode_manifest` permits, or something else would not be read back.
+        ArtifactError: a name is longer than :func:`decode_manifest` permits, or something else could not be read back.
     """
     content = {**to_json(manifest), "report": report}
     data = json.dumps(content, default=to_json, sort_keys=True, separators=(",", ":")).encode()
@@ -145,31 +145,31 @@ def encode_manifest(manifest: Manifest, report: Mapping[str, Any]) -> bytes:
 
 
 def with_request(report: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an offload report with the request that was compiled, as the manifest holds both.
+    """Return an offload report with the compiled request, in the form held by the manifest.
 
-    The request stands in the report, whose fields every reader of this format ignores if it does not know them.
+    The request is a field of the report: every reader of this format ignores unknown fields there.
     """
     return {**report, _REQUEST: request} if request else dict(report)
 
 
 def split_request(report: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the offload report of a manifest, and the request; empty where there is none, as in older artifacts."""
+    """Return the offload report of a manifest, and the request; the request is empty if absent, as in old artifacts."""
     request = report.get(_REQUEST)
     kept = {name: value for name, value in report.items() if name != _REQUEST}
     return kept, request if isinstance(request, dict) else {}
 
 
 def decode_manifest(data: bytes, where: str) -> Manifest:
-    """Reads a manifest; checks its report, and leaves it for :func:`decode_report`.
+    """Decode a manifest; the report is checked, and left for :func:`decode_report`.
 
     Raises:
-        ArtifactError: it is no manifest, or is of a newer format version.
+        ArtifactError: the data is no manifest, or of a newer format version.
     """
     return _decode(data, where)[0]
 
 
 def decode_report(data: bytes, where: str) -> dict[str, Any]:
-    """Reads the offload report in a manifest, as data.
+    """Decode the offload report in a manifest, as data.
 
     Raises:
         ArtifactError: as :func:`decode_manifest`.
@@ -193,7 +193,7 @@ def _decode(data: bytes, where: str) -> tuple[Manifest, dict[str, Any]]:
 
 
 def check_version(raw: Any, where: str) -> None:
-    """Raises :class:`ArtifactError` where a parsed manifest is of a newer format version than this core reads."""
+    """Raise :class:`ArtifactError` if a parsed manifest is of a newer format version than readable by this core."""
     version = raw.get("format_version") if isinstance(raw, dict) else None
     if type(version) is int and version > FORMAT_VERSION:
         maker = raw.get("core_version")
@@ -207,7 +207,7 @@ def check_version(raw: Any, where: str) -> None:
 
 
 def _new_constant(dtype: str, shape: tuple[int, ...]) -> ConstantEntry:
-    # numpy refuses such arrays even where another size is zero.
+    # numpy refuses these arrays even if another size is zero.
     if math.prod([size for size in shape if size]) >= _MAX_ELEMENTS:
         raise MisfitError("Value error, too many elements").inside("shape")
     return ConstantEntry(dtype, shape)

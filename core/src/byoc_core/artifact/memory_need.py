@@ -1,4 +1,4 @@
-"""The memory that a call cannot do without, in parts."""
+"""The least memory needed by a call, in parts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["MemoryNeed"]
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
-    """What one call of a function has to hold in memory, in bytes; symbolic sizes stay symbols.
+    """The memory held for a call of a function, in bytes; symbolic sizes stay symbols.
 
-    All calls share the first two; each call under way has the others. Functions that it calls have arenas of their own.
+    All calls share the first two parts; each running call has the others. Called functions have arenas of their own.
 
     Attributes:
         constants_nbytes: the artifact's constants, mapped from the file.
-        payload_nbytes: the payloads of the artifact's modules: code, and what backends keep beside it.
-        arena_nbytes: planned intermediates, and the scratch memory of regions that take it from their caller.
+        payload_nbytes: the payloads of the artifact's modules: code, and other data kept by backends.
+        arena_nbytes: planned intermediates, and the scratch memory taken by regions from the caller.
         input_nbytes: the inputs.
         output_nbytes: the results.
     """
@@ -34,7 +34,7 @@ class MemoryNeed:
 
     @classmethod
     def of(cls, function: VMFunction, constants_nbytes: int, payload_nbytes: int) -> MemoryNeed:
-        """Gives what a call of a function needs in an artifact of so many bytes of constants and payloads."""
+        """Return the need of a function's call in an artifact with these bytes of constants and payloads."""
         return cls(
             constants_nbytes,
             payload_nbytes,
@@ -50,7 +50,7 @@ class MemoryNeed:
         return shared + self.arena_nbytes + self.input_nbytes + self.output_nbytes
 
     def at(self, sizes: Mapping[str, int]) -> MemoryNeed:
-        """Gives the need for sizes of symbols; those that are not given stay.
+        """Return the need for sizes of symbols; symbols without a size stay.
 
         Raises:
             IRTypeError: a size cannot be computed for these.

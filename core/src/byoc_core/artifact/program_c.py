@@ -1,7 +1,8 @@
-"""Programs of the virtual machine as C: what lets an exported library run its functions by itself.
+"""Programs of the virtual machine as C, for exported libraries that run functions without Python.
 
-A function all of whose calls are machine code becomes tables of registers and instructions, which ``byoc_program.c``
-runs; of any other one the library says why it needs Python, where it finds none (``byoc_python.c``).
+If all calls of a function are machine code, the function becomes tables of registers and instructions, run by
+``byoc_program.c``. For any other function the library states the reason for needing Python if no Python is found
+(``byoc_python.c``).
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ _MAX_NAMED = 4
 
 
 class NativeProgram:
-    """Which functions of a program machine code can run alone, and why not the others.
+    """The functions of a program that machine code can run alone, and the obstacles of the others.
 
     Args:
         program: a verified program.
-        modules: what defines its external symbols; the first that defines one counts.
+        modules: the modules defining the program's external symbols; the first module with a symbol counts.
     """
 
     def __init__(self, program: Program, modules: Sequence[RuntimeModule]) -> None:
@@ -56,7 +57,7 @@ class NativeProgram:
         self._propagate_obstacles()
 
     def python_regions(self) -> Iterator[tuple[str, RuntimeModule]]:
-        """Return the regions that only Python runs and whose names the library has room for, with their modules."""
+        """Yield the regions that only Python can run, with the regions' modules, if the name is a free C identifier."""
         functions = set(self.program.function_names)
         for name, owner in self._owners.items():
             if (
@@ -68,15 +69,15 @@ class NativeProgram:
                 yield name, owner
 
     def region_symbol(self, name: str) -> str:
-        """Gives what a region is called in the library: not as a function of the program, which has the export."""
+        """Return the symbol of a region in the library, distinct from the export of a function with the same name."""
         return f"byoc_region_{name}" if name in self._obstacles else f"__tvm_ffi_{name}"
 
     def is_native(self, function: VMFunction) -> bool:
-        """Tells whether machine code can run a function alone."""
+        """Return whether machine code can run a function alone."""
         return not self._obstacles[function.name]
 
     def reason(self, function: VMFunction) -> str:
-        """Says what of a function needs Python, for the middle of a sentence."""
+        """Return the reasons for a function's need of Python, for the middle of a sentence."""
         found = list(dict.fromkeys(self._obstacles[function.name]))
         more = f" and {len(found) - _MAX_NAMED} more" if len(found) > _MAX_NAMED else ""
         return f"needs Python for {', '.join(found[:_MAX_NAMED])}{more}"
@@ -134,12 +135,12 @@ class NativeProgram:
 
 
 def program_source(native: NativeProgram, constant_offsets: Mapping[str, int], artifact_nbytes: int) -> str:
-    """Gives the C that exports ``__tvm_ffi_<name>`` for each function of a program whose name is a C identifier.
+    """Return C code exporting ``__tvm_ffi_<name>`` for each function of a program, if the name is a C identifier.
 
     Args:
         native: the program.
-        constant_offsets: where constants lie in the library's artifact, by digest.
-        artifact_nbytes: its size.
+        constant_offsets: positions of constants in the library's artifact, by digest.
+        artifact_nbytes: the artifact's size.
     """
     functions = native.program.functions
     exported = list(filter(_has_c_name, functions))
@@ -170,7 +171,7 @@ def program_source(native: NativeProgram, constant_offsets: Mapping[str, int], a
 
 
 def _ops_text(owner: RuntimeModule, name: str) -> str:
-    """Gives the ops of a function of a graph runtime, in parentheses; nothing where the runtime has no graph."""
+    """Return the ops of a function of a graph runtime, in parentheses; empty if the runtime has no graph."""
     if not isinstance(owner, GraphModule):
         return ""
     ops = list(dict.fromkeys(node.op for node in owner.document.functions[name].nodes))
@@ -179,7 +180,7 @@ def _ops_text(owner: RuntimeModule, name: str) -> str:
 
 
 def _called(native: NativeProgram, function: VMFunction) -> Iterator[str]:
-    """Yields the C functions that a native function calls."""
+    """Yield the C functions called by a native function."""
     for instruction in function.code if native.is_native(function) else ():
         if isinstance(instruction, Call) and instruction.kind is not CallKind.BUILTIN:
             yield _c_function(native, instruction)
@@ -220,7 +221,7 @@ def _python_lines(name: str, specs: Sequence[TensorSpec], reason: str, index: in
 
 
 class _FunctionText:
-    """The C of one native function."""
+    """The C of a native function."""
 
     def __init__(
         self, native: NativeProgram, function: VMFunction, index: int, constant_offsets: Mapping[str, int]
@@ -231,12 +232,12 @@ class _FunctionText:
         self._index = index
         self._constant_offsets = constant_offsets
         self._registers = program.registers(function)
-        # Names of one C scope, whatever letters the symbols have.
+        # Distinct names in a C scope, for any letters of the symbols.
         names = enumerate(sorted(function.input_symbols))
         self._symbols: dict[str, Dim] = {name: symbol(f"s{number}_{name}") for number, name in names}
 
     def lines(self) -> list[str]:
-        """Gives tables, the function that measures, and the export."""
+        """Return tables, the measuring function, and the export."""
         function, index = self._function, self._index
         operands = [number for instruction in function.code for number in _operands(instruction)]
         sizes = self._sizes()
@@ -279,7 +280,7 @@ class _FunctionText:
             position += count
 
     def _instruction(self, instruction: Instruction) -> tuple[str, int, str, str]:
-        """Gives operation, target, called function, and what to say of it."""
+        """Return operation, target, called function, and comment."""
         match instruction:
             case Ret():
                 return "BYOC_RET", 0, "NULL", "ret"
@@ -301,7 +302,7 @@ class _FunctionText:
             yield f"{ARTIFACT_SYMBOL} + {offset}u"
 
     def _sizes(self) -> list[Dim]:
-        """Gives shapes, and strides where there are any, of all registers, one after the other."""
+        """Return shapes, and strides if any, of all registers, one after the other."""
         dims = (dim for register in self._registers for dim in (*register.shape, *(self._strides(register) or ())))
         return [self._renamed(dim) for dim in dims]
 
@@ -322,7 +323,7 @@ class _FunctionText:
         return offsets
 
     def _measure(self, sizes: Sequence[Dim]) -> list[str]:
-        """Gives the function that checks arguments and computes sizes, offsets and the bytes of the arena."""
+        """Return the function for checking arguments and computing sizes, offsets and the bytes of the arena."""
         head = (
             f"static int32_t measure_{self._index}(const DLTensor *const *arguments, int64_t *sizes, int64_t *offsets,"
         )
@@ -335,7 +336,7 @@ class _FunctionText:
         return [*lines, f"  *nbytes = {c_dim(total)};", "  return 0;", "}"]
 
     def _storages(self) -> tuple[list[Dim], Dim, list[str]]:
-        """Gives where storages begin, and where the last one ends; from the first symbolic one on, in variables."""
+        """Return the starts of storages and the end of the last; from the first symbolic storage on, as variables."""
         starts: list[Dim] = []
         lines = []
         total: Dim = 0
@@ -408,7 +409,7 @@ def _with_comma(item: str) -> str:
 
 
 def _filling(array: str, values: Sequence[Dim]) -> list[str]:
-    """Gives statements that fill in an array: the numbers by one copy, what is computed behind it."""
+    """Return statements filling an array: the numbers by one copy, then the computed values."""
     if not values:
         return [f"  (void){array};"]
     numbers = [str(value) if isinstance(value, int) else "0" for value in values]
@@ -420,9 +421,9 @@ def _filling(array: str, values: Sequence[Dim]) -> list[str]:
 
 
 def _solve(function: VMFunction) -> dict[tuple[int, int], tuple[str, int, Dim]] | None:
-    """Gives which axes of which parameters tell the function's symbols, in order: ``factor * symbol + offset``.
+    """Return the axes of parameters determining the function's symbols, in order: ``factor * symbol + offset``.
 
-    ``None`` where a symbol that something needs is not told so.
+    ``None`` if a needed symbol is not determined by these axes.
     """
     solved: dict[tuple[int, int], tuple[str, int, Dim]] = {}
     known: set[str] = set()

@@ -1,7 +1,7 @@
-"""The report as an artifact holds it: tables of many rows as columns, equal values once.
+"""The report in the form held by an artifact: tables of many rows as columns, equal values once.
 
-A row repeats the names of its keys, and most of its values stand in other rows too. As columns a report of ten thousand
-ops takes about a quarter of the room.
+A row repeats the names of the keys, and most values of a row occur in other rows too. As columns a report of ten
+thousand ops takes about a quarter of the room.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ __all__ = ["pack_report", "unpack_report"]
 
 _TABLES = ("ops", "regions", "borders", "links")
 _ABSENT = -1
-"""The index of a key that a row has not."""
+"""The index of a key absent from a row."""
 
 
 def pack_report(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Gives a report with its tables as columns.
+    """Return a report with the tables as columns.
 
     A table becomes ``{"count": rows, "columns": {key: {"values": distinct values, "index": which one each row has}}}``;
-    without an ``index`` the rows have the values one after the other.
+    without an ``index`` the rows have the values in order.
     """
     return {**report, **{key: _pack(report[key]) for key in _TABLES if _is_table(report.get(key))}}
 
 
 def unpack_report(packed: Mapping[str, Any]) -> dict[str, Any]:
-    """Gives the report that :func:`pack_report` packed; a table that is not as it makes them stays as it is."""
+    """Return the report packed by :func:`pack_report`; a table of any other form stays unchanged."""
     tables = {key: _unpack(packed[key]) for key in _TABLES if isinstance(packed.get(key), dict)}
     return {**packed, **tables}
 

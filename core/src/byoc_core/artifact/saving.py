@@ -1,4 +1,4 @@
-"""Writes artifacts."""
+"""Saving of artifacts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = ["save", "to_bytes"]
 def save(
     executable: Executable, path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None
 ) -> None:
-    """Writes an executable to a file; see :meth:`Executable.save`."""
+    """Write an executable to a file; see :meth:`Executable.save`."""
     members = make_members(executable)
     with replace_file(path) as file:
         write_archive(file, members, progress=progress)
@@ -49,19 +49,19 @@ def save(
 
 
 def to_bytes(executable: Executable) -> bytes:
-    """Gives an executable as the bytes of its artifact."""
+    """Return an executable as the bytes of an artifact."""
     file = io.BytesIO()
     write_archive(file, make_members(executable))
     return file.getvalue()
 
 
 def make_members(executable: Executable) -> dict[str, Buffer]:
-    """Gives the members of the artifact by name.
+    """Return the members of the artifact by name.
 
-    Cost: one pass over all constants, whose digests are computed anew.
+    Cost: one pass over all constants, to compute the digests anew.
 
     Raises:
-        InternalError: a constant is missing or is not the one that its digest names.
+        InternalError: a constant is missing, or differs from the constant named by the digest.
     """
     from byoc_core.runtime.registry import runtimes
     from byoc_core.vm.encoding import encode
@@ -94,7 +94,7 @@ def make_members(executable: Executable) -> dict[str, Buffer]:
     for type_key in borrowed - needed.keys():
         handle = runtimes().get(type_key)
         record = handle.record
-        # No payload of this runtime is there: its format says nothing.
+        # The artifact has no payload of this runtime: the payload format is irrelevant.
         needed[type_key] = RuntimeEntry(type_key, record.distribution, record.version, min(handle.info().formats))
     constants: dict[str, ConstantEntry] = {}
     for digest, array in sorted(_cited_constants(executable).items()):

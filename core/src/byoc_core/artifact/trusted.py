@@ -1,7 +1,7 @@
-"""Which artifacts' native code this user trusts: those that the user's own processes compiled and saved.
+"""The artifacts with native code trusted by this user: compiled and saved by the user's own processes.
 
-An artifact is known by the SHA-256 of its manifest, which holds the digests of everything else. Trusted digests are
-empty files in the folder ``trusted`` of the user's cache; the folder counts only where nobody else can write to it.
+An artifact is known by the SHA-256 of the manifest, which holds the digests of everything else. Trusted digests are
+empty files in the folder ``trusted`` of the user's cache; the folder counts only if nobody else can write to it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["is_trusted", "trust"]
 
 
 def trust(digest: str) -> bool:
-    """Records that native code of the artifact with this digest may be loaded; tells whether that worked."""
+    """Record permission to load native code of the artifact with this digest; return whether the recording worked."""
     folder = _folder()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ def trust(digest: str) -> bool:
 
 
 def is_trusted(digest: str) -> bool:
-    """Tells whether the artifact with this digest was recorded by :func:`trust` for this user."""
+    """Return whether the artifact with this digest was recorded by :func:`trust` for this user."""
     folder = _folder()
     try:
         return _is_private(folder) and (folder / digest).is_file()

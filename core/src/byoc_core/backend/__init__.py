@@ -1,7 +1,7 @@
-"""The compile side of backends: hook specifications, what they exchange, and the registry that dispatches to them.
+"""The compile side of backends: hook specifications, exchanged types, and the registry.
 
-Authors read :mod:`byoc_core.backend.hooks`. The names below are loaded on first use, so that importing one of the
-light modules does not bring pluggy and the registry along.
+Authors read :mod:`byoc_core.backend.hooks`. The names below are loaded on first use. Importing a light module therefore
+does not import pluggy and the registry.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All hooks of byoc as data, of both entry-point groups."""
+"""All hooks of byoc as data, for both entry-point groups."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["hook_specs"]
 
 
 def hook_specs() -> tuple[HookSpec, ...]:
-    """Gives every hook that a plugin may implement: those of ``byoc.backends``, then those of ``byoc.runtimes``.
+    """Return all hooks open to plugins: the group ``byoc.backends`` first, then ``byoc.runtimes``.
 
-    The documentation's pages are made from them; tools that write or check plugins may read them too::
+    The pages of the documentation are generated from the result. Tools for writing or checking plugins may use it too::
 
         for hook in byoc_core.backend.hook_specs():
             print(hook.group, hook.signature, "required" if hook.required else "optional", f"since {hook.since}")

@@ -1,4 +1,4 @@
-"""Backends whose hooks may fail: an exception becomes a refusal of the backend, kept with its traceback."""
+"""Backends with failing hooks contained: an exception becomes a refusal of the backend, kept with its traceback."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _LOGGER = logging.getLogger("byoc_core")
 
 @dataclass(slots=True)
 class HookFailure:
-    """An exception that a hook raised; one for all ops that it was raised for alike.
+    """An exception raised by a hook; equal exceptions for several ops share one failure.
 
     Attributes:
-        backend: whose hook.
+        backend: the name of the hook's backend.
         hook: the hook's name.
         text: the exception's type and text, as a clause.
-        traceback: the frames from the first to the last, and the exception; module names in place of file paths, so
-            that the same build gives the same text on every machine.
-        ops: the ops, or the functions, that the hook was asked about; empty where it speaks for the whole backend.
+        traceback: the frames from the first to the last, and the exception; module names in place of file paths, for
+            equal texts of equal builds on every machine.
+        ops: the ops or functions passed to the hook; empty if the hook concerns the whole backend.
     """
 
     backend: str
@@ -53,11 +53,11 @@ class HookFailure:
 
 
 class ContainedBackend(BackendHandle):
-    """A backend whose failing hooks are refusals.
+    """A backend with failures of hooks turned into refusals.
 
-    A hook that is asked about an op, or about a function, refuses this op or function. A hook that speaks for the whole
-    backend takes the backend out: it claims nothing more. Ctrl-C, a lack of memory and options that the user gave wrong
-    are no failures of the backend: they pass.
+    A failing hook called with an op or a function refuses this op or function. A failing hook concerning the whole
+    backend takes the backend out: no more claims. Ctrl-C, a lack of memory and wrong options of the user are no
+    failures of the backend and pass through.
 
     Args:
         handle: the backend.
@@ -73,18 +73,18 @@ class ContainedBackend(BackendHandle):
         self._status: Status | None = None
 
     def contain(self, hook: str, error: ByocError, op: str = "") -> Rejection:
-        """Record what a hook raised.
+        """Record an exception of a hook.
 
         Args:
             hook: the hook's name.
-            error: what it raised, as :meth:`BackendHandle` raises it.
-            op: the op or function that the hook was asked about; without one the backend is taken out.
+            error: the exception, as raised by :meth:`BackendHandle`.
+            op: the op or function passed to the hook; if empty, the backend is taken out.
 
         Returns:
             The refusal.
 
         Raises:
-            OptionsError: the error is one.
+            OptionsError: the error is an ``OptionsError``.
         """
         if isinstance(error, OptionsError):
             raise error
@@ -105,11 +105,11 @@ class ContainedBackend(BackendHandle):
 
     @property
     def uncontained(self) -> BackendHandle:
-        """The backend whose hooks raise what they raise."""
+        """The backend with hooks raising their own exceptions."""
         return self._uncontained
 
     def compile_status(self, context: CompileContext | None = None) -> Status:
-        """Tell whether the backend can compile, asked once; not where it cannot tell."""
+        """Return whether the backend can compile, asked once; an error counts as no."""
         if self._status is None:
             try:
                 self._status = super().compile_status(context)
@@ -118,7 +118,7 @@ class ContainedBackend(BackendHandle):
         return self._status
 
     def rewrite(self, hook: str, module: IRModule, context: CompileContext) -> IRModule:
-        """Return the module after a hook, verified; as it was where that fails."""
+        """Return the module after a hook, verified; on failure, the unchanged module."""
         from byoc_core.ir import verify
 
         try:
@@ -131,7 +131,7 @@ class ContainedBackend(BackendHandle):
             return module
 
     def patterns(self) -> tuple[CompositePattern, ...]:
-        """Return the patterns; none where the backend is out."""
+        """Return the patterns; none if the backend is out."""
         try:
             return () if self._out is not None else super().patterns()
         except ByocError as error:
@@ -139,7 +139,7 @@ class ContainedBackend(BackendHandle):
             return ()
 
     def ops(self) -> tuple[OpDef, ...]:
-        """Return the backend's own ops; none where the backend is out."""
+        """Return the backend's own ops; none if the backend is out."""
         try:
             return () if self._out is not None else self._uncontained.ops()
         except ByocError as error:
@@ -147,7 +147,7 @@ class ContainedBackend(BackendHandle):
             return ()
 
     def supports(self, binding: Binding, context: CompileContext) -> Support | Rejection:
-        """Tell whether the backend can compile one op."""
+        """Return whether the backend can compile an op."""
         if self._out is not None:
             return self._out
         try:
@@ -157,13 +157,13 @@ class ContainedBackend(BackendHandle):
 
     @property
     def claims_by_itself(self) -> bool:
-        """Whether it claims by an algorithm of its own; it does not where it is out."""
+        """Whether the backend claims by its own algorithm; false if the backend is out."""
         return self._out is None and super().claims_by_itself
 
     def codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
-        """Compile functions; where that fails for some of them, compile the others.
+        """Compile functions; if this fails for some, compile the others.
 
-        Cost: one call of the hook; where it raises, about ``2 * log2(functions)`` more for each guilty function.
+        Cost: one call of the hook; after an exception, about ``2 * log2(functions)`` more for each guilty function.
         """
         try:
             return super().codegen(functions, context)
@@ -176,12 +176,12 @@ class ContainedBackend(BackendHandle):
             return CodegenResult(None, rejections=guilty)
         try:
             result = super().codegen(rest, context)
-        except ByocError as error:  # each half compiled by itself, and both together do not
+        except ByocError as error:  # each half compiles by itself, but not both together
             result = self._refuse(rest, error)
         return replace(result, rejections={**result.rejections, **guilty})
 
     def _find_guilty(self, functions: Sequence[Function], context: CompileContext) -> dict[str, Rejection]:
-        """Return the refusals of the functions that cannot be compiled even alone, found by halving."""
+        """Return the refusals of functions failing even alone, found by halving."""
         guilty: dict[str, Rejection] = {}
         middle = len(functions) // 2
         for half in (functions[:middle], functions[middle:]):

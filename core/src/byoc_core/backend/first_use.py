@@ -1,4 +1,4 @@
-"""Compiles functions for sizes that a call brings first: the backend's rules are asked again, then its codegen."""
+"""Compilation for sizes first seen in a call: the backend's rules are asked again, then its codegen."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["FirstUse", "rules_refusal"]
 
 
 class FirstUse:
-    """Compiles functions of a backend of static shapes for sizes of calls.
+    """A compiler of functions for the sizes of calls, for a backend of static shapes.
 
-    Codegen may count on what the rules of the backend let pass, so the rules are asked about these sizes too.
+    Codegen may rely on the checks of the backend's rules, so the rules are asked about these sizes too.
 
     Args:
         handle: the backend.
-        functions: by the names under which they are called.
-        context: of the module that they stand in.
+        functions: by the names used in calls.
+        context: the context of the functions' module.
     """
 
     def __init__(self, handle: BackendHandle, functions: Mapping[str, Function], context: CompileContext) -> None:
@@ -34,7 +34,7 @@ class FirstUse:
         self._sized = SizedFunctions(())
 
     def __call__(self, name: str, sizes: Mapping[str, int]) -> RuntimeModule | SizesRefused:
-        """Return the module of a function for sizes, or why the backend refuses them."""
+        """Return the module of a function for sizes, or the reason of the backend's refusal."""
         made = self._sized.at(self._functions[name], sizes)
         refusal = made if isinstance(made, Rejection) else rules_refusal(self._handle, made, self._context)
         if isinstance(made, Function) and refusal is None:
@@ -47,10 +47,10 @@ class FirstUse:
 
 
 def rules_refusal(handle: BackendHandle, function: Function, context: CompileContext) -> Rejection | None:
-    """Return why the rules of a backend do not take a function of known sizes; ``None`` where they do.
+    """Return why the backend's rules refuse a function of known sizes; ``None`` if accepted.
 
-    They are not asked about a function that they never took: one that the user annotated, which has no source, or one
-    of a backend that claims by an algorithm of its own.
+    The rules are not asked about functions never claimed by rules: functions annotated by the user (without source),
+    and functions of a backend claiming by its own algorithm.
     """
     if "source" not in function.attrs or handle.claims_by_itself:
         return None
@@ -70,7 +70,7 @@ def rules_refusal(handle: BackendHandle, function: Function, context: CompileCon
 def _composite_refusal(
     binding: Binding, patterns: Sequence[CompositePattern], context: CompileContext
 ) -> Rejection | None:
-    """Return why no pattern of a composite's name takes its body; ``None`` where one does, or none fits any more."""
+    """Return why no pattern of a composite's name accepts its body; ``None`` if a pattern does, or if none matches."""
     body = binding.regions[0]
     index = FunctionIndex(body, context.constants)
     refusal = None

@@ -1,4 +1,4 @@
-"""One backend, its hooks called and their results checked."""
+"""A handle of one backend: calls its hooks and checks their results."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _T = TypeVar("_T")
 
 
 class BackendHandle:
-    """A backend as the compiler uses it. Every method that calls a hook may raise ``HookError``.
+    """A backend as used by the compiler. Every method calling a hook may raise ``HookError``.
 
     Args:
-        plugin: the plugin behind it.
+        plugin: the plugin implementing the backend.
 
     Raises:
-        HookError: ``byoc_backend_info`` raised, or does not give a ``BackendInfo`` of the entry point's name.
+        HookError: ``byoc_backend_info`` raised, or did not return a ``BackendInfo`` with the entry point's name.
     """
 
     def __init__(self, plugin: PluginHandle) -> None:
@@ -61,24 +61,24 @@ class BackendHandle:
 
     @property
     def record(self) -> PluginRecord:
-        """The distribution and version it comes from; both empty for a plugin object given directly."""
+        """The backend's distribution and version; both empty for a plugin object given directly."""
         return self._plugin.record
 
     @property
     def uncontained(self) -> BackendHandle:
-        """The backend whose hooks raise what they raise."""
+        """The backend with hooks raising their own exceptions."""
         return self
 
     @property
     def plugin(self) -> object:
-        """The module or object that implements the hooks."""
+        """The module or object implementing the hooks."""
         return self._plugin.plugin
 
     def info(self, options: Mapping[str, object] | None = None) -> BackendInfo:
-        """Gives what the backend says of itself.
+        """Return the backend's info.
 
         Args:
-            options: as the user gave them; what they state of unit roundoffs counts where it is coarser.
+            options: as given by the user; a unit roundoff stated by the options counts if coarser.
 
         Raises:
             OptionsError: an option is unknown or has a bad value.
@@ -90,7 +90,7 @@ class BackendHandle:
         return replace(self._info, unit_roundoff=coarsest_roundoff([self._info, changed]))
 
     def options(self, given: Mapping[str, object] | None = None) -> BaseModel | None:
-        """Gives validated options with defaults filled in; ``None`` where the backend has none.
+        """Return validated options with defaults filled in; ``None`` for a backend without options.
 
         Raises:
             OptionsError: an option is unknown or has a bad value.
@@ -100,11 +100,11 @@ class BackendHandle:
     def context(
         self, module: IRModule | None = None, options: Mapping[str, object] | BaseModel | None = None
     ) -> CompileContext:
-        """Gives the context to call the other hooks with.
+        """Return the context for calling the other hooks.
 
         Args:
             module: the module being compiled.
-            options: as the user gave them, or already validated.
+            options: as given by the user, or already validated.
 
         Raises:
             OptionsError: an option is unknown or has a bad value.
@@ -115,7 +115,7 @@ class BackendHandle:
         return CompileContext(self.name, validated, module.constants, module)
 
     def compile_status(self, context: CompileContext | None = None) -> Status:
-        """Tells whether it can compile on this machine."""
+        """Return whether the backend can compile on this machine."""
         hook = "byoc_compile_status"
         arguments = {"context": context or self.context()} if self._plugin.has(hook) else {}
         return ask_status(self._plugin, hook, **arguments)
@@ -125,14 +125,14 @@ class BackendHandle:
         return self._plugin.has(hook)
 
     def prepare(self, module: IRModule, context: CompileContext) -> IRModule:
-        """Return the module as the backend likes it; the module itself where it has no wishes."""
+        """Return the module rewritten by ``byoc_prepare``; the same module if the backend wants no change."""
         return self.rewrite("byoc_prepare", module, context)
 
     def rewrite(self, hook: str, module: IRModule, context: CompileContext) -> IRModule:
-        """Return the module after a hook of :data:`byoc_core.backend.rewriting.REWRITES`.
+        """Return the module rewritten by a hook of :data:`byoc_core.backend.rewriting.REWRITES`.
 
         Raises:
-            HookError: the hook raised, changed what it may not change, or made an invalid module.
+            HookError: the hook raised, made a forbidden change, or produced an invalid module.
         """
         from byoc_core.ir import verify
 
@@ -155,7 +155,7 @@ class BackendHandle:
         return result
 
     def patterns(self) -> tuple[CompositePattern, ...]:
-        """Gives the groups of ops that it computes in one go, in its own order."""
+        """Return the backend's patterns, groups of ops computed as a unit, in the backend's order."""
         from byoc_core.pattern import CompositePattern
 
         hook = "byoc_patterns"
@@ -171,7 +171,7 @@ class BackendHandle:
         return patterns
 
     def supports(self, binding: Binding, context: CompileContext) -> Support | Rejection:
-        """Tells whether it can compile one op by itself."""
+        """Return whether the backend can compile an op by itself."""
         hook = "byoc_supports"
         if not self._plugin.has(hook):
             return Rejection("no-rule", f"backend `{self.name}` takes no single ops")
@@ -187,27 +187,27 @@ class BackendHandle:
 
     @property
     def claims_by_itself(self) -> bool:
-        """Whether it claims by an algorithm of its own instead of patterns and rules for single ops."""
+        """Whether the backend claims by its own algorithm instead of patterns and single-op rules."""
         return self._plugin.has("byoc_partition")
 
     def partition(self, module: IRModule, context: CompileContext) -> IRModule:
-        """Gives the module with its claims; what else the hook changed is not checked here."""
+        """Return the module with the backend's claims; other changes by the hook are not checked here."""
         from byoc_core.ir.module import IRModule
 
         hook = "byoc_partition"
         return self._plugin.check(hook, self._plugin.call(hook, module=module, context=context), IRModule)
 
     def where(self, hook: str) -> str:
-        """Gives the place for messages about a hook."""
+        """Return the location text of a hook for messages."""
         return self._plugin.where(hook)
 
     def contain(self, hook: str, error: ByocError, op: str = "") -> Rejection:
-        """Raise the error of a hook; :class:`byoc_core.backend.contained.ContainedBackend` makes a refusal of it.
+        """Raise the error of a hook; :class:`byoc_core.backend.contained.ContainedBackend` returns a refusal instead.
 
         Args:
             hook: the hook's name.
-            error: what the hook, or an object that the hook returned, raised.
-            op: the op that the hook was asked about; empty where the hook speaks for the whole backend.
+            error: raised by the hook, or by an object returned by the hook.
+            op: the op passed to the hook; empty if the hook concerns the whole backend.
 
         Raises:
             ByocError: ``error``.
@@ -215,10 +215,10 @@ class BackendHandle:
         raise error
 
     def estimate(self, function: Function, context: CompileContext) -> Estimate | None:
-        """Gives what running a function costs on it; ``None`` where it does not say.
+        """Return the cost of running a function on the backend; ``None`` without an estimate.
 
         Raises:
-            HookError: the hook raised, gave something else, or a figure that is negative or not finite.
+            HookError: the hook raised, or returned a wrong type or a negative or non-finite figure.
         """
         hook = "byoc_estimate"
         answer = self._plugin.call(hook, function=function, context=context) if self._plugin.has(hook) else None
@@ -233,35 +233,35 @@ class BackendHandle:
         return estimate
 
     def generated_kernels(self, functions: Sequence[Function], context: CompileContext) -> tuple[KernelReport, ...]:
-        """Return the kernels that the backend generates for functions that it compiled.
+        """Return the kernels generated by the backend for compiled functions.
 
         Raises:
-            HookError: the hook raised, or gave something else.
+            HookError: the hook raised, or returned a wrong type.
         """
         return self._sequence("byoc_generated_kernels", KernelReport, functions=tuple(functions), context=context)
 
     @property
     def separates_sizes(self) -> bool:
-        """Whether ops of known sizes and ops of symbolic ones are never in one region."""
+        """Whether ops of known sizes and ops of symbolic sizes are kept in separate regions."""
         return False
 
     def codegen_groups(self, functions: Sequence[Function]) -> list[list[Function]]:
-        """Return functions in the groups that :meth:`codegen` is called with."""
+        """Return functions in the groups to pass to :meth:`codegen`."""
         return [list(functions)] if functions else []
 
     def codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
-        """Compiles functions that are annotated for it.
+        """Compile functions annotated for this backend.
 
         Args:
             functions: each with a ``global_symbol``.
-            context: of the module they come from.
+            context: the context of the functions' module.
 
         Returns:
-            A result in which every function is either compiled, under its symbol, or rejected. The module may be
-            called by several threads: one whose runtime says that it is not re-entrant comes behind a lock.
+            A result with every function either compiled, under its symbol, or rejected. Several threads may call the
+            module: a module declared non-re-entrant by its runtime is guarded by a lock.
 
         Raises:
-            HookError: the hook raised, gave something else, or says nothing about a function.
+            HookError: the hook raised, returned a wrong type, or left a function unanswered.
         """
         hook = "byoc_codegen"
         answer = self._plugin.call(hook, functions=tuple(functions), context=context)

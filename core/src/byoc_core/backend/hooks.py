@@ -1,18 +1,18 @@
 # mypy: disable-error-code=empty-body
-# (a specification is never called: its signature and its text are all there is)
-"""The hooks of the compile side: what a plugin of the group ``byoc.backends`` implements.
+# (a specification is never called: it consists of its signature and its text)
+"""The hooks of the compile side, implemented by plugins of the group ``byoc.backends``.
 
-A backend is a module (or object) whose functions are marked with :data:`hookimpl`; the entry point's name is the
-backend's name. A function may leave out arguments that it does not need.
+A backend is a module (or object) with functions marked by :data:`hookimpl`; the entry point's name is the backend's
+name. A function may leave out unneeded arguments.
 
-"Not supported" is an answer, given as a :class:`Rejection`. Every hook may raise an error of :mod:`byoc_core.errors`,
-which reaches the caller as it is with a note that says whose hook raised it; any other exception becomes a
-``HookError`` that names plugin, distribution, version and hook. What a hook returns is checked; a wrong type is a
-``HookError`` too.
+"Not supported" is an answer, given as a :class:`Rejection`. Every hook may raise an error of :mod:`byoc_core.errors`.
+The error reaches the caller unchanged, with a note naming the plugin and the hook. Any other exception becomes a
+``HookError`` with plugin, distribution, version and hook. Results of hooks are checked; a wrong type is a ``HookError``
+too.
 
-To ``build`` and ``explain`` an error of a hook is a refusal: other backends and the host take what the hook was asked
-about, a warning says so, and the report keeps the traceback. With ``strict=True`` or ``fallback="error"``, and where
-``partition`` or ``RunCodegen`` is called by itself, the caller gets the error.
+``build`` and ``explain`` treat an error of a hook as a refusal: other backends and the host take over, a warning is
+given, and the report keeps the traceback. The caller gets the error with ``strict=True`` or ``fallback="error"``, and
+from direct calls of ``partition`` or ``RunCodegen``.
 
 The smallest backend::
 
@@ -73,14 +73,14 @@ __all__ = [
 
 @hookspec(since="0.1", required=True)
 def byoc_backend_info() -> BackendInfo:
-    """Says who the backend is and what it can do. Required.
+    """Return the backend's name and capabilities. Required.
 
     Called by: the registry of backends.
     When: the backend is first asked for, by name or as a plugin object.
-    How often: once per process for an installed backend; for an object, whenever it is named as a backend.
-    Result: kept. It decides what else the backend is asked, how constants reach it, and which options it has.
-    If it raises: an installed backend is quarantined with the reason, as it is if it gives something else or another
-        name than its entry point's. For a plugin object the caller gets the error.
+    How often: once per process for an installed backend; for an object, with each use as a backend.
+    Result: kept. The info decides about the other hooks to call, the form of constants, and the options.
+    If it raises: an installed backend is quarantined with the reason, also after a wrong type or a name other than the
+        entry point's. For a plugin object the caller gets the error.
 
     Example::
 
@@ -100,16 +100,16 @@ def byoc_backend_info() -> BackendInfo:
 
 @hookspec(since="0.1")
 def byoc_compile_status(context: CompileContext) -> Status:
-    """Says whether the backend can compile on this machine. Optional: without it, it can.
+    """Return whether the backend can compile on this machine. Optional; the default is yes.
 
     Called by: ``build``, ``explain`` and ``debug_model``; ``RunCodegen``; the lint; ``byoc backends`` and
-        ``byoc doctor``; the command line where it looks for backends to use because the user names none.
+        ``byoc doctor``; the command line, to choose backends if the user names none.
     When: before the backend is asked to prepare, to claim or to compile.
-    How often: a few times per compilation, so it should be quick; it must have no effect.
-    Result: a no with its reason and remedy is shown. ``build`` warns, and the backend takes nothing; ``RunCodegen``
-        raises a ``CodegenError`` for a function that is annotated for the backend.
-    If it raises: the backend cannot compile, with the failure as the reason. ``byoc backends`` and ``byoc doctor`` show
-        it too.
+    How often: a few times per compilation. The hook should be quick and must have no effect.
+    Result: a no is shown with reason and remedy. ``build`` warns, and the backend takes nothing; ``RunCodegen`` raises
+        a ``CodegenError`` for a function annotated for the backend.
+    If it raises: the backend cannot compile, with the failure as the reason, also shown by ``byoc backends`` and
+        ``byoc doctor``.
 
     Example::
 
@@ -128,13 +128,14 @@ def byoc_compile_status(context: CompileContext) -> Status:
 
 @hookspec(since="0.1")
 def byoc_prepare(module: IRModule, context: CompileContext) -> IRModule:
-    """Rewrites the module as this backend likes it, before partition. Optional.
+    """Rewrite the module for this backend before partition. Optional.
 
-    Called by: ``build``, ``explain`` and ``debug_model``, for each backend that the user lists and that can compile.
+    Called by: ``build``, ``explain`` and ``debug_model``, for each listed backend able to compile.
     When: after the core's own passes and before partition, in backend order.
     How often: once per compilation.
-    Result: it replaces the module for all backends, so it must mean the same; the verifier runs after it.
-    If it raises: the module stays as it is, and the backend takes nothing. So it is if the verifier refuses the result.
+    Result: replaces the module for all backends, so the meaning must not change; the verifier runs afterwards.
+    If it raises: the module stays unchanged, and the backend takes nothing. The same holds if the verifier refuses the
+        result.
 
     Example::
 
@@ -150,13 +151,13 @@ def byoc_prepare(module: IRModule, context: CompileContext) -> IRModule:
 
 @hookspec(since="0.1")
 def byoc_patterns() -> Sequence[CompositePattern]:
-    """Gives the groups of ops that the backend computes in one go. Optional.
+    """Return the groups of ops computed by the backend as a unit. Optional.
 
-    Called by: policies of partition; the part of the report that explains near misses; the lint.
+    Called by: policies of partition; the report's explanation of near misses; the lint.
     When: ops are claimed, before the backend is asked about single ops.
-    How often: a few times per partition, so patterns are best made once and kept.
-    Result: each match becomes one ``composite`` binding that bears the pattern's name; which of several overlapping
-        matches wins is decided by :attr:`byoc_core.partitioning.claiming.selection.Candidate.rank`. A pattern that is
+    How often: a few times per partition; patterns are best built once and kept.
+    Result: each match becomes one ``composite`` binding with the pattern's name.
+        :attr:`byoc_core.partitioning.claiming.selection.Candidate.rank` decides between overlapping matches. A pattern
         not named ``<backend>.<what>`` is a ``HookError``.
     If it raises: the backend takes nothing. If a condition or a check of a pattern raises, the pattern does not match
         at this op.
@@ -176,14 +177,13 @@ def byoc_patterns() -> Sequence[CompositePattern]:
 
 @hookspec(since="0.1")
 def byoc_supports(binding: Binding, context: CompileContext) -> Support | Rejection:
-    """Says whether the backend can compile one op by itself. Optional: without it, only patterns are taken.
+    """Return whether the backend can compile a single op. Optional; by default, the backend takes only patterns.
 
-    Called by: policies of partition; ``build``, for the ops of a region that another backend's codegen has refused;
-        ``RunCodegen``, to name the op for which a function was refused; the lint.
-    When: ops are claimed, for those that no pattern and no backend before this one has taken; by the policy ``ByCost``
-        for all ops.
-    How often: once per op and partition; by ``ByCost``, and where regions turn out too small for the user's limits,
-        several times. The answer must depend on the arguments only.
+    Called by: policies of partition; ``build``, for the ops of a region refused by another backend's codegen;
+        ``RunCodegen``, to name the op to blame for a refused function; the lint.
+    When: ops are claimed, for ops not taken by a pattern or an earlier backend; by the policy ``ByCost`` for all ops.
+    How often: once per op and partition; several times by ``ByCost``, and if regions turn out too small for the user's
+        limits. The answer must depend on the arguments only.
     Result: ``Support`` claims the op; a ``Rejection`` is shown by ``explain``.
     If it raises: the backend does not take the op.
 
@@ -204,20 +204,19 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
 
 @hookspec(since="0.1")
 def byoc_partition(module: IRModule, context: CompileContext) -> IRModule:
-    """Claims by an algorithm of the backend's own, in place of patterns and rules for single ops. Optional.
+    """Claim ops by the backend's own algorithm, in place of patterns and single-op rules. Optional.
 
     Called by: policies of partition, instead of ``byoc_patterns`` and ``byoc_supports``.
-    When: it is the backend's turn to claim; the module bears the claims of backends before it.
-    How often: once per partition; by the policy ``ByCost``, and where regions turn out too small for the user's
-        limits, several times.
-    Result: it sets ``codegen`` to the backend's name on bindings, or puts several ops into one claimed ``composite``
-        named ``<backend>.<what>``, and changes nothing else: ops keep their names and order, claims stay that were
-        there, calls and control flow are not claimed (but ops in bodies may be), nor is anything impure. This is
-        verified. Claims on ops that the core or the user's constraints turn away are dropped afterwards, a composite
-        that holds one as a whole. Regions are made of the claims later, so it need not care for convexity.
-        ``byoc_supports``, where the backend has it too, is asked for the ops of a region that another backend's codegen
-        has refused.
-    If it raises: the backend takes nothing. So it is if the hook does anything but claim.
+    When: the backend's turn to claim; the module carries the claims of earlier backends.
+    How often: once per partition; several times by the policy ``ByCost``, and if regions turn out too small for the
+        user's limits.
+    Result: the hook sets ``codegen`` to the backend's name on bindings, or puts several ops into one claimed
+        ``composite`` named ``<backend>.<what>``. Nothing else changes: names and order of ops and existing claims stay;
+        calls, control flow and impure ops are not claimed (but ops in bodies may be). The core verifies this. Claims on
+        ops turned away by the core or the user's constraints are dropped afterwards, a composite with any such op as a
+        whole. Regions are built from the claims later, so convexity does not matter here. ``byoc_supports``, if
+        implemented too, is asked for the ops of a region refused by another backend's codegen.
+    If it raises: the backend takes nothing. The same holds if the hook does anything but claim.
 
     Example::
 
@@ -241,14 +240,14 @@ def byoc_partition(module: IRModule, context: CompileContext) -> IRModule:
 
 @hookspec(since="0.1")
 def byoc_estimate(function: Function, context: CompileContext) -> Estimate | None:
-    """Says what running a function costs on this backend. Optional: without it, and for ``None``, the core guesses.
+    """Return the cost of running a function on this backend. Optional; without it, and for ``None``, the core guesses.
 
-    Called by: the policy ``ByCost``, for what the backend would take: functions of one op, or of one composite.
-    When: places are weighed. Symbolic sizes have been replaced by the sizes that the user expects.
-    How often: once per partition for ops that differ in names and in the elements of constants only, so the answer must
-        not depend on these.
-    Result: the seconds are weighed against those of other backends and the host, so they should be measured, if
-        roughly. A figure that is negative or not finite is a ``HookError``.
+    Called by: the policy ``ByCost``, for functions of a single op or a single composite acceptable to the backend.
+    When: places are weighed. Symbolic sizes have been replaced by the user's expected sizes.
+    How often: once per partition for ops differing only in names and in the elements of constants. The answer must not
+        depend on these.
+    Result: the seconds are compared with the estimates of other backends and the host, and should be measured, if
+        roughly. A negative or non-finite figure is a ``HookError``.
     If it raises: the backend does not take the ops of the function.
 
     Example::
@@ -265,18 +264,18 @@ def byoc_estimate(function: Function, context: CompileContext) -> Estimate | Non
 
 @hookspec(since="0.2")
 def byoc_after_partition(module: IRModule, context: CompileContext) -> IRModule:
-    """Rewrites the backend's own regions, between partition and codegen. Optional.
+    """Rewrite the backend's own regions between partition and codegen. Optional.
 
-    Called by: ``build``, ``explain`` and ``debug_model``, for each backend that the user lists and that can compile.
+    Called by: ``build``, ``explain`` and ``debug_model``, for each listed backend able to compile.
     When: after partition and before codegen, in backend order; before the user's own passes for this point. Each region
-        that a backend claimed is a function annotated with ``Codegen`` and ``global_symbol``. What no backend claimed
-        stands in no region yet. Symbolic sizes may occur, for a backend of static shapes too.
-    How often: once per compilation. Not at all where ``RunCodegen`` is called by itself, and for a region that another
-        backend's codegen has refused, so ``byoc_codegen`` must not count on it.
-    Result: it replaces the module. The bodies of functions annotated for this backend may be other ones that mean the
-        same; their parameters, results and annotations stay, and so does everything else. Functions that did not change
-        are given back as they are. This and the verifier's laws are checked. The report counts the new ops.
-    If it raises: the module stays as it is, and the backend is handed no more regions. So it is if the result breaks
+        claimed by a backend is a function annotated with ``Codegen`` and ``global_symbol``. Unclaimed ops stand in no
+        region yet. Symbolic sizes may occur, for a backend of static shapes too.
+    How often: once per compilation. Never in a direct call of ``RunCodegen``, nor for a region refused by another
+        backend's codegen, so ``byoc_codegen`` must not rely on this hook.
+    Result: replaces the module. Functions annotated for this backend may get other bodies of equal meaning. Parameters,
+        results and annotations of these functions stay, and so does everything else. Unchanged functions are returned
+        as the same objects. This and the verifier's laws are checked. The report counts the new ops.
+    If it raises: the module stays unchanged, and the backend gets no more regions. The same holds if the result breaks
         the law.
 
     Example::
@@ -299,18 +298,18 @@ def byoc_after_partition(module: IRModule, context: CompileContext) -> IRModule:
 
 @hookspec(since="0.1", required=True)
 def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
-    """Compiles every function that is annotated for this backend. Required.
+    """Compile every function annotated for this backend. Required.
 
-    Called by: ``RunCodegen``, which ``build``, ``explain`` and ``debug_model`` run; the lint with ``--compile``.
-    When: after partition, with all functions whose ``Codegen`` attribute names the backend, in module order. Each has a
-        ``global_symbol``, and its bindings are single ops and ``composite`` bindings.
-    How often: once per module; once more where regions are handed to it that another backend's codegen refused; and
-        more often where it raises.
-    Result: for every function there must be a function of its symbol in the resulting module, or a ``Rejection``:
-        ``build`` then offers the region to the next backend, and ``RunCodegen`` by itself raises. Equal functions
-        should give equal modules.
-    If it raises: it is called again with fewer functions, to find those for which it raises; these are refused, as by a
-        ``Rejection``.
+    Called by: ``RunCodegen``, as part of ``build``, ``explain`` and ``debug_model``; the lint with ``--compile``.
+    When: after partition, with all functions annotated with the backend's name as ``Codegen``, in module order. Each
+        function has a ``global_symbol`` and consists of single ops and ``composite`` bindings.
+    How often: once per module; once more for regions refused by another backend's codegen; more often after an
+        exception.
+    Result: for every function, the resulting module holds a function of its symbol, or the result holds a
+        ``Rejection``. After a rejection ``build`` offers the region to the next backend; ``RunCodegen`` by itself
+        raises. Equal functions should give equal modules.
+    If it raises: the core calls again with fewer functions to find the guilty functions, and treats each as refused by
+        a ``Rejection``.
 
     Example::
 
@@ -326,16 +325,17 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
 
 @hookspec(since="0.2")
 def byoc_after_codegen(module: IRModule, context: CompileContext) -> IRModule:
-    """Replaces modules that the backend compiled, after codegen. Optional.
+    """Replace the backend's compiled modules after codegen. Optional.
 
-    Called by: ``build`` and ``explain``, for each backend that the user lists and that can compile.
+    Called by: ``build`` and ``explain``, for each listed backend able to compile.
     When: after the codegen of all backends and before lowering, in backend order; before the user's own passes for this
-        point. Regions are calls of external functions; the module attribute ``external_mods`` has their modules.
-    How often: once per compilation; not where ``RunCodegen`` is called by itself.
-    Result: it replaces the module. Each entry of ``external_mods`` that holds nothing but functions of this backend may
-        be another module with functions of the same names that compute the same. Everything else stays, which is
-        checked.
-    If it raises: the module stays as it is. So it is if the result breaks the law.
+        point. Regions are calls of external functions; the module attribute ``external_mods`` holds the compiled
+        modules.
+    How often: once per compilation; never in a direct call of ``RunCodegen``.
+    Result: replaces the module. Each entry of ``external_mods`` with functions of this backend only may be replaced by
+        another module with functions of the same names and meaning. Everything else must stay unchanged. The core
+        checks this.
+    If it raises: the module stays unchanged. The same holds if the result breaks the law.
 
     Example::
 
@@ -353,18 +353,18 @@ def byoc_after_codegen(module: IRModule, context: CompileContext) -> IRModule:
 
 @hookspec(since="0.1")
 def byoc_ops() -> Sequence[OpDef]:
-    """Gives ops of the backend's own domain. Optional.
+    """Return ops of the backend's own domain. Optional.
 
-    Called by: ``byoc_core.backends.ops(names)``, for those who build or parse modules with these ops; ``build`` and
-        ``partition``, whose passes find these ops by name; the lint.
+    Called by: ``byoc_core.backends.ops(names)``, for building or parsing modules with these ops; ``build`` and
+        ``partition``, for passes to find these ops by name; the lint.
     When: the ops of chosen backends are asked for: ``default_ops().extended(byoc_core.backends.ops(["mynpu"]))``.
-    How often: once, when they are first asked for.
-    Result: ops beside the core's. Their names must be new and should begin with the backend's name. The host runs an op
-        with a kernel. A model with the op on the host can be saved if a runtime of the package brings the kernel by
+    How often: once, at the first request.
+    Result: ops in addition to the core's. Names must be new and should begin with the backend's name. The host runs an
+        op with a kernel. A model with the op on the host can be saved if a runtime of the package brings the kernel by
         ``byoc_kernels``. Passes, judges and the conformance kit ask the op for its facts: rounding, cases, FLOPs,
-        views. A fact that the op does not state has a safe default, and the lint lists the fact. Both halves of a
-        package may read one file of definitions: ``byoc_core.opset`` belongs to the run side.
-    If it raises: the backend takes nothing. Who asks ``byoc_core.backends.ops`` gets the error.
+        views. An unstated fact has a safe default, and the lint lists the fact. Both halves of a package may read one
+        file of definitions: ``byoc_core.opset`` belongs to the run side.
+    If it raises: the backend takes nothing. The caller of ``byoc_core.backends.ops`` gets the error.
 
     Example::
 
@@ -390,15 +390,15 @@ def byoc_ops() -> Sequence[OpDef]:
 
 @hookspec(since="0.2")
 def byoc_generated_kernels(functions: Sequence[Function], context: CompileContext) -> Sequence[KernelReport]:
-    """Tells the kernels that the backend generates for functions, for people to read. Optional.
+    """Return the kernels generated by the backend for functions, for people to read. Optional.
 
     Called by: ``explain`` with ``kernels=True``, as ``byoc explain --kernels`` runs it.
-    When: after codegen, with all functions that the backend compiled, as ``byoc_codegen`` got them. The backend makes
-        the kernels again and need not compile them: neither a build nor an artifact pays for reports.
-    How often: once per explanation; not where the backend compiled nothing.
-    Result: shown to the user, in the order given. Every kernel that the modules run is there once. A backend that
-        generates no kernels leaves the hook out.
-    If it raises: the report shows the error in the place of the kernels.
+    When: after codegen, with all functions compiled by the backend, in the form passed to ``byoc_codegen``. The backend
+        generates the kernels again and need not compile them: neither a build nor an artifact pays for reports.
+    How often: once per explanation; never if the backend compiled nothing.
+    Result: shown to the user, in the returned order. Every kernel run by the modules occurs once. A backend without
+        generated kernels leaves the hook out.
+    If it raises: the report shows the error in place of the kernels.
 
     Example::
 

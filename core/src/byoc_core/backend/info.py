@@ -1,4 +1,4 @@
-"""What the core and a backend say to each other: capabilities, answers, context, result."""
+"""The types exchanged by the core and a backend: capabilities, answers, context, result."""
 
 from __future__ import annotations
 
@@ -37,43 +37,43 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 def is_backend_name(name: str) -> bool:
-    """Tells whether a backend may have this name: one lower-case word."""
+    """Return whether a name is allowed for a backend: one lower-case word."""
     return _NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class BackendInfo:
-    """What a backend says of itself.
+    """The name and capabilities of a backend, as stated by the backend.
 
     Attributes:
         name: equal to the entry point's name; one lower-case word.
-        dynamic_shapes: whether it compiles functions with symbolic sizes; if not, it is asked for static ones only, and
-            a build has it compile a region for each set of sizes.
-        data_dependent_sizes: whether it compiles ops whose results have sizes that only the data tells; the functions
-            of its modules return such results instead of filling buffers. Such sizes are symbolic, so
-            it says nothing without ``dynamic_shapes``.
+        dynamic_shapes: whether the backend compiles functions with symbolic sizes. If not, only functions with static
+            sizes are offered, and a build compiles a region for each set of sizes.
+        data_dependent_sizes: whether the backend compiles ops with results of data-dependent sizes. The functions of
+            its modules return such results instead of filling buffers. Data-dependent sizes are symbolic, so the field
+            has no meaning without ``dynamic_shapes``.
         deterministic: whether equal functions give equal modules, and equal inputs equal outputs, bit for bit.
-        native: whether its modules may hold native code. The conformance kit alone reads it, and holds it against the
-            modules: an artifact asks its user's permission where a module says that it holds native code
+        native: whether the backend's modules may hold native code. Only the conformance kit reads the field, to compare
+            with the modules: an artifact asks its user's permission if a module states that it holds native code
             (:attr:`byoc_core.runtime.module.RuntimeModule.is_native`).
-        options: pydantic model of its options, every field with a default; ``None`` where it has no options. Where
-            options make its arithmetic coarser, a property ``unit_roundoff`` of the model tells, in the form of the one
-            below.
-        constants: ``"embedded"``: constants reach it as ``Constant`` operands; ``"lifted"``: as parameters.
-        preferred_layouts: deprecated since 0.2 and ignored: no pass plans layouts by it.
-        unit_roundoff: by the name of a floating-point dtype, the unit roundoff with which it computes on that dtype,
-            where that is coarser than the dtype's own (``{"float32": 2**-11}`` for TF32). By the names of an op and a
-            dtype (``{"exp:float32": 2**-12}``), the unit roundoff of that op alone. The debugger and the conformance
-            kit judge its numbers by it.
-        strided: whether functions of its modules mostly take strided views and write into them, so that ops which make
-            such views cost nothing outside its regions. What a function permits in the end its module says
+        options: pydantic model of the options, every field with a default; ``None`` for a backend without options. If
+            options make the arithmetic coarser, the model states so in a property ``unit_roundoff``, in the form of the
+            attribute below.
+        constants: ``"embedded"``: constants are passed as ``Constant`` operands; ``"lifted"``: as parameters.
+        preferred_layouts: deprecated since 0.2 and ignored: no pass plans layouts by this field.
+        unit_roundoff: by the name of a floating-point dtype, the backend's unit roundoff on the dtype, if coarser than
+            the dtype's own (``{"float32": 2**-11}`` for TF32). By the names of an op and a dtype
+            (``{"exp:float32": 2**-12}``), the unit roundoff of this op alone. The debugger and the conformance kit
+            judge the backend's numbers accordingly.
+        strided: whether functions of the backend's modules mostly accept strided views as inputs and outputs. View ops
+            outside the regions then cost nothing. The module states the final permission of each function
             (:attr:`byoc_core.runtime.module.CallTraits.strided`).
-        finite_only: whether it computes on finite numbers only: its results mean nothing where an input, a result or a
-            value between them is NaN or infinite. The debugger and the conformance kit judge no numbers then.
-        min_region_flops: the least floating-point operations of a region that are worth a call. Smaller regions stay
-            on the host; a region whose operations are not known, or depend on symbols, is taken.
-        quantised: whether it computes on quantised constants: ``dequantize`` of a constant is left in the module for
-            it, and not computed when the module is prepared.
+        finite_only: whether the backend computes on finite numbers only: results are meaningless if an input, a result
+            or an intermediate value is NaN or infinite. The debugger and the conformance kit then judge no numbers.
+        min_region_flops: the least floating-point operations of a region worth a call. Smaller regions stay on the
+            host. A region with unknown or symbolic operations is taken.
+        quantised: whether the backend computes on quantised constants. ``dequantize`` of a constant then stays in the
+            module, and is not computed during preparation.
     """
 
     name: str
@@ -101,18 +101,18 @@ class BackendInfo:
 
 
 def stated_roundoff(stated: Mapping[str, float], dtype: str, op: str = "") -> float:
-    """Return the unit roundoff that a backend states for an op on a dtype, in general where none is named; 0 if none.
+    """Return the unit roundoff stated by a backend for a dtype or for an op on the dtype; 0 if none is stated.
 
     Args:
         stated: see ``unit_roundoff`` of :class:`BackendInfo`.
-        dtype: of what is rounded.
+        dtype: the dtype of the rounded values.
         op: the op's name.
     """
     return max(stated.get(dtype, 0.0), stated.get(f"{op}:{dtype}", 0.0))
 
 
 def coarsest_roundoff(infos: Iterable[BackendInfo]) -> Mapping[str, float]:
-    """Return the coarsest unit roundoff that any of several backends states, by dtype and by op and dtype."""
+    """Return the coarsest unit roundoff stated by any of several backends, by dtype and by op and dtype."""
     coarsest: dict[str, float] = {}
     for info in infos:
         for dtype, stated in info.unit_roundoff.items():
@@ -122,13 +122,13 @@ def coarsest_roundoff(infos: Iterable[BackendInfo]) -> Mapping[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class CompileContext:
-    """What a backend may ask for while it compiles.
+    """The information available to a backend during compilation.
 
     Attributes:
-        backend: its name.
-        options: its validated options; ``None`` where it has no options model.
+        backend: the backend's name.
+        options: the backend's validated options; ``None`` without an options model.
         constants: arrays by digest.
-        module: the module being compiled, where there is one.
+        module: the module being compiled, if any.
     """
 
     backend: str
@@ -137,7 +137,7 @@ class CompileContext:
     module: IRModule | None = None
 
     def constant(self, constant: Constant) -> NDArray:
-        """Gives the read-only array that a ``Constant`` operand stands for.
+        """Return the read-only array of a ``Constant`` operand.
 
         Raises:
             CodegenError: the constant is not in the module's store.
@@ -152,13 +152,13 @@ class CompileContext:
 
 @dataclass(frozen=True, slots=True)
 class CodegenResult:
-    """What a backend made of the functions it was given.
+    """A backend's compilation result for the given functions.
 
     Attributes:
-        module: has one function per compiled IR function, named by its ``global_symbol``, that takes the parameters
-            and then the results, in order; ``None`` where all were rejected.
-        constants: arrays by digest that the module cites and the IR module's store does not hold yet.
-        rejections: for each function that it cannot compile after all, by function name, the reason.
+        module: has one function per compiled IR function, named by its ``global_symbol``, with the parameters and then
+            the results as arguments, in order; ``None`` if all functions were rejected.
+        constants: arrays by digest, cited by the module but not held by the IR module's store yet.
+        rejections: the reason for each function rejected after all, by function name.
     """
 
     module: RuntimeModule | None
@@ -168,15 +168,15 @@ class CodegenResult:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a backend expects a function to cost.
+    """A backend's expected cost of a function.
 
-    The two last fields speak of the border between the backend's device and the host; where the estimates of one
-    backend differ there, the costlier border counts.
+    The last two fields describe the border between the backend's device and the host. If the estimates of one backend
+    differ in these fields, the costlier border counts.
 
     Attributes:
-        seconds: of running it once, its inputs being on the device; without the call.
-        call_seconds: of entering the device, whatever goes in.
-        bytes_per_second: of moving data to the device and back; 0 where both work on the same memory.
+        seconds: time of one run with the inputs on the device; without the call.
+        call_seconds: time of entering the device, whatever the inputs.
+        bytes_per_second: rate of moving data to the device and back; 0 if both use the same memory.
     """
 
     seconds: float

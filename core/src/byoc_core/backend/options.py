@@ -1,4 +1,4 @@
-"""A backend's options: checked against its pydantic model before anything is compiled."""
+"""Validation of a backend's options against its pydantic model, before compilation starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["path_options", "validate_options"]
 
 
 def path_options(model: type[BaseModel] | None) -> frozenset[str]:
-    """Return the options that are paths: facts of one machine, which no artifact records."""
+    """Return the options holding paths. Paths are facts of one machine and not recorded in artifacts."""
     fields = {} if model is None else model.model_fields
     return frozenset(field.alias or name for name, field in fields.items() if _holds_path(field.annotation))
 
@@ -26,17 +26,17 @@ def _holds_path(annotation: object) -> bool:
 
 
 def validate_options(backend: str, model: type[BaseModel] | None, given: Mapping[str, object]) -> BaseModel | None:
-    """Gives the options with defaults filled in; ``None`` where the backend has none.
+    """Return the options with defaults filled in; ``None`` for a backend without options.
 
-    Text is converted where the field's type permits (``"3"`` to 3), so options may come from a command line.
+    Text is converted if the field's type permits (``"3"`` to 3), so options may come from a command line.
 
     Args:
         backend: the backend's name, for messages.
-        model: its options model.
-        given: what the user chose.
+        model: the backend's options model.
+        given: the options chosen by the user.
 
     Raises:
-        OptionsError: an option is unknown (whatever the model itself says about extra keys) or has a bad value.
+        OptionsError: an option is unknown (whatever the model's policy on extra keys) or has a bad value.
     """
     known = [] if model is None else [field.alias or name for name, field in model.model_fields.items()]
     for name in given:

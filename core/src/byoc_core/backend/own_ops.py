@@ -1,4 +1,4 @@
-"""The ops that backends bring, in registries and modules."""
+"""The ops brought by backends, in registries and modules."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ __all__ = ["ops_with", "with_own_ops"]
 
 
 def ops_with(backends: Iterable[BackendHandle]) -> OpRegistry:
-    """Return the registry of the core's ops and the backends' own, which their texts are parsed with.
+    """Return the registry of the core's ops and the backends' own ops, for parsing their texts.
 
     Raises:
-        HookError: ``byoc_ops`` of a backend raised, or gave something else than ops.
+        HookError: ``byoc_ops`` of a backend raised, or returned anything but ops.
         IRError: an op has the name of another.
     """
     return default_ops().extended(op for backend in backends for op in backend.ops())
 
 
 def with_own_ops(module: IRModule, backends: Iterable[BackendHandle]) -> IRModule:
-    """Return the module with a registry that also holds the core's ops and the backends' own.
+    """Return the module with the core's ops and the backends' own ops added to its registry.
 
-    Names that the module's registry has keep their meaning: a backend's op of such a name is left out. The same module
-    is returned if nothing is new.
+    Names in the module's registry keep their meaning: a backend's op of an equal name is left out. The same module is
+    returned if nothing is new.
 
     Raises:
-        HookError: ``byoc_ops`` of a backend raised, or gave something else than ops.
-        IRError: the registry has another op under the name of one of the core's, or two backends bring different ops
-            of one name that the registry does not have.
+        HookError: ``byoc_ops`` of a backend raised, or returned anything but ops.
+        IRError: the registry has another op under the name of a core op, or two backends bring different ops of one
+            name unknown to the registry.
     """
     known: dict[str, OpDef] = dict(module.ops)
     if module.ops is not default_ops():

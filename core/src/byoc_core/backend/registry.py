@@ -1,4 +1,4 @@
-"""The backends of this process: asked for by name, loaded on demand; plugin objects work like installed ones."""
+"""The registry of this process's backends: found by name, loaded on demand; plugin objects work alike."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["HOST_NAME", "BackendHandle", "Backends", "backends", "find_registry"
 
 
 class Backends:
-    """All backends of a catalogue, each opened when first asked for.
+    """All backends of a catalogue, each opened on first request.
 
     Args:
         catalog: the plugins of the group ``byoc.backends``.
@@ -33,22 +33,22 @@ class Backends:
         self._handles: dict[str, BackendHandle] = {}
 
     def list(self) -> tuple[PluginRecord, ...]:
-        """Gives the records of all backends, those that cannot be used too. Imports no plugin."""
+        """Return the records of all backends, including unusable backends. Imports no plugin."""
         return self.catalog.records
 
     def names(self) -> tuple[str, ...]:
-        """Gives the names of all backends that may be used. Imports no plugin."""
+        """Return the names of all usable backends. Imports no plugin."""
         return self.catalog.names()
 
     def get(self, backend: str | object) -> BackendHandle:
-        """Gives a backend.
+        """Return a backend.
 
         Args:
-            backend: a name; or a plugin object (a module or an instance with hooks); or a handle, given back.
+            backend: a name; or a plugin object (a module or an instance with hooks); or a handle, returned unchanged.
 
         Raises:
-            BackendNotFoundError: no backend of that name is installed; lists the installed and the near ones.
-            PluginError: the plugin cannot be used; says why and what to do.
+            BackendNotFoundError: no backend of this name is installed; lists the installed names and similar names.
+            PluginError: the plugin cannot be used; gives the reason and a remedy.
         """
         if isinstance(backend, BackendHandle):
             return backend
@@ -68,13 +68,13 @@ class Backends:
         return self._handles.setdefault(backend, handle)
 
     def order(self, chosen: Iterable[str | object] = ()) -> tuple[BackendHandle, ...]:
-        """Gives backends from the first to be asked to the last: as listed, and the host after all others.
+        """Return backends in the order of asking: as listed, and the host last.
 
         Args:
-            chosen: names, plugin objects or handles; the host may be listed and changes nothing.
+            chosen: names, plugin objects or handles; listing the host does not change its place.
 
         Raises:
-            PluginError: one cannot be used, or a name is listed twice for different plugins.
+            PluginError: a backend cannot be used, or a name is listed twice for different plugins.
         """
         ordered: dict[str, BackendHandle] = {}
         for item in chosen:
@@ -86,13 +86,13 @@ class Backends:
         return (*ordered.values(), host or self.get(HOST_NAME))
 
     def lookup(self, given: Iterable[str | object] = ()) -> Callable[[str], BackendHandle]:
-        """Return a look-up by name in which given backends come before the registry's own.
+        """Return a look-up by name, with given backends taking precedence over the registry's own.
 
         Args:
             given: names, plugin objects or handles.
 
         Raises:
-            PluginError: one cannot be used.
+            PluginError: a backend cannot be used.
         """
         own = {handle.name: handle for handle in map(self.get, given)}
         return lambda name: own[name] if name in own else self.get(name)
@@ -102,12 +102,12 @@ class Backends:
         return handle.name in self.names() and self.get(handle.name).plugin is handle.plugin
 
     def ops(self, chosen: Iterable[str | object]) -> tuple[OpDef, ...]:
-        """Gives the ops that these backends bring, in the order given."""
+        """Return the ops brought by these backends, in the given order."""
         return tuple(op for item in chosen for op in self.get(item).ops())
 
 
 def open_object(plugin: object) -> BackendHandle:
-    """Return a handle for a plugin that no entry point names: its own info does.
+    """Return a handle for a plugin object without an entry point, named by its own info.
 
     Raises:
         PluginError: the object has no hooks, or does not introduce itself.
@@ -120,17 +120,17 @@ def open_object(plugin: object) -> BackendHandle:
 
 
 def backends() -> Backends:
-    """Gives the backends installed for this process.
+    """Return the backends installed for this process.
 
-    Metadata and the environment are read with the first call, plugin code when a backend is asked for.
+    The first call reads metadata and the environment. Plugin code is loaded on the first request for a backend.
     """
     return installation().registry(Backends, BACKENDS_GROUP)
 
 
 def find_registry(given: Backends | None = None) -> Backends:
-    """Return the registry that a caller handed in; without one, the registry of this process.
+    """Return the given registry, or the registry of this process if none is given.
 
-    Passes and functions that users call by themselves take names of backends and an optional registry. All of them
-    resolve the names here. What runs inside of a compilation is handed a registry.
+    Passes and public functions take names of backends and an optional registry, and resolve the names here. Code inside
+    a compilation always gets a registry.
     """
     return backends() if given is None else given

@@ -1,4 +1,4 @@
-"""The hooks by which a backend rewrites a module, and the law that each result keeps."""
+"""The module-rewriting hooks of a backend, and the law for each result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["REWRITES", "Law"]
 
 Law = Callable[["IRModule", "IRModule", str], str | None]
-"""Returns what is wrong with a result: of the module before, the module after, and the backend's name."""
+"""Returns the fault of a result, given the module before, the module after, and the backend's name."""
 
 
 def _may_change_all(before: IRModule, after: IRModule, backend: str) -> str | None:
@@ -20,7 +20,7 @@ def _may_change_all(before: IRModule, after: IRModule, backend: str) -> str | No
 
 
 def _may_change_own_regions(before: IRModule, after: IRModule, backend: str) -> str | None:
-    """Allow other bodies, of other parameters' names too, in functions annotated for the backend."""
+    """Allow other bodies, also with other parameter names, in functions annotated for the backend."""
     if list(before.functions) != list(after.functions):
         return "added, removed or reordered functions"
     for name, function in before.functions.items():
@@ -37,7 +37,7 @@ def _may_change_own_regions(before: IRModule, after: IRModule, backend: str) -> 
 
 
 def _may_change_own_modules(before: IRModule, after: IRModule, backend: str) -> str | None:
-    """Allow other external modules in place of those that hold nothing but the backend's functions."""
+    """Allow replacement of external modules holding the backend's functions only."""
     from byoc_core.ir.printer import EXTERNAL_FUNCTIONS, EXTERNAL_MODULES
 
     if after.functions != before.functions:
@@ -64,7 +64,7 @@ REWRITES: Mapping[str, Law] = MappingProxyType(
         "byoc_after_codegen": _may_change_own_modules,
     }
 )
-"""What each hook may change, beside that the result is a valid module that means the same."""
+"""The changes allowed to each hook. In every case the result must be a valid module of the same meaning."""
 
 
 def _interface(function: Function) -> tuple[list[object], list[object]]:

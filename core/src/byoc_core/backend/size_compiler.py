@@ -1,4 +1,4 @@
-"""The compiler that a loaded artifact calls for sizes that it does not hold."""
+"""The compiler called by a loaded artifact for sizes not held by the artifact."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["compiler", "held_sizes"]
 
 
 def held_sizes(modules: Iterable[RuntimeModule]) -> list[dict[str, Any]]:
-    """Return for each function of a backend of static shapes the sizes it is compiled for, as plain data.
+    """Return the compiled sizes of each function of a backend of static shapes, as plain data.
 
-    ``others`` says what becomes of other sizes: ``"first-use"`` (compiled when a call brings them). Of an artifact:
-    ``"host"`` or ``"error"``, and ``"compiler-or-host"`` or ``"compiler-or-error"`` where a compiler may be given.
+    ``others`` states the fate of other sizes: ``"first-use"`` (compiled in the first call). For an artifact: ``"host"``
+    or ``"error"``, or, if loading may be given a compiler, ``"compiler-or-host"`` or ``"compiler-or-error"``.
     """
     return [
         {
@@ -40,12 +40,12 @@ def held_sizes(modules: Iterable[RuntimeModule]) -> list[dict[str, Any]]:
 
 
 def compiler(registry: Backends | None = None) -> Callable[..., RuntimeModule | SizesRefused]:
-    """Return what compiles regions of a loaded artifact for sizes that the artifact does not hold.
+    """Return a compiler of a loaded artifact's regions for sizes not held by the artifact.
 
-    Give it to :func:`byoc_core.load`. It needs the backends of these regions, and their tools.
+    Pass the compiler to :func:`byoc_core.load`. The compiler needs the backends of these regions, and their tools.
 
     Args:
-        registry: has the backends; by default those installed for this process.
+        registry: has the backends; by default the backends installed for this process.
     """
 
     def compile_sizes(recipe: Recipe, name: str, sizes: Mapping[str, int]) -> RuntimeModule | SizesRefused:
@@ -58,7 +58,7 @@ def compiler(registry: Backends | None = None) -> Callable[..., RuntimeModule | 
 
 def _prepared(handle: BackendHandle, recipe: Recipe, name: str) -> tuple[Function, CompileContext]:
     module = parse(recipe.text, constants=recipe.constants, ops=ops_with([handle]))
-    # A stranger wrote this: what `build` would not hand to a backend, a recipe does not either.
+    # The recipe may come from a stranger: check everything that `build` ensures for a backend.
     verify(module)
     where = f"recipe of backend `{recipe.backend}`"
     found = next((f for f in module.functions.values() if f.attrs.get("global_symbol") == name), None)

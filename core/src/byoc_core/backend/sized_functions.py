@@ -1,4 +1,4 @@
-"""Functions, ops and matches for the sizes that a backend of static shapes is asked about."""
+"""Functions, ops and matches with concrete sizes, for questions to a backend of static shapes."""
 
 from __future__ import annotations
 
@@ -19,37 +19,39 @@ from byoc_core.transform.specialise import Specialised, specialise, symbols_in
 __all__ = ["MAX_SIZE", "SizedFunctions", "function_of"]
 
 _PROBES = (8, 64, 512)
-"""Sizes of the first symbol where the user names none; the others count up, so that no two are equal, nor equal to one
-that the user named. The first that leaves no size empty or impossible is taken: a model of images has none of 8 pixels.
+"""Sizes of the first symbol if the user names none.
+
+The other symbols count up, avoiding equal sizes and user-named sizes. The first probe without an empty or impossible
+size is taken: an image model has none at 8 pixels.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """A function that matches stand in, for some sizes; where they are impossible, its symbols stay."""
+    """A function containing matches, specialised for some sizes; symbols stay at impossible sizes."""
 
     made: Specialised
     index: FunctionIndex
 
 
 class SizedFunctions:
-    """What a backend of static shapes sees of functions with symbolic sizes.
+    """The concrete sizes shown to a backend of static shapes for functions with symbolic sizes.
 
     Args:
-        sizes: the sets of sizes that the user named.
+        sizes: the sets of sizes named by the user.
     """
 
     def __init__(self, sizes: Sequence[Mapping[str, int]]) -> None:
         self._sizes = [dict(item) for item in sizes] or [{}]
-        self._symbols: dict[int, tuple[Function, list[str]]] = {}  # a function is held, so its id is its own
+        self._symbols: dict[int, tuple[Function, list[str]]] = {}  # holding the function keeps its id unique
         self._wholes: dict[tuple[int, Sizes], _Whole] = {}
 
     def tried(self, function: Function, whole: Function | None = None) -> Iterator[dict[str, int]]:
-        """Yield the sizes to ask about: each set that the user named, completed; one of our own where none is named.
+        """Yield the sizes to ask about: each set named by the user, completed; without any, a single set of probes.
 
         Args:
-            function: a function, or a part of one.
-            whole: the function that it is part of, whose symbols get sizes too.
+            function: a function, or a part of a function.
+            whole: the function containing the part; its symbols get sizes too.
         """
         own = symbols_in(function)
         symbols = sorted(own) if whole is None else self._symbols_of(whole)
@@ -62,20 +64,20 @@ class SizedFunctions:
                 yield sizes
 
     def others(self, function: Function, whole: Function | None = None) -> dict[str, int]:
-        """Return sizes of our own that :meth:`tried` yields only if no others are possible."""
+        """Return alternative probe sizes, yielded by :meth:`tried` only if no others are possible."""
         symbols = sorted(symbols_in(function)) if whole is None else self._symbols_of(whole)
         return {name: _PROBES[-1] + index for index, name in enumerate(symbols)}
 
     def completions(self, function: Function) -> Iterator[list[dict[str, int]]]:
-        """Yield for each set that the user named the sizes to try, those that leave no size empty first."""
+        """Yield the sizes to try for each set named by the user, sizes without empty values first."""
         symbols = sorted(symbols_in(function))
         for given in self._sizes:
             yield sorted(_completions(symbols, given), key=lambda sizes: not self._is_possible(function, sizes))
 
     def at(self, function: Function, sizes: Mapping[str, int]) -> Function | Rejection:
-        """Return a function for sizes, or why there is none: a size is negative, or breaks the type rule of an op.
+        """Return a function for sizes, or a refusal if a size is negative or breaks the type rule of an op.
 
-        A rule of symbols may leave to the call whether two sizes fit. A backend may count on integers that fit.
+        A rule of symbols may defer the check of two sizes to the call. A backend may count on fitting integers.
         """
         try:
             made = specialise(function, sizes).function
@@ -86,14 +88,14 @@ class SizedFunctions:
         return made
 
     def match_at(self, match: Match, part: Function, sizes: Mapping[str, int]) -> Match | Rejection:
-        """Return a match for sizes, or why there is none.
+        """Return a match for sizes, or the refusal of impossible sizes.
 
         Args:
             match: the match.
-            part: a function of its bindings alone.
-            sizes: of all symbols of the function that the match stands in.
+            part: a function of the match's bindings alone.
+            sizes: of all symbols of the function containing the match.
 
-        Cost: linear in that function once for each set of sizes, then in the match.
+        Cost: linear in the whole function once for each set of sizes, then in the match.
         """
         own = symbols_in(part)
         possible = self.at(part, {name: size for name, size in sizes.items() if name in own})
@@ -119,7 +121,7 @@ class SizedFunctions:
         return next((sizes for sizes in tried if self._is_possible(function, sizes)), tried[0])
 
     def _is_possible(self, function: Function, sizes: Mapping[str, int]) -> bool:
-        """Return whether a function has no impossible size, and no empty value."""
+        """Return whether a function has no impossible size and no empty value."""
         made = self.at(function, sizes)
         if isinstance(made, Rejection):
             return False
@@ -129,7 +131,7 @@ class SizedFunctions:
 
 
 def function_of(name: str, *bindings: Binding) -> Function:
-    """Return a function of bindings, which takes what they read."""
+    """Return a function of bindings; the values read become parameters."""
     made = {id(result) for binding in bindings for result in binding.results}
     read = {id(o): o for binding in bindings for o in binding.operands if hasattr(o, "name") and id(o) not in made}
     params: Any = tuple(read.values())
@@ -137,7 +139,7 @@ def function_of(name: str, *bindings: Binding) -> Function:
 
 
 def _completions(symbols: Sequence[str], given: Mapping[str, int]) -> list[dict[str, int]]:
-    """Return sizes for all symbols: those given, and from each probe up what is not given; one if all are given."""
+    """Return given sizes completed by counting up from each probe; a single set if all symbols are given."""
     named = {name: size for name, size in given.items() if name in symbols}
     missing = [name for name in symbols if name not in named]
     if not missing:

@@ -1,4 +1,4 @@
-"""Backends of static shapes that are asked about symbolic sizes: size by size, with integers in their place."""
+"""Backends of static shapes handling symbolic sizes: each set of sizes is tried with integers in place of symbols."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ __all__ = ["SpecialisedBackend"]
 
 
 class SpecialisedBackend(BackendHandle):
-    """A backend of static shapes that takes symbolic sizes: it compiles a function for each set of sizes.
+    """A backend of static shapes extended to symbolic sizes: each function is compiled for each set of sizes.
 
-    Rules, and checks of patterns, see integers in place of symbols. What they take for each set of sizes is claimed. A
-    backend that claims by itself sees the symbols.
+    Rules and pattern checks see integers in place of symbols. An op is claimed if accepted for every set of sizes. A
+    backend claiming by itself sees the symbols.
 
     Args:
         handle: the backend.
-        sizes: the sets of sizes to compile for in advance; a function that needs more symbols than a set has is not
-            compiled for that set. Other sizes are compiled when a call brings them.
-        options: the backend's options, as the user gave them.
-        symbols: those of the module's parameters.
-        host: the backend that runs sizes which this one refuses; ``None`` where they are an error of the call.
-        is_strict: whether an exception while a call's sizes are compiled is an error of the call in any case.
+        sizes: the sets of sizes to compile for in advance. A function with symbols missing from a set is not compiled
+            for the set. Other sizes are compiled in the first call.
+        options: the backend's options, as given by the user.
+        symbols: the symbols of the module's parameters.
+        host: the backend running the sizes refused by this backend; ``None`` if refused sizes are an error of the call.
+        is_strict: whether an exception during compilation for a call's sizes is always an error of the call.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class SpecialisedBackend(BackendHandle):
         self._sized = SizedFunctions(self._sizes)
 
     def contain(self, hook: str, error: ByocError, op: str = "") -> Rejection:
-        """Do with the error of a hook what the backend does."""
+        """Treat the error of a hook like the wrapped backend."""
         return self._inner.contain(hook, error, op)
 
     def compile_status(self, context: CompileContext | None = None) -> Status:
-        """Tell whether the backend can compile."""
+        """Return whether the backend can compile."""
         return self._inner.compile_status(context)
 
     def rewrite(self, hook: str, module: IRModule, context: CompileContext) -> IRModule:
@@ -79,7 +79,7 @@ class SpecialisedBackend(BackendHandle):
 
     @property
     def claims_by_itself(self) -> bool:
-        """Whether the backend claims by an algorithm of its own."""
+        """Whether the backend claims by its own algorithm."""
         return self._inner.claims_by_itself
 
     def partition(self, module: IRModule, context: CompileContext) -> IRModule:
@@ -95,11 +95,11 @@ class SpecialisedBackend(BackendHandle):
         return self._inner.ops()
 
     def patterns(self) -> tuple[CompositePattern, ...]:
-        """Return the patterns, with checks that see integers."""
+        """Return the patterns, with checks seeing integers."""
         return tuple(replace(pattern, check=self._check(pattern)) for pattern in self._inner.patterns())
 
     def supports(self, binding: Binding, context: CompileContext) -> Support | Rejection:
-        """Tell whether the backend takes one op for each set of sizes."""
+        """Return whether the backend accepts an op for every set of sizes."""
         function = function_of("op", binding)
 
         def ask(sizes: Mapping[str, int]) -> Support | Rejection:
@@ -110,11 +110,11 @@ class SpecialisedBackend(BackendHandle):
 
     @property
     def separates_sizes(self) -> bool:
-        """Whether no set of sizes that the user named is one for the whole module."""
+        """Whether no set of sizes named by the user covers all symbols of the module."""
         return self._separates_sizes
 
     def codegen_groups(self, functions: Sequence[Function]) -> list[list[Function]]:
-        """Return the functions of known sizes, which the backend compiles as ever, and those with symbols."""
+        """Return the functions of known sizes, compiled as usual, and the functions with symbols, as two groups."""
         known: list[Function] = []
         symbolic: list[Function] = []
         for function in functions:
@@ -122,7 +122,7 @@ class SpecialisedBackend(BackendHandle):
         return [group for group in (known, symbolic) if group]
 
     def codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
-        """Compile functions; those with symbols for each set of sizes."""
+        """Compile functions; functions with symbols once for each set of sizes."""
         if not any(map(symbols_in, functions)):
             return self._inner.codegen(functions, context)
         variants: list[Variant] = []
@@ -138,7 +138,7 @@ class SpecialisedBackend(BackendHandle):
                 compiled.append(function)
         if not compiled:
             return CodegenResult(None, rejections=rejections)
-        # What is held for later calls is these functions, and not the model.
+        # Only these functions are held for later calls, not the model.
         module = _module_of(compiled, context)
         host = self._host_forms(compiled, module)
         if host is not None:
@@ -161,7 +161,7 @@ class SpecialisedBackend(BackendHandle):
     def _compile(
         self, function: Function, context: CompileContext, constants: dict[str, Any]
     ) -> list[Variant] | Rejection:
-        """Return a function compiled for the sets of sizes that the user named; tried with others where none fits."""
+        """Return a function's variants for the user's sets of sizes; try other sizes if no set covers all symbols."""
         symbols = symbols_in(function)
         params = [param.type.shape or () for param in function.params if isinstance(param.type, TensorType)]
         unknown = sorted(symbols - bound_symbols(params))
@@ -181,17 +181,17 @@ class SpecialisedBackend(BackendHandle):
             variant = Variant(_symbol(function), _key(symbols, sizes), result.module)
             try:
                 SpecialisedModule(self.name, {variant.function: _signature(function)}, [variant])
-            except CallError as error:  # the module that codegen gave is another one than it was asked for
+            except CallError as error:  # the module does not fit the function passed to codegen
                 return self._inner.contain("byoc_codegen", error, function.name)
             constants.update(result.constants)
             variants.append(variant)
         return variants
 
     def _try(self, function: Function, context: CompileContext) -> Rejection | None:
-        """Return why the backend does not compile a function for sizes of which the user did not name all.
+        """Return why the backend refuses a function not covered by the user's sizes; ``None`` for no refusal.
 
-        The ops were asked about, each by itself, for the first sizes that are possible for them. For the whole, these
-        may be impossible.
+        Each op was asked about alone, for the first sizes possible for this op. These may be impossible for the whole
+        function.
         """
         for tried in self._sized.completions(function):
             refusals = []
@@ -213,7 +213,7 @@ class SpecialisedBackend(BackendHandle):
         return FirstUse(handle, functions, handle.context(module, context.options))
 
     def _host_forms(self, functions: Sequence[Function], module: IRModule) -> RuntimeModule | None:
-        """Return the functions as the host runs them, but for those that it refuses."""
+        """Return the functions compiled by the host, except functions refused by the host."""
         if self._host is None:
             return None
         return self._host.codegen([inline_composites(f) for f in functions], self._host.context(module)).module
@@ -221,7 +221,7 @@ class SpecialisedBackend(BackendHandle):
     def _first_refusal(
         self, ask: Callable[[Mapping[str, int]], Any], part: Function, whole: Function | None = None
     ) -> Any:
-        """Return the first refusal among the answers for sizes; it names the sizes where they may be the reason."""
+        """Return the first refusal among the answers for sizes, naming the sizes if these may be the reason."""
         own = symbols_in(part)
         for sizes in self._sized.tried(part, whole):
             answer = ask(sizes)
@@ -230,7 +230,7 @@ class SpecialisedBackend(BackendHandle):
                 is_settled = not self._sizes and ask(self._sized.others(part, whole)) == answer
                 return answer if is_settled else _at(answer, named)
             if answer is not None and not isinstance(answer, Support):
-                return answer  # who asked says that this is no answer
+                return answer  # the caller reports the wrong type
         return None
 
     def _check(self, pattern: CompositePattern) -> Any:
@@ -249,7 +249,7 @@ class SpecialisedBackend(BackendHandle):
 
 
 def _module_of(functions: Sequence[Function], context: CompileContext) -> IRModule:
-    """Return a module of functions, with the constants that they cite."""
+    """Return a module of functions with the cited constants."""
     store = ConstantStore()
     for value in _constants_of(functions):
         store.adopt(value, context.constant(value))
@@ -274,7 +274,7 @@ def _recipe(backend: str, module: IRModule, options: Mapping[str, object]) -> Re
 
 
 def _distinct(symbols: frozenset[str], given: Sequence[Mapping[str, int]]) -> Iterator[dict[str, int]]:
-    """Yield the different sets of sizes that name all symbols, and no others."""
+    """Yield the different sets of sizes covering all symbols, without other names."""
     known = set()
     for item in given:
         if symbols <= item.keys():

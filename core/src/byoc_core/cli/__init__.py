@@ -1,1 +1,1 @@
-"""The command ``byoc``: one file per command; what a command needs is imported when it runs."""
+"""The command ``byoc``: one file per command; each command imports its dependencies when run."""

@@ -1,4 +1,4 @@
-"""The command line put together; its commands are in :mod:`byoc_core.cli.own_commands`."""
+"""The assembled command line; the commands are in :mod:`byoc_core.cli.own_commands`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _print_version(wanted: bool) -> None:
     epilog=print_examples(
         "byoc demo                                  see that it works",
         "byoc compile model.onnx -o model.byoc      for all installed backends",
-        "byoc run model.byoc --input x=photo.npy    run, and see what comes out",
+        "byoc run model.byoc --input x=photo.npy    run, and summarise the outputs",
         "byoc explain model.onnx --only-host        why ops stayed on the host",
     )
 )
@@ -42,7 +42,7 @@ def _byoc(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error (so does the variable BYOC_DEBUG).")
+        bool, typer.Option("--debug", help="Show the traceback of an error (as with the variable BYOC_DEBUG).")
     ] = False,
 ) -> None:
-    """Compiles neural networks with the backends that are installed, and runs them."""
+    """Compile neural networks with the installed backends, and run the results."""

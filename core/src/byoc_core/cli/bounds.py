@@ -1,4 +1,4 @@
-"""How much importing may make of what a model declares: an option that commands share."""
+"""The limit on nodes created during import of a model: an option shared by commands."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MaxNodesOption = Annotated[
         "--max-nodes",
         min=1,
         metavar="COUNT",
-        help="The most nodes that functions, loops and sequences of a model may stand for. Without it, 100,000 and 16 "
-        "for each node in the file.",
+        help="The largest number of nodes represented by functions, loops and sequences of a model. Default: 100,000 "
+        "and 16 for each node in the file.",
         show_default=False,
     ),
 ]

@@ -1,7 +1,7 @@
-"""Where text goes: results to stdout, everything about the way there to stderr.
+"""Output of commands: results to stdout, everything else to stderr.
 
-Everything that a command prints goes through here. Names come from strangers' models, artifacts and plugins: whatever a
-terminal would obey is replaced, whatever rich would take for markup is printed as it is.
+All output of commands passes through this module. Names come from strangers' models, artifacts and plugins. Terminal
+control characters in names are therefore replaced, and rich markup in names is printed literally.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _PIPED_WIDTH = 200
 
 
 def open_console(stream: IO[str] | None = None) -> Console:
-    """Return a console for a stream (stdout by default); wide where no terminal limits the width.
+    """Return a console for a stream (stdout by default); wide if no terminal limits the width.
 
-    The console prints nothing that a terminal obeys, but for rich's own styles.
+    The console prints no terminal control sequences except rich's own styles.
     """
     from rich.console import Console
 
@@ -40,17 +40,17 @@ def open_console(stream: IO[str] | None = None) -> Console:
 
 
 def print_text(text: str, stream: TextIO | None = None) -> None:
-    """Print lines as they are, whatever their width, to a stream (stdout by default)."""
+    """Print lines unchanged, whatever their width, to a stream (stdout by default)."""
     stream = stream or sys.stdout
     stream.write(to_printable_lines(text))
     stream.flush()
 
 
 def new_table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
-    """Gives an empty table whose cells wrap and are never cut off.
+    """Return an empty table with wrapping cells, never cut off.
 
     Args:
-        title: stands above it.
+        title: the text above the table.
         columns: headings.
         right: the headings of columns of numbers.
     """
@@ -64,7 +64,7 @@ def new_table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
 
 
 def print_error(text: str) -> None:
-    """Prints an error to stderr as one paragraph."""
+    """Print an error to stderr as a paragraph."""
     console = open_console(sys.stderr)
     console.print("error: ", style="bold red", end="")
     console.print(text, soft_wrap=True)
@@ -78,7 +78,7 @@ def print_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Prints a warning to stderr without the line of code that gave it; a ``warnings.showwarning``."""
+    """Print a warning to stderr without its line of code; a ``warnings.showwarning``."""
     console = open_console(sys.stderr)
     console.print("warning: ", style="bold yellow", end="")
     console.print(str(message), soft_wrap=True)
@@ -86,25 +86,25 @@ def print_warning(
 
 @contextmanager
 def show_stages(title: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Shows on stderr what is being done, if that is a terminal; gives a function to call with each stage's name.
+    """Show the current stage on stderr, if a terminal; yield a function to call with each stage's name.
 
     Args:
         title: stands before the stages' names.
-        quiet: show nothing, because something else is printed to stderr.
+        quiet: show nothing, to leave stderr to other output.
     """
     if quiet or not sys.stderr.isatty():
         yield lambda _stage: None
         return
     from rich.text import Text
 
-    # A status takes plain strings for markup, whatever its console does.
+    # A status interprets plain strings as markup, whatever the setting of its console.
     with open_console(sys.stderr).status(Text(to_printable(title))) as status:
         yield lambda stage: status.update(Text(to_printable(f"{title}: {stage}")))
 
 
 @contextmanager
 def show_bytes(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Shows a bar on stderr, if that is a terminal; gives a function to call with bytes done and bytes in all."""
+    """Show a bar on stderr, if a terminal; yield a function to call with bytes done and bytes in all."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return

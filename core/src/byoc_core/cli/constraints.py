@@ -1,4 +1,4 @@
-"""Constraints on a partition as the command line names them: flags that several commands share."""
+"""Constraints on a partition in command-line form: flags shared by several commands."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ ForceOption = Annotated[
     typer.Option(
         "--force",
         metavar="NAME=BACKEND",
-        help="Who must take an op: a backend, or 'host' for none. NAME is a value as 'byoc explain' prints it, "
-        "FUNCTION/NAME, or a pattern such as 'conv_*'; an exact name goes before a pattern. Compiling fails where the "
-        "backend does not take it. Repeat for several.",
+        help="The place of an op: a backend, or 'host' for no backend. NAME is a value as printed by 'byoc explain', "
+        "FUNCTION/NAME, or a pattern, for example 'conv_*'; an exact name has precedence over a pattern. Compiling "
+        "fails if the backend does not take the op. Repeat for several.",
         show_default=False,
     ),
 ]
@@ -40,8 +40,7 @@ StopAtOption = Annotated[
     typer.Option(
         "--stop-at",
         metavar="NAME",
-        help="The last op to be offloaded on its way: what depends on its results stays on the host. Repeat for "
-        "several.",
+        help="The last offloaded op of a path: ops depending on the results stay on the host. Repeat for several.",
         show_default=False,
     ),
 ]
@@ -50,7 +49,7 @@ AllowOption = Annotated[
     typer.Option(
         "--allow",
         metavar="BACKEND=OP,OP",
-        help="The only ops that a backend may take, such as NAME=add,'nn.*'. Repeat for several backends.",
+        help="The only ops permitted to a backend, for example NAME=add,'nn.*'. Repeat for several backends.",
         show_default=False,
     ),
 ]
@@ -58,7 +57,7 @@ MinOpsOption = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Give regions of fewer ops back: the next backend is asked for them, and the host takes the rest.",
+        help="Give back regions with fewer ops: the next backend is asked for these ops, and the host takes the rest.",
         show_default=False,
     ),
 ]
@@ -66,7 +65,7 @@ MinFlopsOption = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="The same for fewer floating-point operations, dynamic sizes counted as 1.",
+        help="The same for regions with fewer floating-point operations, dynamic sizes counted as 1.",
         show_default=False,
     ),
 ]
@@ -74,15 +73,13 @@ MinBytesOption = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="The same for regions whose ops read and write fewer bytes, dynamic sizes counted as 1.",
+        help="The same for regions with fewer bytes read and written, dynamic sizes counted as 1.",
         show_default=False,
     ),
 ]
 SidewaysOption = Annotated[
     bool,
-    typer.Option(
-        "--sideways", help="Put ops of one backend that do not depend on each other into one region too: fewer regions."
-    ),
+    typer.Option("--sideways", help="Put independent ops of a backend into the same region too, for fewer regions."),
 ]
 
 
@@ -95,14 +92,14 @@ def parse_constraints(
     sideways: bool = False,
     **limits: int | None,
 ) -> PartitionOptions:
-    """Return constraints in which what flags say stands in the place of what is there.
+    """Return constraints with existing values overridden or extended by flags.
 
     Args:
-        base: what is there.
-        force: names with their backends, beside those that are there.
-        stop_at: names, in the place of those that are there.
-        allow: backends with their ops, beside those that are there.
-        sideways: whether claims that no edge joins may share a region, also if ``base`` forbids it.
+        base: the existing constraints.
+        force: names with their backends, added to the existing names.
+        stop_at: names, in place of the existing names.
+        allow: backends with their ops, added to the existing backends.
+        sideways: whether claims not joined by an edge may share a region, also if ``base`` forbids sharing.
         limits: ``min_ops``, ``min_flops``, ``min_bytes``.
 
     Raises:
@@ -122,10 +119,10 @@ def parse_constraints(
 
 
 def _split(flag: str, given: Sequence[str] | None, form: str) -> Iterator[tuple[str, str]]:
-    """Yields the two sides of texts with an equals sign.
+    """Yield the two sides of texts with an equals sign.
 
     Raises:
-        OptionsError: a text has another form, or the same left side as another with something else to the right.
+        OptionsError: a text has another form, or repeats a left side with a different right side.
     """
     known: dict[str, str] = {}
     for text in given or ():

@@ -1,4 +1,4 @@
-"""The network that ``byoc demo`` compiles."""
+"""The network compiled by ``byoc demo``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _SHAPE = (1, 1, 12, 12)
 
 
 def make_demo_image() -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Gives an input for the network: noise."""
+    """Return an input for the network: noise."""
     return np.random.default_rng(_SEED).standard_normal(_SHAPE).astype(np.float32)
 
 
 def make_demo_model() -> IRModule:
-    """Gives a small convolutional classifier with He-scaled weights: 12x12 images, ten classes."""
+    """Return a small convolutional classifier with He-scaled weights: 12x12 images, ten classes."""
     generator = np.random.default_rng(_SEED)
     builder = FunctionBuilder()
 

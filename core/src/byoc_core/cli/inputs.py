@@ -1,4 +1,4 @@
-"""A function's inputs: from files, or random."""
+"""A function's inputs, from files or random."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["check_missing", "complete_inputs", "describe_drawn", "parse_sets_of_
 
 
 def parse_sizes(given: Sequence[str] | None) -> dict[str, int]:
-    """Gives sizes by symbol from ``name=8`` texts.
+    """Return sizes by symbol from ``name=8`` texts.
 
     Raises:
         OptionsError: a text has another form.
@@ -36,7 +36,7 @@ def parse_sizes(given: Sequence[str] | None) -> dict[str, int]:
 def parse_sets_of_sizes(given: Sequence[str] | None) -> list[dict[str, int]] | None:
     """Return sets of sizes from ``name=1,8`` texts: each size of a name with each size of the others.
 
-    ``None`` where nothing is given.
+    ``None`` if nothing is given.
 
     Raises:
         OptionsError: a text has another form, or a name is given twice.
@@ -56,11 +56,11 @@ def parse_sets_of_sizes(given: Sequence[str] | None) -> list[dict[str, int]] | N
 
 
 def read_inputs(given: Sequence[str] | None, signature: Signature) -> dict[str, NDArray]:
-    """Gives arrays by input name from ``name=file`` texts; ``file.npz`` alone gives all inputs that it names.
+    """Return arrays by input name from ``name=file`` texts; ``file.npz`` alone gives all inputs named in the file.
 
     Raises:
         OSError: a file cannot be read.
-        CallError: there is no input of that name, it is given twice, or a file holds no such array.
+        CallError: an input is unknown or given twice, or a file lacks the array.
     """
     specs = {spec.name: spec for spec in signature.inputs}
     inputs: dict[str, NDArray] = {}
@@ -73,14 +73,14 @@ def read_inputs(given: Sequence[str] | None, signature: Signature) -> dict[str, 
 
 
 def _as_declared(array: NDArray, dtype: str) -> NDArray:
-    """Return an array of a type that numpy lacks as that type: its files store the bytes without the type's name."""
+    """Return an array with its declared dtype restored if unknown to numpy: files store bytes without the dtype."""
     declared = to_numpy(dtype)
     is_nameless = array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == declared.itemsize
     return array.view(declared) if is_nameless and dtype_info(dtype).from_ml_dtypes else array
 
 
 def _read_given(text: str, known: Sequence[str]) -> dict[str, NDArray]:
-    """Gives the arrays of one ``--input``, by input name."""
+    """Return the arrays of a single ``--input``, by input name."""
     name, equals, file = text.partition("=")
     if not equals and text.endswith(".npz"):
         arrays = _read_archive(Path(text))
@@ -101,7 +101,7 @@ def _read_given(text: str, known: Sequence[str]) -> dict[str, NDArray]:
 
 
 def describe_drawn(signature: Signature, inputs: dict[str, NDArray], given: Collection[str], seed: int) -> str:
-    """Return a sentence about each input that nobody gave; empty where all were given."""
+    """Return a sentence about the randomly drawn inputs; empty if all inputs were given."""
     drawn = [
         f"{spec.name} ({spec.dtype} {list(inputs[spec.name].shape)}, {_law(spec)})"
         for spec in signature.inputs
@@ -113,18 +113,18 @@ def describe_drawn(signature: Signature, inputs: dict[str, NDArray], given: Coll
 def check_missing(
     signature: Signature, given: Collection[str], named: Sequence[str] | None, *, draws_all: bool
 ) -> None:
-    """Check that each input is given, or is to be drawn at random.
+    """Check that each input is given, or requested to be drawn at random.
 
-    A made-up input gives outputs that look like results, so that each is to be asked for.
+    Outputs of a made-up input look like results, so each made-up input must be requested.
 
     Args:
-        signature: the function's.
-        given: the inputs that are known.
-        named: what ``--random`` names.
-        draws_all: whether all inputs that are not given may be drawn.
+        signature: the function's signature.
+        given: the known inputs.
+        named: the names from ``--random``.
+        draws_all: whether all missing inputs may be drawn.
 
     Raises:
-        OptionsError: ``named`` has no input's name, or that of a given input.
+        OptionsError: ``named`` contains an unknown or a given input.
         CallError: an input is neither given nor to be drawn.
     """
     names = [spec.name for spec in signature.inputs]
@@ -152,22 +152,22 @@ def check_missing(
 def complete_inputs(
     signature: Signature, inputs: dict[str, NDArray], sizes: dict[str, int], seed: int
 ) -> tuple[dict[str, NDArray], dict[str, int]]:
-    """Return all inputs, those that are missing drawn at random: floats are standard normal, integers are 0 or 1.
+    """Return all inputs, with missing inputs drawn at random: floats are standard normal, integers are 0 or 1.
 
-    A symbol's size is the one given, or else what the given arrays imply, or else 1.
+    A symbol's size is the given size, or else the size implied by the given arrays, or else 1.
 
     Args:
-        signature: the function's.
-        inputs: the inputs that are known; none of them, or some.
+        signature: the function's signature.
+        inputs: the known inputs; none, or some.
         sizes: sizes by symbol.
-        seed: of the random numbers.
+        seed: the seed of the random numbers.
 
     Returns:
-        The inputs, and the sizes of the symbols of those that were drawn.
+        The inputs, and the sizes of the symbols of the drawn inputs.
 
     Raises:
-        OptionsError: a size is given for a symbol that the function has not, or is not the one of a given input.
-        CallError: an input of these sizes is larger than an array can be.
+        OptionsError: a size is given for a symbol unknown to the function, or contradicts a given input.
+        CallError: an input of these sizes is too large for an array.
     """
     symbols = {name for spec in signature.inputs for dim in spec.shape for name in symbols_of(dim)}
     for name in sizes:
@@ -221,7 +221,7 @@ _NORMAL = "standard normal"
 
 
 def _law(spec: TensorSpec) -> str:
-    """Return how an input is drawn."""
+    """Return the name of an input's random distribution."""
     return _NORMAL if dtype_info(spec.dtype).kind == "float" else "zeros and ones"
 
 
@@ -257,7 +257,7 @@ def _read_archive(file: Path) -> dict[str, NDArray]:
 
 
 def _read_protobuf(file: Path) -> NDArray:
-    """Gives the array of a serialised ONNX ``TensorProto``, as the test data of ONNX models are stored."""
+    """Return the array of a serialised ONNX ``TensorProto``, the format of test data of ONNX models."""
     data = file.read_bytes()
     try:
         from google.protobuf.message import DecodeError

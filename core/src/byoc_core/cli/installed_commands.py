@@ -1,13 +1,14 @@
-"""Commands that other distributions bring: the entry-point group ``byoc.commands``.
+"""Commands brought by other distributions: the entry-point group ``byoc.commands``.
 
 ::
 
     [project.entry-points."byoc.commands"]
     frobnicate = "byoc_frobnicator.command:app"
 
-The entry point's name is the command's, and what it refers to is a ``typer.Typer``. It is imported when the command
-line names it, or asks for the list of all commands; the module should therefore import what is heavy when it runs. One
-that is broken is a line in ``byoc --help`` and ``byoc doctor``, an error when it is called, and disturbs no other.
+The entry point's name is the name of the command; the referenced object is a ``typer.Typer``. The module is imported if
+the command line names the command, or asks for the list of all commands. Heavy imports should therefore wait until the
+command runs. A broken command is a line in ``byoc --help`` and ``byoc doctor``, an error when called, and disturbs no
+other command.
 """
 
 from __future__ import annotations
@@ -33,22 +34,22 @@ COMMANDS_GROUP = "byoc.commands"
 
 
 class CommandGroup(TyperGroup):
-    """The commands of byoc itself, and then those of other distributions, which can take no name of byoc's."""
+    """The commands of byoc itself, followed by commands of other distributions; byoc's names cannot be taken over."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = OwnCommands()
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Gives byoc's own commands in the order of their table, and the others by name."""
+        """Return byoc's own commands in the order of their table, then the others by name."""
         return [*self.commands, *sorted({record.name for record in _catalog().records} - set(self.commands))]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Gives a command, or what raises the reason why there is none; ``None`` where nobody knows the name."""
+        """Return a command, or a stub raising the reason for its absence; ``None`` for an unknown name."""
         return super().get_command(ctx, cmd_name) or _find_command(cmd_name)
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command; what goes wrong in one of another distribution is told as that distribution's fault."""
+        """Run the command; report errors in a command of another distribution as faults of the distribution."""
         try:
             with _printable_usage_errors():
                 return super().invoke(ctx)
@@ -56,7 +57,7 @@ class CommandGroup(TyperGroup):
             raise
         except Exception as error:
             record = _catalog().find(str(ctx.invoked_subcommand))
-            # Wrong usage and wished ends carry the status to exit with.
+            # Wrong usage and intended exits carry their exit status.
             if hasattr(error, "exit_code") or record is None or record.name in self.commands:
                 raise
             hint = f"Report this to the authors of {record.distribution}."
@@ -75,7 +76,7 @@ def _printable_usage_errors() -> Iterator[None]:
 
 
 def find_command_faults(own: CommandGroup) -> list[PluginRecord]:
-    """Gives the commands of other distributions that cannot be used, with reasons and remedies. Imports all others."""
+    """Return the unusable commands of other distributions, with reasons and remedies. Imports all others."""
     from byoc_core.plugin import PluginState
 
     faults = []
@@ -110,10 +111,10 @@ def _find_command(name: str) -> Any:
 
 
 def _load(name: str) -> Any:
-    """Gives the command of another distribution.
+    """Return the command of another distribution.
 
     Raises:
-        PluginError: it cannot be used; it is then quarantined.
+        PluginError: the command cannot be used; a quarantine follows.
     """
     catalog = _catalog()
     app = catalog.load(name)
@@ -133,7 +134,7 @@ def _load(name: str) -> Any:
 
 
 def _new_stub(name: str, error: PluginError, *, hidden: bool = False) -> TyperCommand:
-    """Gives a command that takes any arguments and raises an error."""
+    """Return a command taking any arguments and raising an error."""
     from rich.markup import escape
 
     def fail() -> NoReturn:

@@ -1,4 +1,4 @@
-"""The entry point of ``byoc``: runs the command and turns errors into messages and exit codes."""
+"""The entry point of ``byoc``: running the command, and turning errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from byoc_core.version import __version__
 __all__ = ["EXIT_INTERNAL", "EXIT_INTERRUPTED", "EXIT_USER_ERROR", "main"]
 
 EXIT_USER_ERROR = 1
-"""Something the user can put right. (2, wrong usage, is the command-line parser's.)"""
+"""An error within the user's power to fix. (2, wrong usage, belongs to the command-line parser.)"""
 EXIT_INTERNAL = 70
 """A fault of byoc itself."""
 EXIT_INTERRUPTED = 130
@@ -24,7 +24,7 @@ EXIT_INTERRUPTED = 130
 
 
 def main() -> None:
-    """Runs the command that ``sys.argv`` names, and exits."""
+    """Run the command named by ``sys.argv``, and exit."""
     _replace_closed_streams()
     from byoc_core.cli.app import app
 
@@ -37,7 +37,7 @@ def main() -> None:
     except ByocError as error:
         _exit_user_error(_text_of(error), error)
     except BrokenPipeError:
-        # The reader of a pipe (`byoc inspect ... | head`) has seen enough. Nothing more can be flushed to it.
+        # The reader of a pipe (`byoc inspect ... | head`) has closed it. Nothing more can be flushed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(EXIT_USER_ERROR) from None
     except OSError as error:
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _replace_closed_streams() -> None:
-    """Gives the process somewhere to write where it was started without stdout or stderr (``byoc run x >&-``)."""
+    """Replace missing standard streams by the null device, if started without stdout or stderr (``byoc run x >&-``)."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             mode = "r" if name == "stdin" else "w"

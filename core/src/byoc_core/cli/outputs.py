@@ -1,4 +1,4 @@
-"""A function's outputs: summed up in a table, or saved."""
+"""A function's outputs, summarised in a table or saved."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["new_summary", "save_outputs"]
 
 
 def new_summary(outputs: Mapping[str, NDArray]) -> Table:
-    """Gives a table of names, shapes, dtypes and the smallest, mean and largest elements."""
+    """Return a table of names, shapes, dtypes and the smallest, mean and largest elements."""
     from byoc_core.cli.console import new_table
 
     columns = ("name", "shape", "dtype", "min", "mean", "max")
@@ -35,9 +35,9 @@ def new_summary(outputs: Mapping[str, NDArray]) -> Table:
 
 
 def save_outputs(path: Path, outputs: Mapping[str, NDArray]) -> None:
-    """Writes a ``.npz`` file, whole or not at all.
+    """Write a ``.npz`` file, whole or not at all.
 
-    Types that numpy itself lacks (bfloat16 and the like) are written as float32.
+    Types unknown to numpy (bfloat16 and the like) are written as float32.
 
     Raises:
         OSError: the file cannot be written.
@@ -47,7 +47,7 @@ def save_outputs(path: Path, outputs: Mapping[str, NDArray]) -> None:
         for name, array in outputs.items()
     }
     with replace_file(path) as file, zipfile.ZipFile(file, "w") as archive:
-        # What `np.savez` does, which cannot store an array that is called `file`.
+        # Like `np.savez`, which cannot store an array named `file`.
         for name, array in plain.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)

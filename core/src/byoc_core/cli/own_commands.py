@@ -1,4 +1,4 @@
-"""The commands of byoc itself: a table, of which a command line imports the one that it names."""
+"""The commands of byoc itself, as a table; only the command named on the command line is imported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 class _Home(NamedTuple):
-    """Where a command is: the module below ``byoc_core.cli.commands``, its function; and examples of its use."""
+    """The home of a command: the module below ``byoc_core.cli.commands``, the function, and examples of use."""
 
     module: str
     function: str
@@ -110,7 +110,7 @@ _HOMES = {
         "new_backend",
         "write_new_backend",
         (
-            "byoc new-backend mynpu                     kernels of yours run one by one",
+            "byoc new-backend mynpu                     your kernels run one by one",
             "byoc new-backend mychip --kind engine      your library compiles whole graphs",
             "byoc new-backend mydsp --kind csource      you print C",
             "byoc new-backend mynpu --output npu        into the folder npu",
@@ -120,7 +120,7 @@ _HOMES = {
 
 
 class OwnCommands(MutableMapping[str, Any]):
-    """Click commands by name, in the order of help; each is imported and made when it is first asked for."""
+    """Click commands by name, in the order of help; each is imported and built on first request."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = dict.fromkeys(_HOMES)
@@ -148,7 +148,7 @@ class OwnCommands(MutableMapping[str, Any]):
 
 
 def print_examples(*lines: str) -> str:
-    """Gives the text below a command's help."""
+    """Return the text below a command's help."""
     return "\n\n".join(["Examples:", *lines])
 
 

@@ -1,4 +1,4 @@
-"""What the passes did: the module after some of them, and how long each took."""
+"""The effect of passes: the module after selected passes, and the time of each."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ PrintAfterOption = Annotated[
         show_default=False,
     ),
 ]
-TimingOption = Annotated[bool, typer.Option("--timing", help="Print to stderr how long each pass took.")]
+TimingOption = Annotated[bool, typer.Option("--timing", help="Print the time of each pass to stderr.")]
 
 _ALL = "all"
 
 
 class PassObserver:
-    """Prints to stderr what the user asked to see of the passes.
+    """An observer printing the requested information about passes to stderr.
 
     Args:
         print_after: names of passes, or ``all``.
         timing: whether :meth:`print_timing` prints anything.
-        names: the passes that will run.
+        names: the passes to be run.
 
     Raises:
-        OptionsError: no pass has a name.
+        OptionsError: a name matches no pass.
     """
 
     def __init__(self, print_after: Sequence[str], *, timing: bool, names: Sequence[str]) -> None:
@@ -53,13 +53,13 @@ class PassObserver:
         self._seconds: list[tuple[str, float]] = []
 
     def __call__(self, run: PassRun) -> None:
-        """Takes note of a pass that has run."""
+        """Record a completed pass."""
         self._seconds.append((run.name, run.seconds))
         if run.name in self._names:
             print_text(f"# after {run.name}\n{run.module}\n", sys.stderr)
 
     def print_timing(self) -> None:
-        """Prints a table of the passes' times, if asked for."""
+        """Print a table of the passes' times, if requested."""
         if not self._timing:
             return
         from byoc_core.cli.console import new_table, open_console

@@ -1,7 +1,7 @@
-"""Asks plugins whether they can do their work here, in a process of their own.
+"""Status requests to plugins about this machine, made in a separate process.
 
-Whatever a plugin's code does when it is imported or asked (it prints, it ends the process, it never comes back), the
-listing goes on and says so.
+The listing survives any behaviour of a plugin's code on import or request (printing, ending the process, never
+returning), and reports the failure.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["PluginExaminer", "main"]
 
 PATIENCE = 60.0
-"""How long a plugin may take to be imported and to answer, in seconds."""
+"""The time limit for importing a plugin and getting its answer, in seconds."""
 
 
 class PluginExaminer:
-    """Asks plugins, one after another, in one process, which is started anew where it ended or was too slow."""
+    """A process asking plugins, one after another; restarted after an exit or a timeout."""
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
@@ -45,14 +45,14 @@ class PluginExaminer:
         self._folder.cleanup()
 
     def ask(self, record: PluginRecord) -> tuple[PluginRecord, Status | None]:
-        """Gives a plugin's record, as it is after its code was imported, and its answer.
+        """Return a plugin's record after the import of its code, and the plugin's answer.
 
         Args:
             record: of a plugin installed for this process.
 
         Returns:
-            The record with its present state, and ``None`` for the answer where the plugin cannot be used. A hook
-            that fails counts as the answer no, with the failure as the reason.
+            The record with its present state, and the answer; ``None`` for the answer of an unusable plugin. A failing
+            hook counts as the answer no, with the failure as the reason.
         """
         if record.state is not PluginState.AVAILABLE:
             return record, None
@@ -76,7 +76,7 @@ class PluginExaminer:
 
 
 def main(setup: Mapping[str, Any]) -> None:
-    """Answers for plugins in the inner process."""
+    """Answer for plugins in the inner process."""
     from byoc_core.backend.registry import backends
     from byoc_core.runtime.registry import runtimes
 
@@ -87,7 +87,7 @@ def main(setup: Mapping[str, Any]) -> None:
 def _answer(registry: Backends | Runtimes, name: str) -> Mapping[str, object]:
     try:
         record, status = _ask(registry, name)
-    except KeyboardInterrupt:  # no user is at this process
+    except KeyboardInterrupt:  # this process has no user to interrupt it
         return {"fault": "importing or asking it raised KeyboardInterrupt"}
     answer = None if status is None else asdict(status)
     return {"state": record.state, "reason": record.reason, "remedy": record.remedy, "status": answer}

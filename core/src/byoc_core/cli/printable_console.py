@@ -1,4 +1,4 @@
-"""Consoles of rich that print nothing a terminal obeys, but for rich's own styles."""
+"""Rich consoles without terminal control sequences, except rich's own styles."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["PrintableHook"]
 
 
 class PrintableHook(RenderHook):
-    """Makes all that a console prints printable, after the layout and before styles become escape sequences."""
+    """A hook making all console output printable, after the layout and before styles become escape sequences."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """Return what is printed in place of these."""
+        """Return printable replacements for renderables."""
         return [_Printable(renderable) for renderable in renderables]
 
 

@@ -1,4 +1,4 @@
-"""Keep a plugin from ending a command with the status of success."""
+"""Protection against plugins ending a command with the status of success."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["exits_raise"]
 def exits_raise() -> Iterator[None]:
     """Make ``os._exit`` raise ``SystemExit`` in this process while a command runs.
 
-    A plugin that calls ``os._exit(0)`` would end ``byoc compile`` with status 0 and no artifact. ``SystemExit`` in a
-    plugin's module or hook is a failure of the plugin, which an error names. Forked children keep ``os._exit``.
-    Machine code that ends the process itself is out of reach.
+    A plugin calling ``os._exit(0)`` would end ``byoc compile`` with status 0 and no artifact. ``SystemExit`` in a
+    plugin's module or hook is a failure of the plugin, named in an error. Forked children keep ``os._exit``. Machine
+    code ending the process itself is out of reach.
     """
     leave, command = os._exit, os.getpid()
 

@@ -1,4 +1,4 @@
-"""The flags that commands share for what is asked of a compilation, and the one place that makes a request of them."""
+"""The flags shared by commands for compilation requests, and their conversion to a request."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ConfigOption = Annotated[
         "--config",
         metavar="FILE",
         readable=False,
-        help="A request in TOML or JSON, as `byoc config` prints it; other options go before what it says.",
+        help="A request in TOML or JSON, as printed by `byoc config`; other options override the values of the file.",
         show_default=False,
     ),
 ]
@@ -60,8 +60,8 @@ BackendOption = Annotated[
         "--backend",
         "-b",
         metavar="NAME",
-        help="A backend to use; repeat for several, or give A,B; the first is asked first. Without it, all that are "
-        "installed and can compile here, by name; what nobody takes runs on the host.",
+        help="A backend to use; repeat for several, or give A,B; backends are asked in this order. Default: all "
+        "installed backends able to compile here, by name. Ops not taken by any backend run on the host.",
     ),
 ]
 OptionOption = Annotated[
@@ -73,7 +73,7 @@ OptionOption = Annotated[
 FallbackOption = Annotated[
     Fallback | None,
     typer.Option(
-        help="When ops stay on the host: say nothing of it (allow, the default), warn, or stop with an error.",
+        help="For ops on the host: stay silent (allow, the default), warn, or stop with an error.",
         show_default=False,
     ),
 ]
@@ -81,8 +81,8 @@ PolicyOption = Annotated[
     PolicyName | None,
     typer.Option(
         "--policy",
-        help="Who takes what: each backend, in order, all it can (greedy, the default), or whoever makes the whole "
-        "cheapest, transfers included (cost).",
+        help="The assignment of ops: each backend, in order, takes all possible ops (greedy, the default), or the "
+        "cheapest whole is chosen, transfers included (cost).",
         show_default=False,
     ),
 ]
@@ -90,7 +90,7 @@ StrictOption = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help="Stop with an error if a hook of a backend raises; else others take what it was asked about.",
+        help="Stop with an error if a hook of a backend raises; otherwise others take over.",
     ),
 ]
 MaxFoldCostOption = Annotated[
@@ -99,8 +99,8 @@ MaxFoldCostOption = Annotated[
         "--max-fold-cost",
         min=0,
         metavar="COUNT",
-        help="The most bytes and FLOPs that computing constants may take. Without it, 512 Mi and 16 for each byte of "
-        "the model's constants.",
+        help="The limit of bytes and FLOPs for computing constants. Default: 512 Mi and 16 for each byte of the "
+        "model's constants.",
         show_default=False,
     ),
 ]
@@ -109,7 +109,7 @@ SpecializeOption = Annotated[
     typer.Option(
         "--specialize",
         metavar="NAME=SIZE,...",
-        help="Compile what backends of static shapes take for these sizes of a symbol; repeat for several names.",
+        help="On backends restricted to static shapes, compile for these sizes of a symbol; repeat for several names.",
         show_default=False,
     ),
 ]
@@ -117,7 +117,7 @@ SpecializeOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class RequestFlags:
-    """What the command line says of a request. A command may have some of the flags only."""
+    """The command line's contribution to a request. A command may have only some of the flags."""
 
     config: ConfigOption = None
     backend: BackendOption = None
@@ -140,7 +140,7 @@ class RequestFlags:
         return any(getattr(self, name) not in (None, False) for name in names)
 
     def to_request(self) -> CompileRequest:
-        """Return the request: the file's, with what the flags say in place of what the file says.
+        """Return the request from the file, overridden by flags.
 
         Raises:
             OSError: the file cannot be read.
@@ -182,10 +182,10 @@ ALL_FLAGS = tuple(field.name for field in fields(RequestFlags))
 
 
 def takes_request(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that gives a command flags in the place of its keyword-only parameter ``flags``.
+    """Return a decorator replacing a command's keyword-only parameter ``flags`` by command-line flags.
 
     Args:
-        names: the fields of :class:`RequestFlags` that are flags of the command; others keep their defaults.
+        names: the fields of :class:`RequestFlags` available as flags of the command; others keep their defaults.
     """
     hints = get_type_hints(RequestFlags, include_extras=True)
     kind = inspect.Parameter.KEYWORD_ONLY
@@ -211,7 +211,7 @@ def takes_request(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
 
 
 def choose_backends(given: Sequence[str] | None) -> list[str]:
-    """Return the backends that the user names, or else all that are installed and can compile here."""
+    """Return the backends named by the user, or else all installed backends able to compile here."""
     from byoc_core.backend.registry import HOST_NAME, find_registry
 
     if given:
@@ -223,15 +223,15 @@ def choose_backends(given: Sequence[str] | None) -> list[str]:
             if name != HOST_NAME and registry.get(name).compile_status().ok:
                 usable.append(name)
         except PluginError:
-            continue  # not asked for by name, so it need not work; `byoc backends` says why
+            continue  # not requested by name, so allowed to fail; `byoc backends` shows the reason
     return usable
 
 
 def parse_options(given: Sequence[str] | None) -> dict[str, dict[str, object]]:
     """Return options by backend from ``backend.name=value`` texts.
 
-    A value that begins as a JSON list or object is read as JSON; other values are text, which a backend's options
-    model converts.
+    A value starting like a JSON list or object is read as JSON. Other values are text, converted by a backend's options
+    model.
 
     Raises:
         OptionsError: a text has another form, or its JSON is malformed.

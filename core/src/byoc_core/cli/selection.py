@@ -1,4 +1,4 @@
-"""What to compile, for whom, and what to run it on: the arguments that commands share."""
+"""Model, backends and inputs on the command line: the arguments shared by commands."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SizeOption = Annotated[
     typer.Option(
         "--dim",
         metavar="NAME=SIZE",
-        help="What a symbolic size counts as in shares of FLOPs, else 1.",
+        help="The value of a symbolic size in shares of FLOPs; 1 by default.",
         show_default=False,
     ),
 ]
@@ -59,30 +59,28 @@ InputOption = Annotated[
         "--input",
         "-i",
         metavar="NAME=FILE",
-        help="An input from a .npy, .npz or .pb file; repeat for several. FILE.npz alone gives all inputs that it "
-        "names.",
+        help="An input from a .npy, .npz or .pb file; repeat for several. FILE.npz alone gives all inputs named in the "
+        "file.",
     ),
 ]
 RandomOption = Annotated[
     list[str] | None,
     typer.Option("--random", metavar="NAME", help="Draw this input at random; repeat for several.", show_default=False),
 ]
-RandomInputsOption = Annotated[
-    bool, typer.Option("--random-inputs", help="Draw all inputs at random that are not given.")
-]
+RandomInputsOption = Annotated[bool, typer.Option("--random-inputs", help="Draw all missing inputs at random.")]
 FunctionOption = Annotated[str, typer.Option("--function", help="The function to run.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of the random inputs.")]
 DimOption = Annotated[
     list[str] | None,
-    typer.Option("--dim", metavar="NAME=SIZE", help="Size of a symbolic dimension in random inputs; 1 without it."),
+    typer.Option("--dim", metavar="NAME=SIZE", help="Size of a symbolic dimension in random inputs; 1 by default."),
 ]
 
 
 def is_artifact(path: Path) -> bool:
-    """Tells whether a file begins as an artifact does (and other zip archives do).
+    """Return whether a file begins like an artifact (and other zip archives).
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     with path.open("rb") as file:
         return file.read(4) == b"PK\x03\x04"
@@ -92,10 +90,10 @@ _MODEL_SUFFIXES = (".onnx", ".pb", ".pbtxt", ".ort", ".tflite", ".pt", ".pth", "
 
 
 def check_output(path: Path, source: Path, flag: str = "--output") -> None:
-    """Makes sure, before long work begins, that a result has a place and replaces nothing but an older result.
+    """Check, before long work begins, that a result has a place and replaces nothing but an older result.
 
     Raises:
-        OptionsError: its folder does not exist, or in its place is the source, a folder, a device or a pipe.
+        OptionsError: the folder does not exist, or the place is taken by the source, a folder, a device or a pipe.
     """
     if not path.parent.is_dir():
         raise OptionsError(flag, f"the folder `{path.parent}` does not exist")
@@ -110,9 +108,9 @@ def check_output(path: Path, source: Path, flag: str = "--output") -> None:
 
 
 def check_artifact_output(path: Path, source: Path) -> None:
-    """Make sure that an artifact has a place, as :func:`check_output` does, and replaces nothing but an artifact.
+    """Check that an artifact has a place, with :func:`check_output`, and replaces nothing but an artifact.
 
-    A model's weights may lie in files of any name beside the model. What is called ``.byoc`` counts as an artifact.
+    A model's weights may lie in files of any name beside the model. Any file named ``.byoc`` counts as an artifact.
 
     Raises:
         OptionsError: the place is not free.
@@ -125,10 +123,10 @@ def check_artifact_output(path: Path, source: Path) -> None:
 
 
 def parse_share(given: str | None) -> float | None:
-    """Gives a share from 0 to 1 from text like ``0.9`` or ``90%``; ``None`` where nothing is given.
+    """Return a share from 0 to 1 from text like ``0.9`` or ``90%``; ``None`` if nothing is given.
 
     Raises:
-        OptionsError: the text is no such share.
+        OptionsError: the text is not a share in this range.
     """
     if given is None:
         return None
@@ -154,12 +152,12 @@ def _describe_zip(path: Path) -> str:
 
 
 def import_model(path: Path, max_nodes: int | None = None) -> IRModule:
-    """Imports an ONNX model.
+    """Import an ONNX model.
 
     Raises:
         OSError: the file cannot be read.
-        ArtifactError: it is an artifact, or another zip archive.
-        FrontendError: it is no model, or cannot be imported.
+        ArtifactError: the file is an artifact, or another zip archive.
+        FrontendError: the file is no model, or cannot be imported.
     """
     from byoc_core.frontend.onnx import from_onnx
 
@@ -169,14 +167,14 @@ def import_model(path: Path, max_nodes: int | None = None) -> IRModule:
 
 
 def refuse_flags(model: Path, given: Mapping[str, bool]) -> None:
-    """Check that no flag is given for an artifact that only applies to a model.
+    """Check that no model-only flag is given for an artifact.
 
     Args:
         model: the artifact.
         given: whether flags are given, by their names in messages.
 
     Raises:
-        OptionsError: one is.
+        OptionsError: a flag is given.
     """
     for text in (text for text, is_given in given.items() if is_given):
         verb = "do" if " and " in text else "does"
@@ -186,11 +184,11 @@ def refuse_flags(model: Path, given: Mapping[str, bool]) -> None:
 def build_model(
     path: Path, request: CompileRequest, observer: PassObserver | None = None, max_nodes: int | None = None
 ) -> Executable:
-    """Import an ONNX model and compile it, showing its progress or, in its place, what an observer prints.
+    """Import an ONNX model and compile the module, showing the progress or, instead, an observer's output.
 
     Raises:
         OSError: the file cannot be read.
-        ByocError: it is no model, or cannot be compiled as wished.
+        ByocError: the file is no model, or cannot be compiled as requested.
     """
     from byoc_core.cli.console import show_stages
     from byoc_core.driver import Compiler
@@ -204,11 +202,11 @@ def build_model(
 def explain_model(
     path: Path, request: CompileRequest, max_nodes: int | None = None, *, kernels: bool = False
 ) -> Explanation:
-    """Import an ONNX model and explain who would take what, and by which kernels if asked, showing its progress.
+    """Import an ONNX model and explain the assignment of ops, with kernels on request, showing the progress.
 
     Raises:
         OSError: the file cannot be read.
-        ByocError: it is no model, or cannot be compiled as wished.
+        ByocError: the file is no model, or cannot be compiled as requested.
     """
     from byoc_core.cli.console import show_stages
     from byoc_core.driver import Compiler

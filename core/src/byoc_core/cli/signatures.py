@@ -15,12 +15,12 @@ __all__ = ["add_signature", "new_signature_table"]
 
 
 def new_signature_table() -> Table:
-    """Gives an empty table of functions."""
+    """Return an empty table of functions."""
     return new_table("Functions", "function", "", "name", "dtype", "shape")
 
 
 def add_signature(table: Table, name: str, signature: Signature) -> None:
-    """Adds a row for every input and output of a function."""
+    """Add a row for every input and output of a function."""
     roles = [("in", spec) for spec in signature.inputs] + [("out", spec) for spec in signature.outputs]
     for role, spec in roles:
         table.add_row(name, role, spec.name, spec.dtype, f"({', '.join(map(str, spec.shape))})")

@@ -1,4 +1,4 @@
-"""What ``byoc compile`` says of ops that a backend of static shapes would take if it were told for which sizes."""
+"""Advice by ``byoc compile`` on ops acceptable to a backend of static shapes if given sizes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MAX_NAMED = 4
 
 
 def advise_sizes(executable: Executable, backends: Iterable[BackendHandle]) -> str | None:
-    """Return a line that points to ``--specialize``; ``None`` where no op stays on the host for want of sizes.
+    """Return a line pointing to ``--specialize``; ``None`` if no op stays on the host for lack of sizes.
 
     Args:
         executable: built without sets of sizes.
-        backends: the backends that were asked.
+        backends: the backends asked in the build.
     """
     from byoc_core.dims import shape_symbols
     from byoc_core.printable import to_printable

@@ -3,10 +3,10 @@
 A :data:`Dim` is a Python ``int`` or a :class:`DimExpr`, a polynomial with integer coefficients over *atoms*.
 An atom is a named symbol, or a call of ``floordiv``, ``mod``, ``min``, ``max`` or ``broadcast``.
 Expressions are kept in a canonical form, so ``==`` decides equality of polynomials; constants are always plain ints.
-Symbols stand for sizes: integers that are zero or more.
+Symbols stand for sizes: integers of zero or more.
 
-``str(expr)`` gives Python syntax (``2*n+1``, ``n//4``, ``max(m, n)``) and :func:`parse_dim` reads it back.
-All this is on the lowest floor because both the compiler and the VM evaluate sizes.
+``str(expr)`` returns Python syntax (``2*n+1``, ``n//4``, ``max(m, n)``), and :func:`parse_dim` parses this text.
+The package is in the lowest layer because both the compiler and the VM evaluate sizes.
 """
 
 from byoc_core.dims.algebra import Dim, DimExpr, is_name, product, symbol, total

@@ -43,7 +43,7 @@ class Atom:
     args: tuple[Dim, ...] = ()
 
     def sort_key(self) -> tuple[str, str, str]:
-        """Gives what orders atoms."""
+        """Return the sort key of the atom."""
         return (self.op, self.name, ",".join(map(str, self.args)))
 
     def __lt__(self, other: Atom) -> bool:
@@ -58,7 +58,7 @@ class Atom:
         return f"{self.op}({left}, {right})"
 
 
-MAX_TERMS = 4096  # a product of k two-term sums has 2**k terms: text from outside must not choose k freely
+MAX_TERMS = 4096  # a product of k two-term sums has 2**k terms: untrusted text must not choose k freely
 _INFIX = {"floordiv": "//", "mod": "%"}
 # A monomial is a sorted tuple of (atom, exponent); the empty tuple is the constant term.
 Monomial = tuple[tuple[Atom, int], ...]
@@ -68,8 +68,8 @@ Monomial = tuple[tuple[Atom, int], ...]
 class DimExpr:
     """A non-constant polynomial over atoms, in canonical form.
 
-    Make one with :func:`symbol`, :func:`parse_dim` and the operators ``+ - * // %``; results that are constant
-    come back as ``int``.
+    Created by :func:`symbol`, :func:`parse_dim` and the operators ``+ - * // %``. Constant results are returned as
+    ``int``.
     """
 
     terms: tuple[tuple[Monomial, int], ...]
@@ -124,7 +124,7 @@ class DimExpr:
 
     __rmul__ = __mul__
 
-    # Division asks which of two sizes is larger, which is computed with the operators above.
+    # Imported late: division compares sizes, and comparison uses the operators above.
     def __floordiv__(self, other: Dim) -> Dim:
         from byoc_core.dims.division import floordiv
 
@@ -151,10 +151,10 @@ Dim = int | DimExpr
 
 
 def symbol(name: str) -> DimExpr:
-    """Gives the symbol of that name.
+    """Return the symbol with a name.
 
     Raises:
-        IRTypeError: the name is no :func:`is_name`, or is a function of the algebra.
+        IRTypeError: the name does not satisfy :func:`is_name`, or is a function of the algebra.
     """
     if not is_name(name) or name in CALL_NAMES:
         raise IRTypeError("dim", f"{name!r} cannot name a symbol", expected="a Python identifier")
@@ -162,7 +162,7 @@ def symbol(name: str) -> DimExpr:
 
 
 def is_name(text: str) -> bool:
-    """Tells whether text is an identifier that Python reads back as it stands: no keyword, NFKC-normalised."""
+    """Return whether text is an identifier preserved by Python's parser: no keyword, and NFKC-normalised."""
     return text.isidentifier() and not keyword.iskeyword(text) and unicodedata.is_normalized("NFKC", text)
 
 
@@ -170,7 +170,7 @@ def product(dims: Iterable[Dim], *, max_terms: int = MAX_TERMS) -> Dim:
     """Return the product of dimensions; 1 for none.
 
     Raises:
-        IRTypeError: the product would have more than ``max_terms`` terms before equal ones are joined.
+        IRTypeError: the product would have more than ``max_terms`` terms before equal terms are joined.
     """
     result: Dim = 1
     for dim in dims:
@@ -180,7 +180,7 @@ def product(dims: Iterable[Dim], *, max_terms: int = MAX_TERMS) -> Dim:
 
 
 def only_atom(dim: Dim) -> Atom | None:
-    """Gives the atom that a dimension is, ``None`` where it is none."""
+    """Return the atom if a dimension is a single atom, else ``None``."""
     if isinstance(dim, int) or len(dim.terms) != 1:
         return None
     monomial, factor = dim.terms[0]
@@ -188,7 +188,7 @@ def only_atom(dim: Dim) -> Atom | None:
 
 
 def terms_of(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
-    """Gives the terms of a dimension, none for 0: monomials and their factors."""
+    """Return the terms of a dimension as pairs of monomial and factor; none for 0."""
     if isinstance(dim, int):
         return (((), dim),) if dim else ()
     return dim.terms
@@ -200,7 +200,7 @@ def _monomial_key(monomial: Monomial) -> tuple[int, list[tuple[tuple[str, str, s
 
 
 def from_terms(terms: Iterable[tuple[Monomial, int]]) -> Dim:
-    """Gives the sum of terms, in any order and with repetitions."""
+    """Return the sum of terms, in any order and with repetitions."""
     collected: dict[Monomial, int] = {}
     for monomial, factor in terms:
         collected[monomial] = collected.get(monomial, 0) + factor
@@ -213,7 +213,7 @@ def from_terms(terms: Iterable[tuple[Monomial, int]]) -> Dim:
 
 
 def total(dims: Iterable[Dim]) -> Dim:
-    """Return the sum of dimensions; linear in their terms, where adding them one by one is quadratic."""
+    """Return the sum of dimensions; linear in the number of terms, whereas repeated addition is quadratic."""
     return from_terms(term for dim in dims for term in terms_of(dim))
 
 
@@ -225,7 +225,7 @@ def _multiply(left: Monomial, right: Monomial) -> Monomial:
 
 
 def divide_monomials(left: Monomial, right: Monomial) -> Monomial | None:
-    """Gives the quotient, ``None`` where there is none."""
+    """Return the quotient of two monomials; ``None`` if ``left`` is not divisible by ``right``."""
     exponents = dict(left)
     for atom, exponent in right:
         rest = exponents.get(atom, 0) - exponent
@@ -239,7 +239,7 @@ def divide_monomials(left: Monomial, right: Monomial) -> Monomial | None:
 
 
 def call(op: str, left: Dim, right: Dim, *, commutative: bool = False) -> DimExpr:
-    """Gives the call of an op on two dimensions; of a commutative one in one order."""
+    """Return the call of an op on two dimensions, with sorted arguments if the op is commutative."""
     args = tuple(sorted((left, right), key=str)) if commutative else (left, right)
     return DimExpr(((((Atom(op, "", args), 1),), 1),))
 
@@ -254,6 +254,6 @@ def _parenthesised_atom(atom: Atom) -> str:
 
 
 def check_product(left: Dim, right: Dim, max_terms: int) -> None:
-    """Raises ``IRTypeError`` where a product would have too many terms."""
+    """Raise ``IRTypeError`` if a product would have too many terms."""
     if len(terms_of(left)) * len(terms_of(right)) > max_terms:
         raise IRTypeError("dim", "a product of sums is too large", expected=f"at most {max_terms} terms")

@@ -1,4 +1,4 @@
-"""What is certain of a size whatever its symbols stand for: that it is zero or more, or one or more."""
+"""Proofs about sizes for all values of their symbols: zero or more, or one or more."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _MAX_BOUNDED_CALLS = 6  # bounds branch in two at each call
 
 
 def is_nonnegative(dim: Dim) -> bool:
-    """Tells whether a dimension is certainly zero or more (``False``: not provable this way).
+    """Return whether a dimension is certainly zero or more (``False``: not provable this way).
 
-    Where the signs of the terms do not tell, calls are replaced one after the other by their bounds.
+    If the signs of the terms are inconclusive, calls are replaced in turn by their bounds.
     """
     return _prove_nonnegative(dim, _MAX_BOUNDED_CALLS)
 
 
 def is_positive(dim: Dim) -> bool:
-    """Tells whether a dimension is certainly one or more (``False``: not provable this way)."""
+    """Return whether a dimension is certainly one or more (``False``: not provable this way)."""
     return is_nonnegative(dim - 1)
 
 
@@ -60,13 +60,13 @@ def _atom_is_nonnegative(atom: Atom) -> bool:
 def _sufficient(
     atom: Atom, rest: Dim, scale: Dim, *, is_added: bool
 ) -> tuple[list[Dim], Callable[[Iterable[bool]], bool]]:
-    """Gives dimensions without ``atom`` of which all (or any) must be zero or more, so that ``rest + scale * atom`` is.
+    """Return dimensions without ``atom``; if all (or any) are zero or more, so is ``rest + scale * atom``.
 
     Args:
         atom: a call.
-        rest: what is added to it.
-        scale: its factor; of one known sign.
-        is_added: whether that sign is plus.
+        rest: the other summand.
+        scale: the factor of the atom; of known sign.
+        is_added: whether the sign of the factor is plus.
     """
     left, right = atom.args
     if atom.op in ("max", "min", "broadcast"):  # a broadcast size is one of the two
@@ -78,7 +78,7 @@ def _sufficient(
         return [right * rest + scale * (left - (right - 1) if is_added else left)], all
     conditions: list[Dim] = []
     if not is_added and is_positive(right):
-        # Neither quotient nor remainder is larger than a dividend that is not negative.
+        # Neither quotient nor remainder is larger than a nonnegative dividend.
         conditions += [rest + scale * left] if is_nonnegative(left) else []
         conditions += [rest + scale * (right - 1)] if atom.op == "mod" else []
     return conditions, any

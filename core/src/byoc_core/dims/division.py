@@ -1,4 +1,4 @@
-"""Division: the quotient of polynomials where there is one, and rounded quotients and their rests."""
+"""Division: the exact quotient of polynomials if it exists, and rounded quotients with their remainders."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["ceildiv", "exact_div", "floordiv", "mod"]
 
 
 def ceildiv(dividend: Dim, divisor: Dim) -> Dim:
-    """Gives the quotient rounded towards positive infinity."""
+    """Return the quotient rounded towards positive infinity."""
     return -(-dividend // divisor)
 
 
 def exact_div(dividend: Dim, divisor: Dim) -> Dim | None:
-    """Gives the polynomial quotient where the division leaves no rest, else ``None``.
+    """Return the polynomial quotient if the division leaves no remainder, else ``None``.
 
-    Polynomial long division in lexicographic order of the atoms, which finds every quotient with integer coefficients.
+    Polynomial long division in lexicographic order of the atoms finds every quotient with integer coefficients.
     """
     if divisor == 0:
         return None
@@ -37,7 +37,7 @@ def exact_div(dividend: Dim, divisor: Dim) -> Dim | None:
 
 
 def _leading_term(dim: Dim) -> tuple[Monomial, int]:
-    """Gives the greatest term in lexicographic order; unlike the printed order, products keep this one."""
+    """Return the greatest term in lexicographic order; products preserve this order, unlike the printed order."""
     terms = terms_of(dim)
     atoms = sorted({atom for monomial, _ in terms for atom, _ in monomial})
 
@@ -49,7 +49,7 @@ def _leading_term(dim: Dim) -> tuple[Monomial, int]:
 
 
 def _split_by_divisor(dividend: Dim, divisor: Dim) -> tuple[Dim, Dim]:
-    """Writes ``dividend`` as ``divisor * quotient + rest`` with as many terms as possible in the quotient."""
+    """Split ``dividend`` into ``divisor * quotient + rest`` with as many terms as possible in the quotient."""
     divisor_terms = terms_of(divisor)
     quotient: list[tuple[Monomial, int]] = []
     rest: list[tuple[Monomial, int]] = []
@@ -67,7 +67,7 @@ def _split_by_divisor(dividend: Dim, divisor: Dim) -> tuple[Dim, Dim]:
 
 
 def floordiv(dividend: Dim, divisor: Dim) -> Dim:
-    """Gives the quotient rounded towards negative infinity.
+    """Return the quotient rounded towards negative infinity.
 
     Raises:
         IRTypeError: the divisor is zero.
@@ -87,7 +87,7 @@ def floordiv(dividend: Dim, divisor: Dim) -> Dim:
 
 
 def _quotient(dividend: Dim, divisor: Dim) -> Dim:
-    """Gives the call, with common factors and a division before this one taken into the divisor."""
+    """Return the call of ``floordiv``, with common factors cancelled and a nested division merged into the divisor."""
     if isinstance(divisor, int) and divisor > 0 and isinstance(dividend, DimExpr):
         common = gcd(divisor, *(factor for monomial, factor in dividend.terms if monomial))
         if common > 1:
@@ -100,7 +100,7 @@ def _quotient(dividend: Dim, divisor: Dim) -> Dim:
 
 
 def mod(dividend: Dim, divisor: Dim) -> Dim:
-    """Gives what :func:`floordiv` leaves.
+    """Return the remainder of :func:`floordiv`.
 
     Raises:
         IRTypeError: the divisor is zero.

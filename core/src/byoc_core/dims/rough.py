@@ -13,9 +13,10 @@ _Terms = dict[Monomial, Fraction]
 
 
 def rough_product(dim: Dim, count: Dim, divisor: int = 1) -> Dim:
-    """Return about ``dim * count / divisor``: numbers exactly, rounded up; of sizes, quotients are not rounded.
+    """Return about ``dim * count / divisor``: ints exactly, rounded up; quotients of sizes are not rounded.
 
-    Without rounding, tiles times the size of a tile are the whole axis again: products of many loops keep few terms.
+    Without rounding, the number of tiles times the tile size is the whole axis again: products of many loops keep
+    few terms.
     """
     if isinstance(dim, int) and isinstance(count, int):
         return -(-dim * count // divisor)
@@ -24,7 +25,7 @@ def rough_product(dim: Dim, count: Dim, divisor: int = 1) -> Dim:
 
 
 def _relaxed(dim: Dim) -> _Terms:
-    """Return the terms of a size with exact quotients in the place of rounded ones."""
+    """Return the terms of a size with exact quotients in place of rounded quotients."""
     total: _Terms = {}
     for monomial, factor in terms_of(dim):
         part: _Terms = {(): Fraction(factor)}

@@ -1,4 +1,4 @@
-"""Sizes that are one of two others: the larger, the smaller, the one that broadcasting gives."""
+"""Selection between two sizes: the larger, the smaller, or the broadcast size."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["CALLS", "broadcast_dim", "dim_max", "dim_min"]
 
 
 def dim_max(left: Dim, right: Dim) -> Dim:
-    """Gives the larger of two dimensions, decided at once where the difference has a known sign."""
+    """Return the larger of two dimensions, decided immediately if the sign of the difference is known."""
     return _extremum("max", left, right, lambda kept, other: is_nonnegative(kept - other))
 
 
 def dim_min(left: Dim, right: Dim) -> Dim:
-    """Gives the smaller of two dimensions, decided at once where the difference has a known sign."""
+    """Return the smaller of two dimensions, decided immediately if the sign of the difference is known."""
     return _extremum("min", left, right, lambda kept, other: is_nonnegative(other - kept))
 
 
 def _extremum(op: str, left: Dim, right: Dim, wins: Callable[[Dim, Dim], bool]) -> Dim:
-    """Gives the call on all operands of nested calls of the same op, without those that another one beats."""
+    """Return the call on all operands of nested calls of the same op, without dominated operands."""
     kept: list[Dim] = []
     for part in sorted({*_operands(op, left), *_operands(op, right)}, key=str):
         if not any(wins(other, part) for other in kept):
@@ -33,9 +33,9 @@ def _extremum(op: str, left: Dim, right: Dim, wins: Callable[[Dim, Dim], bool]) 
 
 
 def broadcast_dim(left: Dim, right: Dim) -> Dim:
-    """Gives the size two broadcast dimensions have together (numpy's rule: equal, or one of them 1).
+    """Return the broadcast size of two dimensions (numpy's rule: equal sizes, or either size 1).
 
-    A size that is certainly more than 1 is the result: the other one has to be equal, or 1.
+    A size certainly more than 1 is the result: the other size must be equal, or 1.
 
     Raises:
         IRTypeError: both sizes are known and do not fit.
@@ -54,7 +54,7 @@ def broadcast_dim(left: Dim, right: Dim) -> Dim:
 
 
 def _operands(op: str, dim: Dim) -> tuple[Dim, ...]:
-    """Gives the operands of nested calls of an op; the dimension itself where it is no such call."""
+    """Return the operands of nested calls of an op; the dimension itself if not a call of the op."""
     atom = only_atom(dim)
     if atom is None or atom.op != op:
         return (dim,)

@@ -1,4 +1,4 @@
-"""Symbols in dimensions: which there are, replacing them, evaluating, solving for one."""
+"""Symbols in dimensions: collecting, substituting, evaluating and solving."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REBUILD: dict[str, Callable[[Dim, Dim], Dim]] = {**CALLS, "floordiv": floordiv,
 
 
 def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
-    """Gives the value of a dimension for known symbols.
+    """Return the value of a dimension for known symbols.
 
     Raises:
         IRTypeError: a symbol is missing, a divisor is zero, or ``broadcast`` meets sizes that do not fit.
@@ -39,7 +39,7 @@ def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
 
 
 def evaluate_at_one(dim: Dim) -> int:
-    """Gives the value of a dimension with every symbol 1; 0 where it has none there."""
+    """Return the value of a dimension with every symbol 1; 0 if undefined there."""
     try:
         return evaluate(dim, dict.fromkeys(symbols_of(dim), 1))
     except IRTypeError:
@@ -47,7 +47,7 @@ def evaluate_at_one(dim: Dim) -> int:
 
 
 def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
-    """Replaces symbols by dimensions (all at once, not one after the other)."""
+    """Replace symbols by dimensions, all simultaneously."""
     if isinstance(dim, int) or not values:
         return dim
     total: Dim = 0
@@ -62,7 +62,7 @@ def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
 
 
 def symbols_of(dim: Dim) -> frozenset[str]:
-    """Gives the names of all symbols inside a dimension."""
+    """Return the names of all symbols inside a dimension."""
     if isinstance(dim, int):
         return frozenset()
     found: set[str] = set()
@@ -76,7 +76,7 @@ def symbols_of(dim: Dim) -> frozenset[str]:
 
 
 def broadcast_pairs(dim: Dim) -> list[tuple[Dim, Dim]]:
-    """Gives the pairs of sizes that a dimension supposes to broadcast, innermost first."""
+    """Return the pairs of sizes assumed to broadcast by a dimension, innermost first."""
     pairs: list[tuple[Dim, Dim]] = []
     if isinstance(dim, DimExpr):
         for monomial, _ in dim.terms:
@@ -89,16 +89,16 @@ def broadcast_pairs(dim: Dim) -> list[tuple[Dim, Dim]]:
 
 
 def has_calls(dim: Dim) -> bool:
-    """Tells whether a dimension is no polynomial: a quotient, remainder, extremum or broadcast is part of it."""
+    """Return whether a dimension is no polynomial: it contains a quotient, remainder, extremum or broadcast."""
     return not isinstance(dim, int) and any(atom.op for monomial, _ in dim.terms for atom, _ in monomial)
 
 
 def solve_symbol(dim: Dim, value: int) -> tuple[str, int] | None:
-    """Solves ``k*s + c == value`` for the one symbol ``s`` of a linear dimension.
+    """Solve ``k*s + c == value`` for the only symbol ``s`` of a linear dimension.
 
     Returns:
-        The symbol's name and its size, or ``None`` where the dimension is not linear in exactly one symbol
-        or no non-negative integer solves it.
+        The symbol's name and its size, or ``None`` if the dimension is not linear in exactly one symbol
+        or has no non-negative integer solution.
     """
     if isinstance(dim, int):
         return None
@@ -113,10 +113,10 @@ def solve_symbol(dim: Dim, value: int) -> tuple[str, int] | None:
 
 
 def match_symbols(declared: Iterable[Dim], given: Iterable[Dim]) -> dict[str, Dim]:
-    """Gives what the symbols of declared sizes stand for where they are met by the given sizes, which have their own.
+    """Return the values of the symbols of declared sizes, matched with given sizes, which have symbols of their own.
 
-    A symbol counts where it is the only one of a size ``k*s + c`` and ``k`` divides what that meets, less ``c``; the
-    first such size tells it. Any other is left out.
+    A symbol is matched if it is the only symbol of a size ``k*s + c`` and ``k`` divides the given size less ``c``.
+    The first match decides. Other symbols are left out.
     """
     found: dict[str, Dim] = {}
     for dim, size in zip(declared, given, strict=True):
@@ -131,7 +131,7 @@ def match_symbols(declared: Iterable[Dim], given: Iterable[Dim]) -> dict[str, Di
 
 
 def linear_form(dim: DimExpr) -> tuple[str, int, int] | None:
-    """Gives (symbol, factor, constant) of ``factor * symbol + constant``; ``None`` for another form."""
+    """Return (symbol, factor, constant) of ``factor * symbol + constant``; ``None`` for another form."""
     constant, name, factor = 0, None, 0
     for monomial, coefficient in dim.terms:
         if not monomial:
@@ -144,14 +144,14 @@ def linear_form(dim: DimExpr) -> tuple[str, int, int] | None:
 
 
 def shape_symbols(shape: Iterable[Dim]) -> frozenset[str]:
-    """Gives the names of all symbols in a shape."""
+    """Return the names of all symbols in a shape."""
     return frozenset().union(*map(symbols_of, shape))
 
 
 def bound_symbols(shapes: Iterable[Iterable[Dim]], known: Iterable[str] = ()) -> frozenset[str]:
-    """Gives the symbols whose sizes arrays of these shapes determine, whatever the sizes; those of ``known`` included.
+    """Return the symbols determined by the shapes of arrays for all sizes, and the symbols in ``known``.
 
-    A dimension determines a symbol where it is ``k*s + c`` with an integer ``k`` for all sizes of the known symbols.
+    A dimension determines a symbol if it is ``k*s + c`` with an integer ``k`` for all sizes of the known symbols.
     """
     bound = set(known)
     pending = [dim for shape in shapes for dim in shape if isinstance(dim, DimExpr)]
@@ -177,7 +177,7 @@ def _linear_symbol(dim: DimExpr, known: set[str]) -> str | None:
     try:
         probes = [_with_known(dim, known, size) for size in (1, 2)]
         probe = probes[0]
-        # A coefficient that depends on a known symbol could vanish, so it does not count.
+        # A coefficient depending on a known symbol could vanish, so such dimensions do not count.
         if not isinstance(probe, DimExpr) or not isinstance(probe - probes[1], int):
             return None
         return name if solve_symbol(probe, evaluate(probe, {name: 1})) == (name, 1) else None

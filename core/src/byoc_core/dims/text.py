@@ -17,7 +17,7 @@ _MAX_READ_TERMS = 64
 
 
 def parse_dim(text: str | Dim) -> Dim:
-    """Reads a dimension from Python syntax; ints and expressions pass through.
+    """Parse a dimension from Python syntax; ints and expressions pass through.
 
     Raises:
         IRTypeError: the text is not an integer expression over symbols.
@@ -30,9 +30,9 @@ def parse_dim(text: str | Dim) -> Dim:
 
 
 def read_dim(text: str) -> Dim:
-    """Reads a dimension from a file that anybody may have written: text that costs much to read is refused.
+    """Parse a dimension from an untrusted file: text with a high cost of parsing is refused.
 
-    Every text that ``str`` gives for a dimension and :func:`read_problem` finds nothing wrong with is read back.
+    Every text produced by ``str`` of a dimension and accepted by :func:`read_problem` can be parsed.
 
     Raises:
         IRTypeError: the text is too long or nested too deep, multiplies sums of many terms, or is not an integer
@@ -45,7 +45,7 @@ def read_dim(text: str) -> Dim:
 
 
 def read_problem(text: str) -> str | None:
-    """Gives the reason why :func:`read_dim` refuses text before it looks at its meaning, or ``None``."""
+    """Return the reason for which :func:`read_dim` refuses text before parsing, or ``None``."""
     if len(text) > _MAX_READ_CHARS:
         return f"a size is longer than {_MAX_READ_CHARS} characters"
     depth = 0
@@ -81,7 +81,7 @@ def _from_ast(node: ast.expr, max_terms: int) -> Dim:
 
 
 def _sum(node: ast.expr, max_terms: int) -> Dim:
-    """Return a sum of any length, its terms collected once: adding them one by one is quadratic."""
+    """Return a sum of any length, with all terms collected at once: adding term by term is quadratic."""
     parts = []
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
         part = _from_ast(node.right, max_terms)

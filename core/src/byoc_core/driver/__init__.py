@@ -1,4 +1,4 @@
-"""From a module and backends to something that runs, or to what explains it."""
+"""Compilation of a module for backends, to an executable or an explanation."""
 
 from byoc_core.driver.build import build, carve_regions, explain, pass_names
 from byoc_core.driver.compiler import Compiler

@@ -1,4 +1,4 @@
-"""The calls of users: a compiler with default registries, and a request from keywords."""
+"""The user's functions for compilation: a compiler with default registries, and a request from keywords."""
 
 from __future__ import annotations
 
@@ -29,21 +29,20 @@ def build(
     """Compile a module.
 
     Args:
-        module: what to compile; parts of it may be annotated or compiled already.
-        backends: names or plugin objects, from the first to be asked to the last. What none of them takes runs on the
-            host.
-        request: what is asked; ``backends`` and ``fields`` stand in the place of its values.
-        progress: called with the name of each stage as it begins.
-        on_pass: called after each pass (see :func:`pass_names`) with its name, the seconds it took and the module it
-            gave.
-        fields: those of :class:`byoc_core.CompileRequest`, which says what they mean.
+        module: the module to compile; parts may be annotated or compiled already.
+        backends: names or plugin objects, in the order of asking. Ops taken by none of the backends run on the host.
+        request: the choices for the compilation; ``backends`` and ``fields`` override its values.
+        progress: called with the name of each stage at the beginning of the stage.
+        on_pass: called after each pass (see :func:`pass_names`) with its name, the elapsed seconds and the resulting
+            module.
+        fields: the fields of :class:`byoc_core.CompileRequest`, explained there.
 
     Raises:
         BackendNotFoundError: a backend is not installed.
-        OptionsError: an option is unknown or has a bad value, a constraint names what is not there or contradicts
+        OptionsError: an option is unknown or has a bad value, a constraint names something missing or contradicts
             another, a size is not of the model, or ``module`` is no module.
-        PartitionError: ``fallback="error"`` and ops stay on the host that no constraint keeps there; lists them with
-            the reasons. Or the backend that an op is forced to does not take it. Or a policy did anything but claim.
+        PartitionError: ``fallback="error"`` and ops stay on the host without a constraint; lists these ops with the
+            reasons. Or a backend refuses an op forced to it. Or a policy did anything but claim.
         PassError: a pass of ``passes`` raised, or broke a law of the IR.
         VerifyError: the module breaks an IR law.
         CodegenError: a function annotated by hand cannot be compiled.
@@ -62,22 +61,22 @@ def explain(
     kernels: bool = False,
     **fields: Unpack[RequestFields],
 ) -> Explanation:
-    """Tell what :func:`build` would do, and why: it does the same, codegen included, but for lowering.
+    """Explain the outcome of :func:`build`, with reasons; run the same steps, codegen included, except lowering.
 
     Args:
-        module: what to explain.
-        backends: names or plugin objects, from the first to be asked to the last.
-        request: what is asked; ``backends`` and ``fields`` stand in the place of its values.
-        progress: called with the name of each stage as it begins.
-        kernels: have the backends tell the kernels that they generate; see :meth:`Explanation.report_kernels`.
-        fields: those of :class:`byoc_core.CompileRequest`, which says what they mean. That ops stay on the host is no
-            error here.
+        module: the module to explain.
+        backends: names or plugin objects, in the order of asking.
+        request: the choices for the compilation; ``backends`` and ``fields`` override its values.
+        progress: called with the name of each stage at the beginning of the stage.
+        kernels: whether the backends report their generated kernels; see :meth:`Explanation.report_kernels`.
+        fields: the fields of :class:`byoc_core.CompileRequest`, explained there. Ops staying on the host are no error
+            here.
 
     Raises:
         BackendNotFoundError: a backend is not installed.
-        OptionsError: an option is unknown or has a bad value, a constraint names what is not there or contradicts
+        OptionsError: an option is unknown or has a bad value, a constraint names something missing or contradicts
             another, or ``module`` is no module.
-        PartitionError: the backend that an op is forced to does not take it, or a policy did anything but claim.
+        PartitionError: a backend refuses an op forced to it, or a policy did anything but claim.
         PassError: a pass of ``passes`` raised, or broke a law of the IR.
         VerifyError: the module breaks an IR law.
         CodegenError: a function annotated by hand cannot be compiled.
@@ -95,12 +94,12 @@ def carve_regions(
     progress: Progress | None = None,
     **fields: Unpack[RequestFields],
 ) -> IRModule:
-    """Return the module as :func:`build` has it just before it compiles for these backends; see `Compiler.carve`."""
+    """Return the module in the state of :func:`build` just before codegen for these backends; see `Compiler.carve`."""
     return Compiler().carve(module, gather_request(request, backends, fields), progress=progress)
 
 
 def pass_names(backends: Sequence[str | object] = (), request: CompileRequest | None = None) -> tuple[str, ...]:
-    """Return the names of the passes that :func:`build` runs for these backends, in order.
+    """Return the names of the passes run by :func:`build` for these backends, in order.
 
     Raises:
         BackendNotFoundError: a backend is not installed.

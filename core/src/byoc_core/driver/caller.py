@@ -1,4 +1,4 @@
-"""Warnings that point at the line of the user's program from which byoc was called."""
+"""Warnings pointing at the line of the user's program calling byoc."""
 
 from __future__ import annotations
 

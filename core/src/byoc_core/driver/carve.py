@@ -1,4 +1,4 @@
-"""The second step of a compilation: a function for each region, annotated with the backend that compiles it."""
+"""The second step of a compilation: a function for each region, annotated with the compiling backend."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Carved:
 
     Attributes:
         prepared: the compilation before partition.
-        whole: the module with all regions, those of the host too.
-        module: the same after views left the regions.
+        whole: the module with all regions, including the host's.
+        module: the same module after views left the regions.
     """
 
     prepared: Prepared
@@ -37,7 +37,7 @@ def carve(prepared: Prepared) -> Carved:
     """Return the module with a function for each region, the host's included.
 
     Raises:
-        PartitionError: a backend does not take an op that is forced to it, or a policy did anything but claim.
+        PartitionError: a backend does not take an op forced to it, or a policy did anything but claim.
         PassError: a pass of the user raised, or made an invalid module.
         HookError: a hook of a backend raised, and the job is strict.
     """
@@ -47,7 +47,7 @@ def carve(prepared: Prepared) -> Carved:
 
 
 def carve_for_backends(prepared: Prepared) -> IRModule:
-    """Return the module with a function for each region that a backend claims, after the passes that follow."""
+    """Return the module with a function for each region claimed by a backend, after the passes for this point."""
     job, backends = prepared.job, prepared.offloading
     job.observers.begin(Stage.PARTITION)
     with keep_frozen(prepared.module, backends):
@@ -59,7 +59,7 @@ def carve_for_backends(prepared: Prepared) -> IRModule:
 
 
 def peel_views(prepared: Prepared, module: IRModule) -> IRModule:
-    """Return the module with views at the borders of regions in the callers, but for those that the user placed."""
+    """Return the module with views at region borders moved to the callers, except views placed by the user."""
     job = prepared.job
     forced = prepared.constraints.forced
     peel = PeelViews(job.backends, lambda function, name: (function, name) in forced, job.registry)
@@ -82,4 +82,4 @@ def _partition(
     options = {name: given for name, given in job.request.options.items() if name in names}
     request = PartitionRequest(backends, options, job.log, registry=job.registry)
     pipeline = partition_pipeline(request, lambda _: constraints, policy, verify_input=False)
-    return job.observers.sequence([named(stage.value, pipeline)], verify=False)(module)  # it checks its own steps
+    return job.observers.sequence([named(stage.value, pipeline)], verify=False)(module)  # verifies its own steps

@@ -1,4 +1,4 @@
-"""The third step of a compilation: regions become runtime modules, and the report says who took what."""
+"""The third step of a compilation: regions become runtime modules, and the report lists the backend of each op."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Compiled:
 
     Attributes:
         job: the compilation.
-        partitioned: the module with regions, each annotated for the backend that compiled it.
+        partitioned: the module with regions, each annotated for the backend used in compilation.
         module: the module with external calls in place of the regions.
-        report_data: who took what, and why not somebody else.
+        report_data: the backend of each op, and the reasons against other backends.
     """
 
     job: Job
@@ -48,7 +48,7 @@ def compile_regions(carved: Carved) -> Compiled:
 
     Raises:
         CodegenError: a function annotated by hand cannot be compiled.
-        PartitionError: nobody takes a region that its backend refused.
+        PartitionError: a region refused by its backend finds no other backend.
         PassError: a pass of the user raised, or made an invalid module.
         HookError: a hook of a backend raised, and the job is strict.
     """

@@ -1,4 +1,4 @@
-"""The compiler: backends, ops and a default request; everything else is handed to it."""
+"""The compiler: backends, ops and a default request; all else is passed in."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ __all__ = ["Compiler"]
 
 @dataclass(frozen=True)
 class Compiler:
-    """Compiles modules for the backends of a registry. :func:`byoc_core.build` is one line over ``Compiler()``.
+    """A compiler of modules for the backends of a registry. :func:`byoc_core.build` is one line over ``Compiler()``.
 
-    Not to be confused with :func:`byoc_core.compiler`, which compiles regions of a loaded artifact for more sizes.
+    Not to be confused with :func:`byoc_core.compiler`, the compiler of a loaded artifact's regions for more sizes.
 
     Attributes:
-        backends: the backends that names stand for; by default those installed for this process.
+        backends: resolves names to backends; by default the backends installed for this process.
         ops: the ops of every module; by default the core's.
-        request: what is asked where a method is given no request.
+        request: the request for methods called without a request.
     """
 
     backends: Backends = field(default_factory=find_registry, repr=False)
@@ -64,7 +64,7 @@ class Compiler:
         progress: Progress | None = None,
         kernels: bool = False,
     ) -> Explanation:
-        """Return what :meth:`build` would do, and why; see :func:`byoc_core.explain`."""
+        """Explain the outcome of :meth:`build`, with reasons; see :func:`byoc_core.explain`."""
         compiled = compile_regions(carve(prepare(self._open(module, request, progress))))
         generated = {"kernels": report_kernels(compiled)} if kernels else {}
         return Explanation(compiled.partitioned, {**compiled.report_data, **generated})
@@ -72,20 +72,20 @@ class Compiler:
     def carve(
         self, module: IRModule, request: CompileRequest | None = None, *, progress: Progress | None = None
     ) -> IRModule:
-        """Return the module as :meth:`build` has it just before it compiles for the backends of a request.
+        """Return the module in the state of :meth:`build` just before codegen for the backends of a request.
 
-        What they claim stands in functions annotated for them, but for views at the borders (see :class:`PeelViews`);
-        what they leave, :meth:`build` gives to the host. An exception in a hook of a backend is an error.
+        Claimed ops stand in functions annotated for the backends, except views at the borders (see :class:`PeelViews`).
+        The remaining ops are given to the host by :meth:`build`. An exception in a hook of a backend is an error.
 
         Raises:
-            ByocError: what :meth:`build` raises before it compiles.
+            ByocError: any error raised by :meth:`build` before codegen.
         """
         asked = (request or self.request).updated(strict=True)
         prepared = prepare(self._open(module, asked, progress))
         return peel_views(prepared, carve_for_backends(prepared))
 
     def pass_names(self, request: CompileRequest | None = None) -> tuple[str, ...]:
-        """Return the names of the passes that :meth:`build` runs for a request, in order.
+        """Return the names of the passes run by :meth:`build` for a request, in order.
 
         Raises:
             BackendNotFoundError: a backend is not installed.
@@ -94,7 +94,7 @@ class Compiler:
         return pass_names(self._open(IRModule(), asked))
 
     def ops_for(self, backends: Sequence[str | object]) -> OpRegistry:
-        """Return the ops that modules for these backends may hold: :attr:`ops`, and those that the backends bring."""
+        """Return the ops allowed in modules for these backends: :attr:`ops`, and the ops brought by the backends."""
         return self.ops.extended(self.backends.ops(backends))
 
     def _open(

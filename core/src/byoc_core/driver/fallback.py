@@ -1,4 +1,4 @@
-"""What ``fallback`` says about ops that stay on the host."""
+"""The effect of ``fallback`` on ops staying on the host."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FALLBACKS = ("allow", "warn", "error")
 
 
 def judge_fallback(fallback: Fallback, report: Mapping[str, Any], keeps_on_host: Callable[[str, str], bool]) -> None:
-    """Logs, warns or raises where ops stay on the host; called by what the user calls.
+    """Log, warn or raise if ops stay on the host; called by the functions of the user interface.
 
     Args:
-        fallback: which of the three.
-        report: who took what.
-        keeps_on_host: tells of an op, by its function and its name, whether the user wants it there.
+        fallback: the chosen reaction.
+        report: the backend of each op.
+        keeps_on_host: returns whether the user wants an op on the host, by function and name of the op.
 
     Raises:
         PartitionError: ``fallback`` is ``"error"``; lists the ops with the reasons.
@@ -46,9 +46,9 @@ def judge_fallback(fallback: Fallback, report: Mapping[str, Any], keeps_on_host:
 
 
 def warn_of_failures(failures: Sequence[HookFailure]) -> None:
-    """Warn of hooks that raised, once for each backend and hook; the report holds the tracebacks.
+    """Warn of raising hooks, once for each backend and hook; the report holds the tracebacks.
 
-    A failure of ``byoc_compile_status`` is left out: the warning of a backend that cannot compile tells of it.
+    A failure of ``byoc_compile_status`` is left out: the warning about a backend unable to compile covers the failure.
     """
     told = dict.fromkeys((failure.backend, failure.hook) for failure in failures)
     for backend, hook in told:

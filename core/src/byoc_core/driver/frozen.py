@@ -1,4 +1,4 @@
-"""Finds the plugin that changed frozen IR in place, before its changes are told as a fault of byoc."""
+"""Detection of plugins changing frozen IR in place, before the change looks like a fault of byoc."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["keep_frozen"]
 
 @contextmanager
 def keep_frozen(module: IRModule, handles: Sequence[BackendHandle], hook: str = "") -> Iterator[None]:
-    """Check that a module is the same after hooks of these backends have run.
+    """Check that hooks of these backends leave a module unchanged.
 
     Args:
-        module: the module that the hooks see.
-        handles: the backends whose hooks run.
-        hook: the hook that runs, where it is one.
+        module: the module shown to the hooks.
+        handles: the backends of the running hooks.
+        hook: the running hook, if a single hook.
 
     Raises:
-        PluginError: a part of the module is another one; whatever else went wrong is its cause. No refusal of the
-            backend helps: the module that other backends would get is spoilt.
+        PluginError: a part of the module was changed; any other error becomes the cause. A refusal of the backend does
+            not help: the module is spoilt for other backends.
     """
     snapshot = Snapshot(module)
     try:

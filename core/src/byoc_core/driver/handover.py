@@ -1,4 +1,4 @@
-"""Regions that their backend refused in codegen: each goes to the next backend that takes all of its ops."""
+"""Handover of regions refused in codegen: each region goes to the next backend accepting all its ops."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["RegionHandover"]
 
 
 class RegionHandover:
-    """Hands refused regions over, and remembers them.
+    """A handler of refused regions, with a record of all handovers.
 
     Args:
         prepared: the compilation.
 
     Attributes:
-        moved: the regions that were handed over, annotated for the backend that has them now, by name.
+        moved: the regions handed over, annotated for their new backend, by name.
     """
 
     def __init__(self, prepared: Prepared) -> None:
@@ -31,11 +31,11 @@ class RegionHandover:
         self.moved: dict[str, Function] = {}
 
     def __call__(self, function: Function, backend: str, refusal: Rejection) -> Function:
-        """Return a refused region, annotated for the next backend that takes all of its ops.
+        """Return a refused region, annotated for the next backend accepting all its ops.
 
         Raises:
-            CodegenError: the user annotated the function, so that no other backend may have it.
-            PartitionError: no other backend takes it, or an op in it is forced to the backend.
+            CodegenError: the user annotated the function, so no other backend may take over.
+            PartitionError: no other backend takes the region, or an op of the region is forced to the backend.
         """
         job, constraints = self._job, self._prepared.constraints
         names = [handle.name for handle in job.backends]
@@ -55,7 +55,7 @@ class RegionHandover:
         raise PartitionError(f"region `{function.name}`", problem)
 
     def _takes(self, handle: BackendHandle, region: Function, source: str) -> bool:
-        """Return whether a backend takes every op of a region; the log gets the reasons why not."""
+        """Return whether a backend takes every op of a region; log the reasons if not."""
         context = handle.context(self._job.module, self._job.options(handle))
         admit = new_admission(handle, self._prepared.constraints.admission(handle.name))
         refusals = {}

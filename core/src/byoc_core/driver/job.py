@@ -1,4 +1,4 @@
-"""One compilation: the module, the request, and the backends that take part."""
+"""A single compilation: the module, the request, and the participating backends."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["Job", "open_job"]
 
 @dataclass(frozen=True)
 class Job:
-    """One compilation.
+    """A single compilation.
 
     Attributes:
-        module: the module that the user gave.
+        module: the module given by the user.
         request: the user's choices.
-        registry: the backends that names stand for.
-        backends: those that take part, from the first to be asked to the last, which is the host.
-        observers: who watches.
-        log: gets the reasons for which ops are refused.
+        registry: resolves names to backends.
+        backends: the participating backends in the order of asking, the host last.
+        observers: the observers of the compilation.
+        log: gets the reasons for refused ops.
         failures: gets the exceptions of hooks.
     """
 
@@ -45,7 +45,7 @@ class Job:
 
     @property
     def host(self) -> BackendHandle:
-        """The backend that takes what nobody else takes."""
+        """The backend for the ops refused by all others."""
         return self.backends[-1]
 
     @property
@@ -54,16 +54,16 @@ class Job:
         return tuple(handle for handle in self.backends if handle.name != HOST_NAME)
 
     def options(self, backend: BackendHandle) -> Mapping[str, object]:
-        """Return the options that the user gave for a backend."""
+        """Return the user's options for a backend."""
         return self.request.options.get(backend.name, {})
 
     def codegen(self) -> RunCodegen:
-        """Return the pass that compiles by the backends that take part."""
+        """Return the pass for compilation by the participating backends."""
         return RunCodegen(options=self.request.options, backends=self.backends, registry=self.registry)
 
 
 def open_job(module: IRModule, request: CompileRequest, registry: Backends, observers: Observers) -> Job:
-    """Return a job, its backends found and its options checked.
+    """Return a job with resolved backends and checked options.
 
     Raises:
         OptionsError: ``module`` is no module, an option or a size does not fit.
@@ -84,7 +84,7 @@ def _contained(handle: BackendHandle, failures: list[HookFailure]) -> BackendHan
 
 
 def _with_symbolic_sizes(job: Job, handles: Sequence[BackendHandle]) -> Sequence[BackendHandle]:
-    """Return the backends; those of static shapes compile for each set of sizes that the user or a call brings."""
+    """Return the backends; wrap backends of static shapes to compile for each set of sizes of the user or a call."""
     request = job.request
     sizes = sizes_to_compile(request.specialize, job.module)
     if sizes is None:

@@ -1,4 +1,4 @@
-"""Who watches a compilation: callables that hear of stages and passes, and a folder for printed modules."""
+"""Observers of a compilation: callbacks for stages and passes, and a folder for printed modules."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from byoc_core.transform import PassRun, Sequential
 __all__ = ["Observers", "OnPass", "Progress"]
 
 Progress = Callable[[str], None]
-"""Called with the name of each stage as it begins."""
+"""Called with the name of each stage at its beginning."""
 OnPass = Callable[[PassRun], None]
-"""Called after each pass with its name, the seconds it took and the module it gave."""
+"""Called after each pass with its name, the elapsed seconds and the resulting module."""
 
 
 @dataclass(frozen=True)
 class Observers:
-    """Who watches a compilation.
+    """The observers of a compilation.
 
     Attributes:
-        progress: called with the name of each stage as it begins.
+        progress: called with the name of each stage at the beginning of the stage.
         on_pass: called after each pass.
-        dump: a folder that gets the printed module after every pass.
+        dump: a folder for the printed module after every pass.
     """
 
     progress: Progress | None = None
@@ -32,7 +32,7 @@ class Observers:
     dump: Path | None = None
 
     def begin(self, stage: Stage) -> None:
-        """Tell that a stage begins."""
+        """Report the beginning of a stage."""
         if self.progress is not None:
             self.progress(stage.value)
 
@@ -44,13 +44,13 @@ class Observers:
         verify: bool = True,
         verify_input: bool = True,
     ) -> Sequential:
-        """Return passes in a row that are watched.
+        """Return observed passes in a row.
 
         Args:
             passes: the passes.
-            stage: names the folder in ``dump`` that gets the modules; without a stage they are not printed.
+            stage: names the folder in ``dump`` for the printed modules; without a stage nothing is printed.
             verify: whether the module is checked after each pass.
-            verify_input: whether it is checked before the first pass too.
+            verify_input: whether the module is checked before the first pass too.
         """
         folder = None if self.dump is None or stage is None else self.dump / stage.value
         return Sequential(passes, verify, verify_input, folder, self.on_pass)

@@ -1,4 +1,4 @@
-"""The passes of a compilation: the core's own, those of plugins, and those of the user."""
+"""The passes of a compilation: passes of the core, of plugins, and of the user."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["inserted_passes", "named", "pass_names", "prepare_passes"]
 
 
 def pass_names(job: Job) -> tuple[str, ...]:
-    """Return the names of the passes that a job runs, in order, if all of its backends can compile here."""
+    """Return the names of the passes run by a job, in order, if all its backends can compile here."""
     backends = job.asked
     return (
         *map(pass_name, prepare_passes(job, backends)),
@@ -38,7 +38,7 @@ def prepare_passes(job: Job, backends: Sequence[BackendHandle]) -> list[ModulePa
 
     Args:
         job: the compilation.
-        backends: those that may claim ops.
+        backends: the backends allowed to claim ops.
     """
     return [
         *default_passes(
@@ -51,7 +51,7 @@ def prepare_passes(job: Job, backends: Sequence[BackendHandle]) -> list[ModulePa
 
 
 def inserted_passes(job: Job, stage: Stage, backends: Iterable[BackendHandle]) -> list[ModulePass]:
-    """Return the passes of an insertion point: those of plugins in the order of backends, then those of the user."""
+    """Return the passes of an insertion point: passes of plugins in the order of backends, then passes of the user."""
     hook = HOOKS[stage]
     plugins = [_plugin_pass(job, stage, handle) for handle in backends if handle.implements(hook)]
     given = job.request.passes.get(stage, ())
@@ -80,11 +80,11 @@ def _plugin_pass(job: Job, stage: Stage, handle: BackendHandle) -> ModulePass:
 
 @dataclass(frozen=True)
 class _UserPass(Pass):
-    """A pass of the user, its result checked; errors say that it is the user's.
+    """A pass of the user, with a checked result; errors name the user's pass.
 
     Attributes:
         transform: the pass.
-        place: where the user gave it.
+        place: the pass's place in the user's request.
     """
 
     verifies_result: ClassVar[bool] = True
@@ -97,11 +97,11 @@ class _UserPass(Pass):
         return pass_name(self.transform)
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Return what the pass returns.
+        """Return the pass's result.
 
         Raises:
-            PassError: the pass raised, changed its input, or made something that is no valid module.
-            ByocError: the pass raised it.
+            PassError: the pass raised, changed its input, or did not return a valid module.
+            ByocError: raised by the pass itself.
         """
         where = f"pass `{self.__name__}` ({self.place})"
         snapshot = Snapshot(module)

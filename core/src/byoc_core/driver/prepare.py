@@ -1,4 +1,4 @@
-"""The first step of a compilation: the module as it is partitioned, and who may take part."""
+"""The first step of a compilation: the module ready for partition, and the available backends."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Prepared:
     Attributes:
         job: the compilation.
         module: the module after the passes before partition, with unique names.
-        constraints: the user's, on this module.
-        missing: the backends that cannot compile on this machine, with the reason; they take nothing.
+        constraints: the user's constraints, on this module.
+        missing: the backends unable to compile on this machine, with the reason; these take nothing.
     """
 
     job: Job
@@ -36,7 +36,7 @@ class Prepared:
 
     @property
     def offloading(self) -> tuple[BackendHandle, ...]:
-        """The backends other than the host that may claim ops."""
+        """The backends allowed to claim ops, without the host."""
         return tuple(handle for handle in self.job.asked if handle.name not in self.missing)
 
 
@@ -45,7 +45,7 @@ def prepare(job: Job) -> Prepared:
 
     Raises:
         VerifyError: the module breaks an IR law.
-        OptionsError: a constraint names what is not there, or contradicts another.
+        OptionsError: a constraint names something missing, or contradicts another.
         PassError: a pass of the user raised, or made an invalid module.
         HookError: a hook of a backend raised, and the job is strict.
     """

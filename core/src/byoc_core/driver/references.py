@@ -1,4 +1,4 @@
-"""Objects of a request by name: passes that files name, and names for what has none in a file."""
+"""References to objects of a request by name: passes named in files, and names for objects without a name in files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["PassReference", "object_name"]
 
 @dataclass(frozen=True)
 class PassReference:
-    """A pass by the Python module that has it and its name there, as files name passes: ``package.module:NAME``.
+    """A pass referenced by Python module and name, the form used in files: ``package.module:NAME``.
 
     Attributes:
-        text: the name as it stands in the file.
+        text: the reference as written in the file.
         transform: the pass.
     """
 
@@ -29,11 +29,11 @@ class PassReference:
         """Import the pass. A class is called without arguments.
 
         Args:
-            text: the name.
-            where: where it stands, for messages.
+            text: the reference.
+            where: the place of the reference, for messages.
 
         Raises:
-            OptionsError: the name is malformed, cannot be imported, or is that of no pass.
+            OptionsError: the reference is malformed, cannot be imported, or names no pass.
         """
         module, colon, name = text.partition(":")
         if not (module and colon and name):
@@ -53,7 +53,7 @@ class PassReference:
         return self.text.partition(":")[2]
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Return what the pass returns."""
+        """Return the pass's result."""
         return self.transform(module)
 
 

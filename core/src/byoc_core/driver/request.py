@@ -1,4 +1,4 @@
-"""What a user asks of a compilation, as one value."""
+"""The user's choices for a compilation, as a single value."""
 
 from __future__ import annotations
 
@@ -118,37 +118,35 @@ def _check_pass(value: object, where: str, info: ValidationInfo) -> ModulePass:
 
 
 class CompileRequest(BaseModel):
-    """What a user asks of a compilation: for whom, and how. Frozen; ``byoc compile --config`` reads it from a file.
+    """A user's choices for a compilation: backends and settings. Frozen; read from files by ``byoc compile --config``.
 
-    A file is TOML or JSON (:meth:`from_file`). Objects of Python have names there: a backend its own, a policy
+    A file is TOML or JSON (:meth:`from_file`). Python objects have names there: a backend its own, a policy
     ``"greedy"`` or ``{name = "cost", sizes = {n = 8}}``, a pass ``"package.module:NAME"``. The constraints are the
     table ``partition``.
 
     Attributes:
-        backends: names or plugin objects, from the first to be asked to the last. What none of them takes runs on the
-            host.
+        backends: names or plugin objects, in the order of asking. Ops taken by none of the backends run on the host.
         options: each backend's options, by backend name.
-        fallback: what to do when ops stay on the host: ``"allow"`` (the report and the log say why), ``"warn"``, or
-            ``"error"``. Listing ``"host"`` among the backends permits it. A backend that cannot compile on this
-            machine takes nothing, and a warning says so.
-        strict: whether an exception in a hook of a backend is an error, as it is with ``fallback="error"``. Else it is
-            the backend's refusal of what the hook was asked about: other backends and the host take it, a warning says
-            so, and the report keeps the traceback.
-        policy: who takes what; greedy by order by default.
-        partition_options: constraints on who takes what: ops forced to a backend or the host, ends of offloading,
+        fallback: the reaction to ops staying on the host: ``"allow"`` (the report and the log give the reasons),
+            ``"warn"``, or ``"error"``. Listing ``"host"`` among the backends permits such ops. A backend unable to
+            compile on this machine takes nothing, with a warning.
+        strict: whether an exception in a hook of a backend is an error, as with ``fallback="error"``. Otherwise the
+            exception is a refusal by the backend: other backends and the host take over, a warning is given, and the
+            report keeps the traceback.
+        policy: the assignment of ops to backends; greedy by order by default.
+        partition_options: constraints on the assignment: ops forced to a backend or the host, ends of offloading,
             allowed ops, smallest regions.
-        max_fold_cost: the most bytes and FLOPs that computing constants may take; by default 512 Mi and 16 for each
-            byte of the module's constants. What would cost more stays in the program, and the log says so.
-        specialize: sets of sizes (``[{"n": 1}, {"n": 8}]``) for which backends that take static shapes only
-            (``BackendInfo.dynamic_shapes``) compile regions with symbolic sizes in advance. Other sizes are compiled
-            when a call brings them first; of those, 16 sets are kept for each region. Sizes that the backend refuses
-            run on the host, which the log says once for each set; with ``fallback="error"`` they are an error of the
-            call. An artifact holds the sets given here, and the host form for others; see ``respecializable`` of
-            :meth:`Executable.save`. ``True`` compiles none in advance; with ``False`` these backends take no symbolic
-            sizes.
+        max_fold_cost: the limit of bytes and FLOPs for computing constants; by default 512 Mi and 16 for each byte of
+            the module's constants. Computations above the limit stay in the program, with a message in the log.
+        specialize: sets of sizes (``[{"n": 1}, {"n": 8}]``) to compile in advance, for regions with symbolic sizes on
+            backends restricted to static shapes (``BackendInfo.dynamic_shapes``). Other sizes are compiled in the first
+            call; 16 such sets are kept for each region. Sizes refused by the backend run on the host, logged once for
+            each set; with ``fallback="error"`` refused sizes are an error of the call. An artifact holds the sets given
+            here, and the host form for others; see ``respecializable`` of :meth:`Executable.save`. ``True`` compiles
+            none in advance; with ``False`` these backends take no symbolic sizes.
         passes: passes of the user by stage: ``"before_partition"``, ``"after_partition"`` (between partition and
-            codegen) or ``"after_codegen"``. They run after those of plugins, in the order given.
-        dump: a folder that gets the printed module after every pass.
+            codegen) or ``"after_codegen"``. The user's passes run after the passes of plugins, in the given order.
+        dump: a folder for the printed module after every pass.
     """
 
     model_config = ConfigDict(
@@ -189,16 +187,16 @@ class CompileRequest(BaseModel):
 
     @property
     def forbids_host(self) -> bool:
-        """Whether it is an error if ops stay on the host that no constraint keeps there."""
+        """Whether ops on the host without a constraint are an error."""
         return self.fallback == "error" and HOST_NAME not in self.backends
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a request from a file: TOML, or JSON where the name ends with ``.json``. Imports the passes it names.
+        """Read a request from a file: JSON if the name ends with ``.json``, else TOML. Imports the named passes.
 
         Raises:
             OSError: the file cannot be read.
-            OptionsError: the file is malformed, or something in it does not fit; names the file and the path.
+            OptionsError: the file is malformed, or a value does not fit; names the file and the path.
         """
         file = Path(path)
         text = file.read_bytes()
@@ -212,10 +210,10 @@ class CompileRequest(BaseModel):
 
     @classmethod
     def from_data(cls, data: object) -> Self:
-        """Return the request that plain data describes: what a file holds, or an artifact's record.
+        """Return the request described by plain data: the content of a file, or an artifact's record.
 
         Raises:
-            OptionsError: something does not fit; names the path, as in ``partition.min_ops``.
+            OptionsError: a value does not fit; names the path, as in ``partition.min_ops``.
         """
         return cls.model_validate(data, context={"is_file": True})
 
@@ -228,19 +226,19 @@ class CompileRequest(BaseModel):
         return type(self)(**{name: getattr(self, name) for name in self.model_fields_set} | fields)
 
     def to_toml(self) -> str:
-        """Return the request as the text of a TOML file, which :meth:`from_file` reads back as an equal request.
+        """Return the request as the text of a TOML file; :meth:`from_file` reads back an equal request.
 
         Raises:
-            OptionsError: it holds an object that no file can name, or a value that TOML cannot express.
+            OptionsError: the request holds an object without a name for files, or a value outside TOML.
         """
         self._check_named()
         return to_toml(self.to_data())
 
     def to_json(self) -> str:
-        """Return the request as the text of a JSON file, which :meth:`from_file` reads back as an equal request.
+        """Return the request as the text of a JSON file; :meth:`from_file` reads back an equal request.
 
         Raises:
-            OptionsError: it holds an object that no file can name, or a value that JSON cannot express.
+            OptionsError: the request holds an object without a name for files, or a value outside JSON.
         """
         self._check_named()
         try:
@@ -250,7 +248,7 @@ class CompileRequest(BaseModel):
 
     @model_serializer(mode="plain")
     def to_data(self) -> dict[str, Any]:
-        """Return the request as plain data: objects by their names, options as they are."""
+        """Return the request as plain data: objects by their names, options unchanged."""
         return {
             "backends": [_backend_name(backend) for backend in self.backends],
             "options": {name: dict(options) for name, options in self.options.items()},
@@ -265,10 +263,10 @@ class CompileRequest(BaseModel):
         }
 
     def to_record(self, paths: Mapping[str, Collection[str]] = MappingProxyType({})) -> dict[str, Any]:
-        """Return what an artifact records: plain JSON values, without the folder ``dump``, which is the machine's.
+        """Return the record for artifacts: plain JSON values, without the machine's folder ``dump``.
 
         Args:
-            paths: options that are paths, by backend; they are left out like ``dump``.
+            paths: options holding paths, by backend; left out like ``dump``.
         """
         data = self.to_data()
         del data["dump"]
@@ -301,7 +299,7 @@ class CompileRequest(BaseModel):
 
 
 class RequestFields(TypedDict, total=False):
-    """The fields of :class:`CompileRequest` but ``backends``, as keywords. ``None`` stands for the default."""
+    """The fields of :class:`CompileRequest` except ``backends``, as keywords. ``None`` stands for the default."""
 
     options: Mapping[str, Mapping[str, object]] | None
     fallback: Fallback
@@ -317,15 +315,15 @@ class RequestFields(TypedDict, total=False):
 def gather_request(
     request: CompileRequest | None, backends: Sequence[str | object], fields: Mapping[str, Any] = MappingProxyType({})
 ) -> CompileRequest:
-    """Return a request in which what is given by itself stands in the place of the request's own values.
+    """Return a request with its values overridden by separately given values.
 
     Args:
         request: the request; without one, the default.
-        backends: if there are any, the backends.
+        backends: the backends, if any.
         fields: values of :class:`RequestFields`; ``None`` stands for "not given".
 
     Raises:
-        TypeError: there is no such field.
+        TypeError: a field is unknown.
         OptionsError: a value does not fit.
     """
     for name in fields:
@@ -354,7 +352,7 @@ def _plain(value: Any) -> Any:
 
 
 def _to_json(value: Any) -> Any:
-    """Return a value of which everything that JSON cannot express is replaced by its name, or its text if a number."""
+    """Return a value with everything outside JSON replaced by its name, or by its text for numbers."""
     if isinstance(value, Mapping):
         return {str(key): _to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What is wrong in a request, with the path of the place: from pydantic's errors to byoc's own."""
+"""Errors in requests, with the path of the place: conversion of pydantic's errors to byoc's own."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 @contextmanager
 def under_path(prefix: str, model: type) -> Iterator[None]:
-    """Raise errors of what is validated inside as ``OptionsError``, its place below a path.
+    """Raise validation errors of the body as ``OptionsError``, with the place below a path.
 
     Args:
         prefix: the path of the whole; may be empty.
-        model: the class that is validated: a pydantic model or a dataclass. Its fields are listed where one is unknown.
+        model: the validated class: a pydantic model or a dataclass. For an unknown field, the class's fields are
+            listed.
 
     Raises:
-        OptionsError: something does not fit.
+        OptionsError: a value does not fit.
     """
     try:
         yield
@@ -53,13 +54,13 @@ def under_path(prefix: str, model: type) -> Iterator[None]:
 
 
 def read_table(kind: Any, place: str, table: object, joint: str) -> Any:
-    """Return the dataclass that a table of a file describes.
+    """Return the dataclass described by a table of a file.
 
     Args:
         kind: the dataclass.
         place: the path of the table.
         table: the table.
-        joint: stands between the path and the place that the dataclass's own checks name.
+        joint: stands between the path and the place named by the dataclass's own checks.
 
     Raises:
         OptionsError: a field is unknown or does not fit; names the path.

@@ -1,4 +1,4 @@
-"""Policies in requests: objects in Python; in files a name, alone or in a table with its fields."""
+"""Policies in requests: objects in Python; in files a name, alone or in a table with fields."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _NAMES = tuple(POLICIES)
 
 
 def policy_from_data(data: object) -> Policy:
-    """Return the policy that a file names.
+    """Return the policy named in a file.
 
     Raises:
-        OptionsError: there is no policy of that name, or its fields do not fit.
+        OptionsError: the name is unknown, or the fields do not fit.
     """
     name, given = (data.get("name"), data) if isinstance(data, Mapping) else (data, {})
     if not isinstance(name, str) or name not in POLICIES:
@@ -37,7 +37,7 @@ def policy_from_data(data: object) -> Policy:
 
 
 def policy_to_data(policy: object) -> str | dict[str, Any]:
-    """Return a policy as files have it; that of another class by the name of its class alone."""
+    """Return a policy in the form of files; a policy of an unknown class only by the class's name."""
     name = next((name for name, kind in POLICIES.items() if type(policy) is kind), None)
     if name is None:
         return object_name(policy)
@@ -68,7 +68,7 @@ def _schema(kind: Any) -> dict[str, Any]:
 
 
 def _inline(definitions: Mapping[str, Any], schema: Any) -> Any:
-    """Return a schema with its definitions in the places that refer to them."""
+    """Return a schema with definitions in place of references."""
     if isinstance(schema, list):
         return [_inline(definitions, item) for item in schema]
     if not isinstance(schema, dict):

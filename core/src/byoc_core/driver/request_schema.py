@@ -1,4 +1,4 @@
-"""The JSON schema of requests: each field with what its class's docstring says of it."""
+"""The JSON schema of requests: each field with its description from the class's docstring."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ObjectField", "describe_fields", "names_schema", "passes_schema"]
 
 @dataclass(frozen=True)
 class ObjectField:
-    """How pydantic checks and describes a field whose values are objects in Python and names in files.
+    """The pydantic validation and description of a field with objects in Python and names in files.
 
     Attributes:
         check: returns the value of the field, or raises.
@@ -49,9 +49,9 @@ def describe_fields(schema: dict[str, Any], model: type, names: dict[str, str]) 
     """Put the texts of a class's ``Attributes:`` into its schema, as descriptions of the properties.
 
     Args:
-        schema: the schema of the class; is changed.
+        schema: the schema of the class; modified in place.
         model: the class.
-        names: the name in files of each attribute that has another one.
+        names: the name in files of each attribute with a different name there.
     """
     summary, _, attributes = inspect.cleandoc(model.__doc__ or "").partition("\nAttributes:\n")
     schema["description"] = summary.strip()

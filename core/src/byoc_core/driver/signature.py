@@ -1,4 +1,4 @@
-"""Signatures that show the fields of a request: what ``help`` prints of functions that take them as keywords."""
+"""Signatures showing the fields of a request: ``help`` of functions taking the fields as keywords."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def shows_request_fields(function: _F) -> _F:
-    """Return a function whose signature lists the fields of a request, with their defaults, for ``**fields``."""
+    """Return the function with a signature listing the fields of a request, with defaults, in place of ``**fields``."""
     own = inspect.signature(function)
     fields = [
         inspect.Parameter(

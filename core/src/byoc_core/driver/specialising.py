@@ -1,4 +1,4 @@
-"""Sets of sizes that users ask regions of static shapes for."""
+"""The sets of sizes requested by users for regions of static shapes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Specialize = Sequence[Mapping[str, int]] | bool
 
 
 def sizes_to_compile(specialize: Specialize, module: IRModule) -> Sequence[Mapping[str, int]] | None:
-    """Return the sets of sizes that backends of static shapes compile a module for in advance.
+    """Return the sets of sizes compiled in advance by backends of static shapes for a module.
 
-    ``None`` where they take no symbolic sizes: the user wants it so, or the module has none.
+    ``None`` if these backends take no symbolic sizes: by the user's choice, or because the module has none.
 
     Raises:
         OptionsError: a set is no mapping, a name is no symbol of the module, or a size is no integer from 0 to
@@ -64,5 +64,5 @@ def _check_sizes(sizes: Sequence[Mapping[str, int]], module: IRModule) -> None:
 
 
 def _shown(size: object) -> str:
-    """Return a size as messages show it; Python refuses to print integers of many digits."""
+    """Return a size as text for messages; Python refuses to print integers of many digits."""
     return f"an integer of {size.bit_length()} bits" if type(size) is int and size > MAX_SIZE else repr(size)

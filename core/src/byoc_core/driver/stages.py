@@ -1,4 +1,4 @@
-"""The stages of a compilation, and the points between them at which passes of others run."""
+"""The stages of a compilation, and the insertion points for passes of plugins and users."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Stage(StrEnum):
 
 
 INSERTION_POINTS = (Stage.BEFORE_PARTITION, Stage.AFTER_PARTITION, Stage.AFTER_CODEGEN)
-"""The stages that hold passes of plugins, in the order of backends, and then those of the user.
+"""The stages with passes of plugins, in the order of backends, followed by passes of the user.
 
-- ``before_partition``: after the core's own passes. Every op is still in the function that the user wrote.
-- ``after_partition``: between partition and codegen. Each region that a backend claimed is a function annotated with
-  ``Codegen`` and ``global_symbol``. What stands in no such function goes to the host afterwards.
-- ``after_codegen``: regions are calls of external symbols, and their modules hang on the module.
+- ``before_partition``: after the core's own passes. Every op is still in the function written by the user.
+- ``after_partition``: between partition and codegen. Each region claimed by a backend is a function annotated with
+  ``Codegen`` and ``global_symbol``. Ops outside these functions go to the host afterwards.
+- ``after_codegen``: regions are calls of external symbols, with the compiled modules attached to the module.
 """
 
 HOOKS = MappingProxyType(
@@ -44,4 +44,4 @@ HOOKS = MappingProxyType(
         Stage.AFTER_CODEGEN: "byoc_after_codegen",
     }
 )
-"""The hook by which a plugin takes part at each insertion point."""
+"""The plugin's hook at each insertion point."""

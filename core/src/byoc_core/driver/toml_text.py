@@ -1,4 +1,4 @@
-"""Plain data as TOML text. The standard library only reads it."""
+"""Plain data as TOML text. The standard library only reads TOML."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def to_toml(data: Mapping[str, Any]) -> str:
     """Return a mapping as TOML: plain values first, then a table for each mapping. ``None`` at the top is left out.
 
     Raises:
-        OptionsError: a value has no form in TOML; names its path.
+        OptionsError: a value has no form in TOML; names the path.
     """
     return "\n".join(_lines(data, ())).strip() + "\n"
 

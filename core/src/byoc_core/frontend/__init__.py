@@ -1,1 +1,1 @@
-"""Front ends: what turns model files into IR modules. Each is a package of its own, loaded when it is used."""
+"""Front ends: packages to convert model files into IR modules, each loaded on first use."""

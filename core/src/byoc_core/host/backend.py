@@ -1,6 +1,6 @@
 """The backend ``host``: the core's own numpy host behind the same hooks as any other backend.
 
-It takes every op that has a reference kernel, lowest in order, so that falling back is no special case.
+The host takes every op with a reference kernel, at the lowest priority. Falling back is therefore no special case.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ __all__ = ["byoc_backend_info", "byoc_codegen", "byoc_compile_status", "byoc_sup
 
 @hookimpl
 def byoc_backend_info() -> BackendInfo:
-    """Gives the name ``host``; sizes may be symbolic and may depend on the data, and values may be strided."""
+    """Return the name ``host``; sizes may be symbolic and may depend on the data, and values may be strided."""
     return BackendInfo("host", dynamic_shapes=True, data_dependent_sizes=True, strided=True)
 
 
 @hookimpl
 def byoc_compile_status() -> Status:
-    """Gives ``ok``: there is nothing to compile with."""
+    """Return ``ok``: nothing is needed for compiling."""
     return Status(ok=True)
 
 
 @hookimpl
 def byoc_supports(binding: Binding) -> Support | Rejection:
-    """Takes an op that has a kernel, the core's or a plugin's, on tensors of known rank."""
+    """Accept an op with a kernel, from the core or a plugin, on tensors of known rank."""
     if binding.op is COMPOSITE:
         inner = (byoc_supports(item) for region in binding.regions for item in region.bindings)
         return next((answer for answer in inner if isinstance(answer, Rejection)), Support())
@@ -41,5 +41,5 @@ def byoc_supports(binding: Binding) -> Support | Rejection:
 
 @hookimpl
 def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
-    """Gives a graph module that runs the functions with numpy's kernels."""
+    """Compile the functions into a graph module, run with numpy's kernels."""
     return GraphCodegen().compile(functions, context)

@@ -1,4 +1,4 @@
-"""The builder: how programs make IR. It infers every type as it goes."""
+"""The builder of IR for programs, with type inference at each step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Operand = Value | npt.NDArray[np.generic] | np.generic
 
 
 class FunctionBuilder:
-    """Builds one function, binding by binding.
+    """A builder of a single function, binding by binding.
 
     Example::
 
@@ -35,9 +35,9 @@ class FunctionBuilder:
 
     Args:
         name: the function's name.
-        ops: where op names are looked up; the core's own ops by default.
-        constants: the store for constants; a new one by default.
-        functions: functions that ``call`` may name.
+        ops: the registry for op names; the core's own ops by default.
+        constants: the store for constants; a new store by default.
+        functions: the functions callable by ``call``.
     """
 
     def __init__(
@@ -57,14 +57,14 @@ class FunctionBuilder:
         self._finished = False
 
     def param(self, name: str, type_: Type) -> Var:
-        """Adds a parameter."""
+        """Add a parameter."""
         self._check_open()
         var = Var(name, type_)
         self._params.append(var)
         return var
 
     def const(self, array: npt.ArrayLike) -> Constant:
-        """Stores an array and gives a reference to it."""
+        """Store an array and return a reference."""
         return self.constants.add(array)
 
     def emit(
@@ -77,19 +77,19 @@ class FunctionBuilder:
         location: Location | None = None,
         **attrs: object,
     ) -> Var | tuple[Var, ...]:
-        """Adds a binding.
+        """Add a binding and return the results.
 
         Args:
-            op: the op, or its name.
+            op: the op, or the op's name.
             operands: values; numpy arrays become constants.
-            regions: nested functions, for ops that hold some.
-            out_types: result types, for ops that declare them.
+            regions: nested functions, for ops with regions.
+            out_types: result types, for ops with declared result types.
             names: name hints of the results.
-            location: where it came from.
+            location: the origin of the binding.
             attrs: the op's attributes.
 
         Returns:
-            The result, or a tuple where the op has several.
+            The result, or a tuple if the op has several.
 
         Raises:
             IRTypeError: operands or attributes do not fit the op.
@@ -109,7 +109,7 @@ class FunctionBuilder:
         codegen: str | None = None,
         location: Location | None = None,
     ) -> Binding:
-        """Adds a binding and gives it; like :meth:`emit`, with attributes as a mapping."""
+        """Add a binding and return the binding; like :meth:`emit`, with attributes as a mapping."""
         self._check_open()
         opdef = self.ops.find(op) if isinstance(op, str) else op
         values = tuple(o if isinstance(o, Var | Constant) else self.const(o) for o in operands)
@@ -133,7 +133,7 @@ class FunctionBuilder:
         return binding
 
     def finish(self, *results: Value, **attrs: AttrValue) -> Function:
-        """Gives the function. The builder takes no more bindings.
+        """Return the function and close the builder for further bindings.
 
         Args:
             results: the outputs.

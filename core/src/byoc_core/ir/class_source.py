@@ -1,4 +1,4 @@
-"""Find the source of a class: in its file, in a notebook's cell, at a prompt, or in the text that `exec` was given."""
+"""Finding the source of a class: in a file, a notebook's cell, at a prompt, or in text given to `exec`."""
 
 from __future__ import annotations
 import __future__
@@ -23,7 +23,7 @@ _FUTURES = 0
 for _name in __future__.all_feature_names:
     _FUTURES |= getattr(__future__, _name).compiler_flag
 _UNNAMED = "<string>"
-"""Name of the program of `python -c`, which `linecache` keeps, and of every text for `exec`."""
+"""Name of the program of `python -c`, kept by `linecache`, and of every text for `exec`."""
 _NO_SOURCE = (
     "Python keeps no source of a program from a pipe, nor of a text that only `exec` was given. Define the class in a "
     "file or in a notebook's cell, or read its text with `byoc_core.parse(text)`."
@@ -32,12 +32,12 @@ _NO_SOURCE = (
 
 @dataclass(frozen=True)
 class ClassSource:
-    """The text of one class statement.
+    """The text of a class statement.
 
     Attributes:
-        text: the statement with its decorators, without the indentation of its first line.
+        text: the statement with decorators, without the indentation of the first line.
         name: name of the file or the cell.
-        first_line: number of the text's first line in that file.
+        first_line: number of the text's first line in the file.
     """
 
     text: str
@@ -46,15 +46,15 @@ class ClassSource:
 
 
 def find_class_source(definition: type, frame: FrameType | None) -> ClassSource:
-    """Return the source of a class that was defined by a class statement.
+    """Return the source of a class defined by a class statement.
 
-    `linecache` answers for files, archives, and the cells of IPython and Jupyter. Where it has nothing, the source is
-    looked for among texts that the process holds: the command line, the prompt's history, the variables of callers of
-    `exec`. Such a text is taken only if it compiles to the very code of the class's functions.
+    `linecache` knows files, archives, and the cells of IPython and Jupyter. If `linecache` has no source, the texts
+    held by the process are searched: the command line, the prompt's history, the variables of callers of `exec`. A text
+    found there is accepted only if it compiles to the exact code of the class's functions.
 
     Args:
         definition: the class.
-        frame: where the class statement is run; its callers are searched for the text.
+        frame: the frame of the class statement; callers of the frame are searched for the text.
 
     Raises:
         ScriptError: no source is kept.
@@ -73,7 +73,7 @@ def find_class_source(definition: type, frame: FrameType | None) -> ClassSource:
 
 
 def _place(definition: type, frame: FrameType | None) -> _Place | None:
-    """Return where a class was defined: by its own functions, or by the frame if it has none."""
+    """Return the place of a class's definition: from the functions of the class, or from the frame if none exist."""
     functions = tuple(
         value
         for value in vars(definition).values()
@@ -95,10 +95,10 @@ class _Place:
     functions: tuple[FunctionType, ...]
     module_globals: dict[str, object]
     frame: FrameType | None
-    line: int  # of the decorator, where the class has no functions
+    line: int  # of the decorator, for a class without functions
 
     def find_in(self, text: str) -> ClassSource | None:
-        """Return the class statement of the text whose functions stand at the lines of the compiled ones."""
+        """Return the class statement of the text with functions at the lines of the compiled functions."""
         try:
             tree = ast.parse(text)
         except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -129,7 +129,7 @@ class _Place:
         return all(function.__code__ in compiled for function in self.functions)
 
     def kept_texts(self) -> Iterator[str]:
-        """Return what `linecache` keeps under the name of the code's file."""
+        """Yield the text kept by `linecache` under the name of the code's file."""
         if os.path.exists(self.filename):  # noqa: PTH110 - a name such as "<stdin>", or one with a NUL, is no path
             linecache.checkcache(self.filename)
         lines = linecache.getlines(self.filename, self.module_globals)
@@ -137,7 +137,7 @@ class _Place:
             yield "".join(lines)
 
     def held_texts(self) -> Iterator[str]:
-        """Return texts of the process that may hold the class statement."""
+        """Yield texts of the process possibly containing the class statement."""
         statement = re.compile(rf"\bclass\s+{re.escape(self.class_name)}\b")
         seen: set[str] = set()
         for text in self._all_texts(statement):
@@ -166,7 +166,7 @@ def _first_line(node: ast.ClassDef | ast.FunctionDef) -> int:
 
 
 def _statement_text(text: str, node: ast.ClassDef) -> str:
-    """Return the lines of a statement without its indentation; lines of less indentation lose what they have."""
+    """Return the lines of a statement without its indentation; less indented lines lose all their indentation."""
     lines = re.split(r"(?<=\n)|(?<=\r)(?!\n)", text)[_first_line(node) - 1 : node.end_lineno]
     indentation = node.col_offset
     return "".join(line[min(indentation, len(line) - len(line.lstrip(" \t\f"))) :] for line in lines)
@@ -180,7 +180,7 @@ def _nested_codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _redirected_input() -> Iterator[str]:
-    """Return the text of standard input where it is a file: the program of `python < file`."""
+    """Yield the text of standard input if it is a file: the program of `python < file`."""
     try:
         if stat.S_ISREG(os.fstat(0).st_mode):
             yield Path("/dev/fd/0").read_text("utf-8")
@@ -189,9 +189,9 @@ def _redirected_input() -> Iterator[str]:
 
 
 def _typed_statements(statement: re.Pattern[str]) -> Iterator[str]:
-    """Return the statements of the prompt's history that hold a class statement, the newest first.
+    """Yield the statements of the prompt's history with a class statement, the newest first.
 
-    Up to Python 3.12 the prompt keeps no source; its line editor keeps the lines that were typed.
+    Up to Python 3.12 the prompt keeps no source; the line editor keeps the typed lines.
     """
     readline = sys.modules.get("readline")
     if readline is None:

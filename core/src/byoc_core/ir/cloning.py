@@ -1,4 +1,4 @@
-"""Copies of bindings and functions that share no value with the original."""
+"""Copies of bindings and functions without shared values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["clone_bindings", "clone_function", "remap"]
 
 
 def remap(value: Value, mapping: MutableMapping[int, Value]) -> Value:
-    """Return the value that stands for a value; the value itself if none does."""
+    """Return the replacement of a value; the value itself if there is none."""
     return value if isinstance(value, Constant) else mapping.get(id(value), value)
 
 
@@ -21,7 +21,7 @@ def clone_bindings(bindings: Iterable[Binding], mapping: MutableMapping[int, Val
 
     Args:
         bindings: in SSA order.
-        mapping: what stands for each outer value, by ``id``; the copies' results are added to it.
+        mapping: the replacement of each outer value, by ``id``; the results of the copies are added.
     """
     copies = []
     for binding in bindings:

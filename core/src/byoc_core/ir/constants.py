@@ -22,7 +22,7 @@ class Constant:
     """A reference to an array of the module's constant store.
 
     Attributes:
-        digest: what :func:`digest_of` gives for the array.
+        digest: the result of :func:`digest_of` for the array.
         type: the array's dtype and (static) shape.
     """
 
@@ -31,7 +31,7 @@ class Constant:
 
 
 def _is_frozen(array: npt.NDArray[np.generic]) -> bool:
-    """Tells whether neither the array nor an array that it views can be written to."""
+    """Return whether the array and all its base arrays are read-only."""
     owner: Any = array
     while isinstance(owner, np.ndarray):
         if owner.flags.writeable:
@@ -46,7 +46,7 @@ def _is_frozen(array: npt.NDArray[np.generic]) -> bool:
 
 
 def _frozen_view(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    """Return the array without permission to write, which nobody can give back where it is contiguous."""
+    """Return the array without write permission, irrevocably if the array is contiguous."""
     if array.size and array.flags.c_contiguous:
         memory = array.reshape(-1).view(np.uint8).data.toreadonly()
         return np.frombuffer(memory, array.dtype).reshape(array.shape)
@@ -58,8 +58,8 @@ def _frozen_view(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
 class ConstantStore(Mapping[str, npt.NDArray[np.generic]]):
     """Arrays by digest: equal arrays are stored once, different arrays never merge.
 
-    A store only grows, and an entry never changes, so modules derived from one another share one store.
-    Arrays are read-only; they may be memory-mapped.
+    A store only grows, and an entry never changes, so derived modules share a store.
+    Arrays are read-only, and possibly memory-mapped.
     """
 
     def __init__(self) -> None:
@@ -68,13 +68,13 @@ class ConstantStore(Mapping[str, npt.NDArray[np.generic]]):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all arrays, equal ones counted once. Cost: ``O(1)``."""
+        """The bytes of all arrays, with equal arrays counted once. Cost: ``O(1)``."""
         return self._nbytes
 
     def add(self, array: npt.ArrayLike) -> Constant:
-        """Stores an array and gives the reference to it.
+        """Store an array and return a reference.
 
-        The array is copied unless it is contiguous and nobody can write to it, as with a read-only memory map.
+        The array is copied unless contiguous and read-only for everybody, like a read-only memory map.
         """
         data = np.asarray(array)
         digest = digest_of(data)
@@ -87,7 +87,7 @@ class ConstantStore(Mapping[str, npt.NDArray[np.generic]]):
         return Constant(digest, TensorType(tuple(stored.shape), dtype_name(stored.dtype)))
 
     def adopt(self, constant: Constant, array: npt.NDArray[np.generic]) -> None:
-        """Stores an array under a digest that is already known (no hashing); dtype and shape are checked."""
+        """Store an array under a known digest (no hashing); dtype and shape are checked."""
         if tuple(array.shape) != constant.type.shape or dtype_name(array.dtype) != constant.type.dtype:
             raise IRError(
                 "constant",

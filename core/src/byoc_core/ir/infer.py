@@ -1,4 +1,4 @@
-"""Runs an op's type rule: the one place where builder, parser, verifier and passes get result types from."""
+"""Execution of type rules: the only source of result types for builder, parser, verifier and passes."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def infer_results(
     declared: tuple[Type, ...] | None = None,
     functions: Mapping[str, Function] | None = None,
 ) -> tuple[Type, ...]:
-    """Gives the result types of an op.
+    """Return the result types of an op.
 
     Args:
         op: the op.
-        operands: the values it reads.
+        operands: the values read by the op.
         attrs: normalised attributes.
         regions: nested functions.
-        declared: result types that stand in the binding; read only where the op ``declares_results``.
-        functions: where a ``call`` finds its callee.
+        declared: result types declared in the binding; read only if the op ``declares_results``.
+        functions: the functions callable by ``call``.
 
     Raises:
-        IRTypeError: operands, attributes or regions do not fit the op, or its type rule gives something else than
+        IRTypeError: operands, attributes or regions do not fit the op, or the op's type rule returns objects other than
             types.
     """
     op.check_arity(len(operands))
@@ -65,7 +65,7 @@ def infer_results(
 
 
 def _stored_types(op: OpDef, given: object) -> tuple[Type, ...]:
-    """Gives what a type rule returns as a tuple of types: a rule may give one type, or any iterable of types."""
+    """Return the result of a type rule (a single type, or any iterable of types) as a tuple of types."""
     if isinstance(given, Type):
         return (given,)
     types = tuple(given) if isinstance(given, Iterable) else None
@@ -81,7 +81,7 @@ def _stored_types(op: OpDef, given: object) -> tuple[Type, ...]:
 
 
 class _OperandNames(Sequence[str]):
-    """The operands as messages name them, made when one is asked for: most ops have no error."""
+    """The names of operands in messages, computed on demand: most ops have no error."""
 
     __slots__ = ("_op", "_operands")
 

@@ -1,4 +1,4 @@
-"""Several modules made into one program."""
+"""Merging of several modules into a single program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["merge_modules"]
 def merge_modules(
     modules: Mapping[str, IRModule], *, entries: Mapping[str, str] | None = None, name: str = DEFAULT_NAME
 ) -> IRModule:
-    """Return one module with the functions of several: a program with an entry function for each.
+    """Merge several modules into a program with an entry function for each module.
 
     ::
 
@@ -32,20 +32,20 @@ def merge_modules(
         executable = byoc_core.build(both)
         state = byoc_core.VirtualMachine(executable)["encoder"](x)
 
-    An entry function gets its module's key as name. Other functions keep their names, unless another function has it:
-    then the key stands in front (``decoder_norm``). Calls follow, so do global symbols of functions that are annotated
-    for a backend. Equal constants are stored once. All values are copies, so a module may stand under several keys.
+    An entry function is renamed to the key of the module. Other functions keep their names; on a conflict the key is
+    prefixed (``decoder_norm``). Calls are renamed accordingly, and so are global symbols of functions annotated for a
+    backend. Equal constants are stored once. All values are copies, so a module may be given under several keys.
 
     Args:
         modules: by the name of the entry function.
-        entries: for some keys the name of the module's entry function; by default ``main``, or the only function that
-            no other calls.
+        entries: for some keys the name of the module's entry function; by default ``main``, or the only function not
+            called by others.
         name: of the module.
 
     Raises:
         IRError: a key is no name of a function; a module has no entry function, or several and none called ``main``;
-            modules have different values of an attribute, different ops of one name, or compiled functions of one
-            symbol.
+            modules have different values of an attribute, different ops with the same name, or compiled functions with
+            the same symbol.
 
     Cost: linear in the ops of the modules; no array is copied.
     """
@@ -75,7 +75,7 @@ def _find_entry(key: str, module: IRModule, given: str | None) -> str:
 
 
 class _Merger:
-    """What modules were merged to so far."""
+    """The result of merging so far."""
 
     def __init__(self, modules: Mapping[str, IRModule]) -> None:
         self.functions: dict[str, Function] = {}
@@ -97,7 +97,7 @@ class _Merger:
             self.functions[names[name]] = renamed.with_attrs(**self._own_attrs(key, function, names))
 
     def _own_attrs(self, key: str, function: Function, names: Mapping[str, str]) -> dict[str, str]:
-        """Return the attributes of a function that name functions or symbols, with their new names."""
+        """Return the attributes of a function naming functions or symbols, with the new names."""
         attrs = {}
         if (source := function.attrs.get("source")) in names:
             attrs["source"] = names[str(source)]

@@ -21,9 +21,9 @@ __all__ = ["DEFAULT_NAME", "Binding", "Function", "IRModule", "Location", "Value
 
 
 class Var:
-    """A value with one definition: a parameter, or a result of a binding.
+    """A value with a single definition: a parameter, or a result of a binding.
 
-    Identity is what counts: two vars of equal name and type are two values.
+    Vars are compared by identity: two vars of equal name and type are two values.
     """
 
     __slots__ = ("name", "type")
@@ -42,7 +42,7 @@ Value = Var | Constant
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where a binding came from: a model file's node, or a line of script."""
+    """The origin of a binding: a model file's node, or a line of script."""
 
     source: str
     name: str = ""
@@ -52,7 +52,7 @@ class Location:
 
 
 DEFAULT_NAME = "Module"
-"""The name of a module that states none."""
+"""The name of a module without a given name."""
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
@@ -66,13 +66,13 @@ class Binding:
     """``results = op(operands, **attrs)`` with nested functions in ``regions``.
 
     Attributes:
-        results: the values it defines; one or more.
-        op: what it computes.
-        operands: what it reads.
+        results: the defined values; at least one.
+        op: the op.
+        operands: the values read.
         attrs: all attributes of the op, normalised, in the op's declared order.
-        regions: nested functions, self-contained: their values come in as parameters.
-        codegen: the backend that claims this op, or ``None``.
-        location: where it came from.
+        regions: nested functions, self-contained: values come in as parameters.
+        codegen: the backend claiming this op, or ``None``.
+        location: the origin.
     """
 
     results: tuple[Var, ...]
@@ -95,7 +95,7 @@ class Binding:
         return self.results[0]
 
     def context(self) -> OpContext:
-        """Return the types and attributes that the op's formulas and rules read."""
+        """Return the types and attributes read by the op's formulas and rules."""
         return OpContext(tuple(o.type for o in self.operands), tuple(r.type for r in self.results), self.attrs)
 
     def cost_context(self) -> OpContext:
@@ -117,12 +117,12 @@ class Function:
     """A list of bindings in SSA order; also the form of every nested region.
 
     Attributes:
-        name: its key in the module (a region's is for printing only).
+        name: the key in the module (for a region, for printing only).
         params: inputs, in order.
-        bindings: in an order where every value is defined before it is read.
+        bindings: in an order with every value defined before use.
         results: outputs, in order; params and constants may stand here too.
         attrs: ``Codegen`` (backend) and ``global_symbol`` (ABI name) annotate a function for ``RunCodegen``;
-            ``input_names`` and ``output_names`` keep a model's own names.
+            ``input_names`` and ``output_names`` keep the original names of a model.
     """
 
     name: str
@@ -138,13 +138,13 @@ class Function:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """Names of the inputs as a caller knows them."""
+        """Names of the inputs as known to callers."""
         names = self.attrs.get("input_names")
         return tuple(map(str, names)) if isinstance(names, tuple) else tuple(p.name for p in self.params)
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """Names of the outputs as a caller knows them; ``output0`` and so on where the function has none of its own."""
+        """Names of the outputs as known to callers; ``output0`` and so on for a function without output names."""
         names = self.attrs.get("output_names")
         return (
             tuple(map(str, names))
@@ -153,18 +153,18 @@ class Function:
         )
 
     def with_attrs(self, **attrs: AttrValue) -> Function:
-        """Gives the function with attributes added or replaced."""
+        """Return the function with attributes added or replaced."""
         return replace(self, attrs={**self.attrs, **attrs})
 
     def walk(self) -> Iterator[Binding]:
-        """Yields every binding, those of nested regions before the binding that holds them."""
+        """Yield every binding, with bindings of nested regions before the enclosing binding."""
         for binding in self.bindings:
             for region in binding.regions:
                 yield from region.walk()
             yield binding
 
     def __eq__(self, other: object) -> bool:
-        """Structural equality: names of values and locations do not count."""
+        """Return whether the functions are structurally equal: names of values and locations do not count."""
         from byoc_core.ir.structural_equality import structurally_equal
 
         return isinstance(other, Function) and (self is other or structurally_equal(self, other))
@@ -180,15 +180,15 @@ class Function:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class IRModule:
-    """Functions by name, the constants they cite, and what passes attached.
+    """Functions by name, their constants, and attributes attached by passes.
 
     Attributes:
         functions: by name, in order.
         constants: the store; shared with derived modules.
-        attrs: after ``RunCodegen`` ``external_mods`` (tuple of runtime modules) and ``external_functions`` (what was
-            compiled, by symbol); otherwise plain values.
+        attrs: after ``RunCodegen`` ``external_mods`` (tuple of runtime modules) and ``external_functions`` (the
+            compiled functions, by symbol); otherwise plain values.
         name: of the class in script.
-        ops: what op names mean in this module: passes look names up here. The core's own ops by default.
+        ops: the registry of op names in this module, used by passes. The core's own ops by default.
     """
 
     functions: Mapping[str, Function] = field(default_factory=_empty)
@@ -213,27 +213,30 @@ class IRModule:
         return self.functions[name]
 
     def knows(self, op: OpDef) -> bool:
-        """Return whether the module's registry holds this very op under its name.
+        """Return whether the module's registry holds exactly this op under the op's name.
 
-        A rule that is keyed by a name is about the op that the registry holds under it. Another op of the same name may
-        stand in the module, as an object; no such rule applies to it.
+        A rule keyed by a name concerns the op registered under the name. Another op of the same name may stand in the
+        module, as an object; rules keyed by the name do not apply to this op.
         """
         return self.ops.get(op.name) is op
 
     def with_functions(self, functions: Mapping[str, Function]) -> IRModule:
-        """Gives a module of these functions with this one's constants, attributes and ops."""
+        """Return a module of these functions with the constants, attributes and ops of this module."""
         return replace(self, functions=dict(functions))
 
     def with_function(self, function: Function) -> IRModule:
-        """Gives the module with one function added or replaced."""
+        """Return the module with a function added or replaced."""
         return self.with_functions({**self.functions, function.name: function})
 
     def with_attrs(self, **attrs: Any) -> IRModule:
-        """Gives the module with attributes added or replaced."""
+        """Return the module with attributes added or replaced."""
         return replace(self, attrs={**self.attrs, **attrs})
 
     def __eq__(self, other: object) -> bool:
-        """Structural equality: the name and the ops, names of values, locations and external modules do not count."""
+        """Return whether modules are structurally equal.
+
+        The name and the ops, names of values, locations and external modules do not count.
+        """
         from byoc_core.ir.structural_equality import structurally_equal
 
         return isinstance(other, IRModule) and (self is other or structurally_equal(self, other))

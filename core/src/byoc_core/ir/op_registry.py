@@ -1,4 +1,4 @@
-"""The registry of the core's own ops: the ops of a module that states none."""
+"""The registry of the core's own ops, the default ops of a module."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["default_ops"]
 
 
 class _CoreOps(OpRegistry):
-    """The core's ops; their families are imported when an op is first looked up."""
+    """The core's ops; all families are imported on the first look-up of an op."""
 
     def __init__(self) -> None:
-        """Load nothing: `_ops` is filled when it is first read."""
+        """Load nothing: `_ops` is filled on first access."""
 
     @cached_property
     def _ops(self) -> dict[str, OpDef]:  # type: ignore[override]
-        from byoc_core.ir.structural import STRUCTURAL_OPS  # it imports modules, which have this registry
+        from byoc_core.ir.structural import STRUCTURAL_OPS  # late: imports modules using this registry
         from byoc_core.opset.families import FAMILIES, ops_of
 
         own = [op for family in FAMILIES for op in ops_of(family).values()]
@@ -29,6 +29,6 @@ class _CoreOps(OpRegistry):
 def default_ops() -> OpRegistry:
     """Return the registry of byoc's own ops, the structural ops of the IR included; always the same object.
 
-    Cost: nothing; the first look-up imports the modules that define the ops.
+    Cost: nothing; the first look-up imports the modules defining the ops.
     """
     return _CoreOps()

@@ -1,4 +1,4 @@
-"""Reads IR from script text. The text is parsed as Python syntax and never executed."""
+"""Parsing of IR from script text. The text is parsed as Python syntax and never executed."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def parse_module(
     source: str = "<script>",
     first_line: int = 1,
 ) -> IRModule:
-    """Reads a module: a class of functions, or functions without a class around them.
+    """Parse a module: a class of functions, or functions without an enclosing class.
 
     Args:
         text: the script.
-        ops: where op names are looked up, and the registry of the module; the core's own ops by default.
-        constants: arrays by digest, for constants that the text cites by digest. Arrays of a ``ConstantStore`` are
-            shared; those of another mapping are copied and their digests checked.
+        ops: the registry for op names and of the module; the core's own ops by default.
+        constants: arrays by digest, for constants cited by digest in the text. Arrays of a ``ConstantStore`` are
+            shared; arrays of another mapping are copied and their digests checked.
         source: name of the text in messages and locations.
         first_line: number of the text's first line in the source.
 
@@ -60,7 +60,7 @@ def parse_module(
 def parse_function(
     text: str, ops: OpRegistry | None = None, *, constants: Mapping[str, npt.NDArray[np.generic]] | None = None
 ) -> Function:
-    """Reads a module's text that holds one function and gives that function.
+    """Parse a module's text with a single function and return the function.
 
     Raises:
         ScriptError: the text is not script, or holds another number of functions.
@@ -73,7 +73,7 @@ def parse_function(
 
 @dataclass
 class _Scope:
-    """What names mean inside one function, where the constant table does not say it already."""
+    """The values and regions named inside a function, apart from the constant table."""
 
     values: dict[str, Value] = field(default_factory=dict)
     regions: dict[str, Function] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class _Parser(ScriptReader):
         self._name = DEFAULT_NAME
 
     def guard(self, parse: Callable[[], IRModule]) -> IRModule:
-        """Runs the parser; IR errors get the guilty line of the script."""
+        """Run the parser; IR errors get the faulty line of the script."""
         try:
             return parse()
         except ScriptError:
@@ -155,7 +155,7 @@ class _Parser(ScriptReader):
         return [s for s in body if s is not classes[0]] + classes[0].body
 
     def _callees_first(self) -> list[str]:
-        """Gives the names of all functions, each after those it calls (without recursion: chains may be long)."""
+        """Return the names of all functions, callees before callers (without recursion: chains may be long)."""
         order: list[str] = []
         done: set[str] = set()
         for root in self._pending:

@@ -1,7 +1,7 @@
-"""Prints IR as Python script that :mod:`byoc_core.ir.parser` reads back.
+"""Printing of IR as Python script, to be parsed by :mod:`byoc_core.ir.parser`.
 
-Printing is deterministic: names are made valid and unique in order of definition, and constants that are small
-and finite are written out; the others are cited by digest in a table at the head of the class.
+Printing is deterministic: names are made valid and unique in order of definition. Small and finite constants are
+written out; other constants are cited by digest in a table at the head of the class.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ __all__ = [
 ]
 
 EXTERNAL_MODULES = "external_mods"
-"""The module attribute that holds runtime modules; printed as comments, not parsed."""
+"""The module attribute for runtime modules; printed as comments, not parsed."""
 
 EXTERNAL_FUNCTIONS = "external_functions"
-"""The module attribute that holds the compiled functions of runtime modules by symbol, for reports."""
+"""The module attribute for the compiled functions of runtime modules by symbol, for reports."""
 
 UNPRINTED_ATTRS = frozenset({EXTERNAL_FUNCTIONS, EXTERNAL_MODULES})
-"""Attributes of a module that are neither printed as attributes, nor parsed, nor compared."""
+"""Attributes of a module neither printed as attributes, nor parsed, nor compared."""
 
 OP_ALIASES = {"if": "if_"}
-"""Ops whose names are Python keywords, and how script writes them."""
+"""The script spellings of ops named like Python keywords."""
 
 _MAX_INLINE_ELEMENTS = 4
 _RESERVED = frozenset({"R", "self", "__debug__"})
 
 
 class _Names:
-    """Valid, unique Python names for values, in order of first use; none is among ``reserved``."""
+    """Valid, unique Python names for values, in order of first use, disjoint from ``reserved``."""
 
     def __init__(self, reserved: Collection[str] = ()) -> None:
         self._reserved = reserved
@@ -84,7 +84,7 @@ def _identifier(hint: str) -> str:
 
 
 class _Printer:
-    """Prints functions that share a constant table; the table's names are fixed before the first line."""
+    """A printer of functions with a shared constant table; the table's names are fixed before the first line."""
 
     def __init__(
         self, functions: Collection[Function], store: ConstantStore | None, comments: Mapping[int, str] | None = None
@@ -157,12 +157,12 @@ class _Printer:
 
 
 def print_module(module: IRModule, *, name: str | None = None, comments: Mapping[int, str] | None = None) -> str:
-    """Prints a module as script.
+    """Return a module as script.
 
     Args:
-        module: what to print.
+        module: the module to print.
         name: the class's name; by default the module's.
-        comments: text to put behind bindings, by ``id(binding)``.
+        comments: text to append to bindings, by ``id(binding)``.
     """
     printer = _Printer(module.functions.values(), module.constants, comments)
     for function in module.functions.values():
@@ -180,7 +180,7 @@ def print_module(module: IRModule, *, name: str | None = None, comments: Mapping
 
 
 def print_function(function: Function, constants: ConstantStore | None = None) -> str:
-    """Prints one function, preceded by the constants it cites."""
+    """Return a function as script, preceded by the cited constants."""
     printer = _Printer((function,), constants)
     printer.function(function, "", "R.function")
     return "\n".join([*_constant_table(printer, ""), *printer.lines]) + "\n"
@@ -189,7 +189,7 @@ def print_function(function: Function, constants: ConstantStore | None = None) -
 def binding_window(
     function: Function, binding: Binding | None, constants: ConstantStore | None = None, *, context: int = 3
 ) -> str:
-    """Prints the lines of a function around a binding, the guilty one marked with ``>``.
+    """Return the script lines of a function around a binding, with the faulty line marked by ``>``.
 
     Without a binding the head of the function is shown.
     """
@@ -216,7 +216,7 @@ def _constant_table(printer: _Printer, indent: str) -> list[str]:
 
 
 def _cited(function: Function) -> Iterator[Constant]:
-    """Yields the constants of a function and its regions, in the order in which they print."""
+    """Yield the constants of a function and its regions, in printing order."""
     for binding in function.bindings:
         for region in binding.regions:
             yield from _cited(region)
@@ -242,7 +242,7 @@ def _inline_constant(constant: Constant, store: ConstantStore | None) -> str | N
 
 
 def _literal(value: Any, *, typed: bool = False) -> str:
-    """Prints a value; where an op's schema says the ``typed`` kind, a dimension needs only its text."""
+    """Return a value as script text; if ``typed`` by an op's schema, a dimension needs only its text."""
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, DimExpr):

@@ -1,4 +1,4 @@
-"""Hints for script that is nearly right: what to write in place of words of other systems, and of plain Python."""
+"""Hints for nearly correct script: replacements for words of other systems, and of plain Python."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ _WORDS: Mapping[str, str] = MappingProxyType(
 
 
 def hint_for(name: str, known: Iterable[str] = (), ops: Iterable[str] = ()) -> str:
-    """Return what to write in place of a name behind ``R.``; empty if nothing is near.
+    """Return the suggested replacement of a name behind ``R.``; empty if nothing is near.
 
     Args:
-        name: what was written, without ``R.``.
-        known: names that serve in that place.
+        name: the written name, without ``R.``.
+        known: names valid in this place.
         ops: names of ops.
     """
     plain = name.removeprefix("op.").removeprefix("relax.")
@@ -64,7 +64,7 @@ def hint_for(name: str, known: Iterable[str] = (), ops: Iterable[str] = ()) -> s
 
 
 def literal_hint(node: ast.expr, dtype: str) -> str | None:
-    """Return how a number is written as an operand; ``None`` if the node is no number."""
+    """Return the correct form of a number as an operand; ``None`` if the node is no number."""
     match node:
         case (
             ast.Constant(value=int() | float())
@@ -76,7 +76,7 @@ def literal_hint(node: ast.expr, dtype: str) -> str | None:
 
 
 def statement_hint(node: ast.stmt) -> str | None:
-    """Return what to write in place of a statement that is no binding; ``None`` if nothing is near."""
+    """Return the suggested replacement of a statement other than a binding; ``None`` if nothing is near."""
     match node:
         case ast.Assign(value=ast.BinOp(op=operator)) | ast.Assign(value=ast.UnaryOp(op=operator)):
             op = _OPERATORS.get(type(operator))

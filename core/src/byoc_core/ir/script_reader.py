@@ -1,4 +1,4 @@
-"""Reads the small syntax of script: types, literals and constants. Nothing is ever executed."""
+"""Parsing of the small syntax of script: types, literals and constants. Nothing is ever executed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _TYPE_FORM = 'R.Tensor((2, "n"), "float32") or R.Object("kind")'
 
 
 class ScriptReader:
-    """Gives the meaning of syntax nodes that need no scope; errors show the line of the script.
+    """A reader of syntax nodes independent of scopes; errors show the line of the script.
 
     Args:
         text: the script, for messages.
-        constants: arrays by digest, for constants that the text cites.
+        constants: arrays by digest, for constants cited in the text.
         source: name of the text in messages.
         first_line: number of the text's first line in the source.
     """
@@ -42,17 +42,17 @@ class ScriptReader:
         self._first_line = first_line
 
     def line(self, node: ast.expr | ast.stmt) -> int:
-        """Gives the line of a node in the source."""
+        """Return the line of a node in the source."""
         return node.lineno + self._first_line - 1
 
     def fail(self, node: ast.AST | None, problem: str, *, expected: object = None, hint: str | None = None) -> NoReturn:
-        """Raises :class:`ScriptError` for a node, with its line."""
+        """Raise :class:`ScriptError` for a node, with the node's line."""
         line = getattr(node, "lineno", None)
         where = f"{self._source}, line {line + self._first_line - 1}" if line else self._source
         raise ScriptError(where, problem, expected=expected, hint=hint, detail=self.window(node))
 
     def window(self, node: ast.AST | None) -> str | None:
-        """Gives the lines around a node, its own marked with ``>``."""
+        """Return the lines around a node, with the node's line marked by ``>``."""
         line = getattr(node, "lineno", None)
         if line is None or not 0 < line <= len(self._lines):
             return None
@@ -64,7 +64,7 @@ class ScriptReader:
         )
 
     def check_keywords(self, call: ast.Call) -> None:
-        """Checks what Python's own compiler would: no keyword stands twice. ``**`` is refused too."""
+        """Check for repeated keywords, like Python's own compiler. ``**`` is refused too."""
         seen: set[str] = set()
         for keyword in call.keywords:
             if keyword.arg is None:
@@ -74,7 +74,7 @@ class ScriptReader:
             seen.add(keyword.arg)
 
     def literal_constant(self, call: ast.Call) -> Constant:
-        """Reads ``R.const(values, "dtype")`` into the store."""
+        """Parse ``R.const(values, "dtype")`` into the store."""
         arguments = self._arguments(call, ("values", "dtype"))
         dtype = arguments.get("dtype", "float32")
         if "values" not in arguments or not isinstance(dtype, str):
@@ -85,7 +85,7 @@ class ScriptReader:
             self.fail(call, f"is not a constant of dtype {dtype}: {error}")
 
     def cited_constant(self, call: ast.Call) -> Constant:
-        """Reads ``R.constant("digest", R.Tensor(...))``; the array comes from those given."""
+        """Parse ``R.constant("digest", R.Tensor(...))`` with an array from the given constants."""
         match call.args:
             case [ast.Constant(value=str(digest)), type_node]:
                 type_ = self.type(type_node)
@@ -102,12 +102,12 @@ class ScriptReader:
         self.fail(call, "is not a constant", expected='R.constant("digest", R.Tensor(...))')
 
     def types(self, node: ast.expr) -> tuple[Type, ...]:
-        """Reads one type, or a list or tuple of them."""
+        """Parse a type, or a list or tuple of types."""
         nodes = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
         return tuple(self.type(item) for item in nodes)
 
     def type(self, node: ast.expr) -> Type:
-        """Reads ``R.Tensor(shape, "dtype")`` or ``R.Object("kind")``."""
+        """Parse ``R.Tensor(shape, "dtype")`` or ``R.Object("kind")``."""
         if not isinstance(node, ast.Call):
             self.fail(node, "is not a type", expected=_TYPE_FORM)
         match script_name(node.func):
@@ -122,7 +122,7 @@ class ScriptReader:
         self.fail(node, "is not a type", expected=_TYPE_FORM)
 
     def _arguments(self, call: ast.Call, names: tuple[str, ...]) -> dict[str, Any]:
-        """Gives the literal arguments of a call by parameter name."""
+        """Return the literal arguments of a call by parameter name."""
         self.check_keywords(call)
         if len(call.args) > len(names):
             self.fail(call, f"has {len(call.args)} positional arguments", expected=f"at most {len(names)}")
@@ -151,14 +151,14 @@ class ScriptReader:
             self.fail(node, f"is not a type: {error}")
 
     def attr_dict(self, node: ast.expr) -> dict[str, Any]:
-        """Reads a dict of attributes."""
+        """Parse a dict of attributes."""
         value = self.literal(node)
         if not isinstance(value, dict):
             self.fail(node, "is not a dict of attributes")
         return value
 
     def literal(self, node: ast.expr) -> Any:
-        """Reads a literal; lists become tuples, as attributes store them."""
+        """Parse a literal; lists become tuples, the stored form of attributes."""
         match node:
             case ast.Constant(value=None | bool() | int() | float() | str() as value):
                 return value
@@ -182,7 +182,7 @@ class ScriptReader:
 
 
 def _array(values: object, dtype: str) -> npt.NDArray[np.generic]:
-    """Gives an array of nested tuples of numbers, each of which the dtype can hold.
+    """Return an array of nested tuples of numbers, each representable in the dtype.
 
     Raises:
         ValueError, TypeError, OverflowError: a value does not fit, or the nesting is ragged.
@@ -226,7 +226,7 @@ def _leaves(values: object) -> Iterator[int | float]:
 
 
 def script_name(node: ast.expr) -> str | None:
-    """Gives ``"nn.conv2d"`` for the syntax ``R.nn.conv2d``, else ``None``."""
+    """Return ``"nn.conv2d"`` for the syntax ``R.nn.conv2d``, else ``None``."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

@@ -1,4 +1,4 @@
-"""The symbolic sizes of bindings: which they need, which follow from a value, and which a binding introduces."""
+"""The symbolic sizes of bindings: required, derived from a value, or introduced by a binding."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = [
 
 
 def is_data_dependent(binding: Binding) -> bool:
-    """Tells whether the sizes of a binding's results depend on the elements of its operands."""
+    """Return whether the sizes of a binding's results depend on the elements of the operands."""
     return binding.op.has_trait(Trait.DATA_DEPENDENT)
 
 
 def type_symbols(values: Iterable[Value]) -> frozenset[str]:
-    """Gives the symbols in the types of values."""
+    """Return the symbols in the types of values."""
     found: set[str] = set()
     for value in values:
         if isinstance(value.type, TensorType):
@@ -41,15 +41,15 @@ def type_symbols(values: Iterable[Value]) -> frozenset[str]:
 
 
 def result_symbols(function: Function) -> frozenset[str]:
-    """Gives the symbols in a function's result types that stand in no type of its parameters."""
+    """Return the symbols in a function's result types missing from the parameter types."""
     return type_symbols(function.results) - type_symbols(function.params)
 
 
 def introduced_symbols(binding: Binding, functions: Mapping[str, Function]) -> frozenset[str]:
-    """Gives the symbols that a binding alone gives a size: nothing else in the function may give them one.
+    """Return the symbols defined by this binding alone: nothing else in the function may define their sizes.
 
-    These are the new sizes of a data-dependent op; of a call, those of the callee's results that its parameters do not
-    have.
+    These are the new sizes of a data-dependent op; for a call, the symbols in the callee's results missing from the
+    callee's parameters.
     """
     if is_data_dependent(binding):
         return type_symbols(binding.results) - type_symbols(binding.operands)
@@ -60,10 +60,10 @@ def introduced_symbols(binding: Binding, functions: Mapping[str, Function]) -> f
 
 
 def learnt_symbols(binding: Binding, functions: Mapping[str, Function]) -> frozenset[str]:
-    """Gives the symbols that a binding's results tell although its operands do not have them.
+    """Return the symbols determined by a binding's results but missing from the operands.
 
-    Beside those that it introduces, these are the sizes that a ``call_packed`` declares, and those in the results of
-    an ``if`` that both branches learn.
+    Beside the introduced symbols, these are the sizes declared by a ``call_packed``, and symbols in the results of an
+    ``if`` learnt in both branches.
     """
     if binding.op is CALL_PACKED:
         return type_symbols(binding.results) - type_symbols(binding.operands)
@@ -77,7 +77,7 @@ def _learnt_inside(region: Function, functions: Mapping[str, Function]) -> froze
 
 
 def cited_symbols(bindings: Iterable[Binding]) -> frozenset[str]:
-    """Gives the symbols in the types and attributes of bindings, those of nested bodies included."""
+    """Return the symbols in the types and attributes of bindings, including bindings of nested bodies."""
     cited: set[str] = set()
     for binding in bindings:
         for value in (*binding.operands, *binding.results):
@@ -89,7 +89,7 @@ def cited_symbols(bindings: Iterable[Binding]) -> frozenset[str]:
 
 
 def attribute_symbols(attrs: Mapping[str, AttrValue]) -> set[str]:
-    """Gives the symbols of all sizes in attributes."""
+    """Return the symbols of all sizes in attributes."""
     found: set[str] = set()
     pending: list[object] = list(attrs.values())
     while pending:
@@ -102,7 +102,7 @@ def attribute_symbols(attrs: Mapping[str, AttrValue]) -> set[str]:
 
 
 def given_symbols(type_: Type) -> frozenset[str]:
-    """Gives the symbols whose sizes follow from the shape of a value of a type, whatever else is known."""
+    """Return the symbols with sizes determined by the shape of a value of the type alone."""
     shape = type_.shape if isinstance(type_, TensorType) else None
     given: set[str] = set()
     for dim in shape or ():
@@ -120,30 +120,30 @@ def _is_solved_by(dim: Dim, name: str) -> bool:
 
 
 class SizeGivers:
-    """For each symbol the first of some values from whose shape it follows."""
+    """For each symbol, the first of some values with a shape determining the symbol."""
 
     def __init__(self, values: Iterable[Var] = ()) -> None:
         self._first: dict[str, Var] = {}
         self.add(values)
 
     def add(self, values: Iterable[Var]) -> None:
-        """Adds values, which come after those that are there."""
+        """Add values after the present values."""
         for value in values:
             if not type_symbols((value,)) <= self._first.keys():
                 for name in given_symbols(value.type):
                     self._first.setdefault(name, value)
 
     def find(self, names: Iterable[str]) -> list[Var]:
-        """Gives the values for those symbols that some value gives, in the symbols' alphabetical order."""
+        """Return the values determining these symbols, if any, in alphabetical order of the symbols."""
         found = (self._first[name] for name in sorted(names) if name in self._first)
         return list({id(value): value for value in found}.values())
 
 
 def dependencies(bindings: Sequence[Binding]) -> list[list[int]]:
-    """Gives for each binding the positions of those that must run before it.
+    """Return for each binding the positions of the bindings required to run before.
 
-    A binding reads values of others; and it needs the sizes that others alone tell, whether or not it reads what has
-    them.
+    A binding reads values of other bindings. A binding also needs the sizes determined only by other bindings, even
+    without reading a value with these sizes.
 
     Cost: linear in bindings and operands.
     """
@@ -161,7 +161,7 @@ def dependencies(bindings: Sequence[Binding]) -> list[list[int]]:
 
 
 def _size_makers(bindings: Sequence[Binding]) -> dict[str, int]:
-    """Gives the position of the binding that first tells each symbol, for those that nothing before it has."""
+    """Return the position of the first binding determining each symbol, for symbols absent before this binding."""
     makers: dict[str, int] = {}
     if not any(map(_may_learn, bindings)):
         return makers

@@ -1,4 +1,4 @@
-"""What a module consists of, by identity: tells whether somebody changed frozen IR in place."""
+"""Snapshots of a module's parts by identity, to detect in-place changes of frozen IR."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Snapshot"]
 
 
 class Snapshot:
-    """All parts of a module at one moment. Nothing is copied; equal parts that are other objects count as changed.
+    """All parts of a module at a moment. Nothing is copied; equal parts with another identity count as changed.
 
     Cost: a visit of every value and binding.
     """

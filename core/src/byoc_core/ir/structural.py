@@ -1,4 +1,4 @@
-"""Structural ops: calls, control flow and composites. They have no kernel; passes and the VM give them meaning."""
+"""Structural ops: calls, control flow and composites. They have no kernel: passes and the VM define their meaning."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = [
 
 
 def is_pure(binding: Binding, functions: Mapping[str, Function]) -> bool:
-    """Tells whether a binding may be removed, repeated and moved: nothing it runs has an effect.
+    """Return whether a binding may be removed, repeated and moved, because nothing executed has an effect.
 
-    Cost: linear in the ops that it holds and calls; each called function is looked at once.
+    Cost: linear in the contained and called ops; each called function is visited once.
     """
     pending, seen = [binding], set[str]()
     while pending:
@@ -46,13 +46,13 @@ def is_pure(binding: Binding, functions: Mapping[str, Function]) -> bool:
 
 
 def bind_param_types(function: Function, context: TypeContext) -> dict[str, Dim]:
-    """Matches operand types with a function's parameter types.
+    """Match operand types with a function's parameter types.
 
     Returns:
-        What each symbol of the parameters stands for in the caller.
+        The value of each symbol of the parameters in the caller.
 
     Raises:
-        IRTypeError: wrong count, or a parameter and its operand differ; names both and the axis.
+        IRTypeError: wrong count, or a parameter and the operand differ; names both and the axis.
     """
     if len(function.params) != len(context.operands):
         raise context.error(f"`{function.name}` takes {len(function.params)} arguments", got=len(context.operands))
@@ -185,7 +185,7 @@ CALL = OpDef(
     _infer_call,
     (AttrSpec("callee", AttrKind.STR, REQUIRED, doc="A function of the module."),),
     flops=no_flops,
-    doc="Calls a function of the module: its parameters are the operands. Printed `callee(a, b)`.",
+    doc="Call a function of the module, with the operands as arguments. Printed `callee(a, b)`.",
 )
 
 CALL_DPS_PACKED = OpDef(
@@ -196,8 +196,8 @@ CALL_DPS_PACKED = OpDef(
     declares_results=True,
     leading_attr="symbol",
     flops=no_flops,
-    doc="Calls an external function in destination-passing style: the runtime allocates the results, calls "
-    "`symbol(*arguments, *results)` and ignores what it returns. Pure.",
+    doc="Call an external function in destination-passing style: the runtime allocates the results, calls "
+    "`symbol(*arguments, *results)` and ignores the returned value. Pure.",
 )
 
 CALL_PACKED = OpDef(
@@ -212,7 +212,7 @@ CALL_PACKED = OpDef(
     declares_results=True,
     leading_attr="symbol",
     flops=no_flops,
-    doc="Calls an external function that returns its results. Unless `pure`, it is never removed, repeated or moved.",
+    doc="Call an external function returning the results. Unless `pure`, the call is never removed, repeated or moved.",
 )
 
 COMPOSITE = OpDef(
@@ -226,7 +226,7 @@ COMPOSITE = OpDef(
     num_regions=1,
     leading_attr="name",
     flops=no_flops,
-    doc="Several ops that a backend computes as one; the region holds them and takes the operands as parameters.",
+    doc="Ops computed as a single op by a backend; the region holds the ops and takes the operands as parameters.",
 )
 
 IF = OpDef(
@@ -235,7 +235,7 @@ IF = OpDef(
     _infer_if,
     num_regions=2,
     flops=no_flops,
-    doc="Runs the first region where the bool scalar `condition` is true, else the second; both take the inputs.",
+    doc="Run the first region if the bool scalar `condition` is true, else the second; both regions take the inputs.",
 )
 
 LOOP = OpDef(
@@ -244,9 +244,9 @@ LOOP = OpDef(
     _infer_loop,
     num_regions=1,
     flops=no_flops,
-    doc="While `condition` holds and fewer than `max_trip` (int64) rounds ran: "
-    "`condition, *carried = body(round, *carried)`. Gives the carried values.",
+    doc="While `condition` holds and fewer than `max_trip` (int64) rounds ran, run `condition, *carried = body(round, "
+    "*carried)`. Return the carried values.",
 )
 
 STRUCTURAL_OPS = (CALL, CALL_DPS_PACKED, CALL_PACKED, COMPOSITE, IF, LOOP)
-"""All structural ops; every op registry holds them."""
+"""All structural ops, part of every op registry."""

@@ -14,7 +14,7 @@ __all__ = ["attributes_text", "structural_hash", "structurally_equal"]
 
 
 def structurally_equal(left: IRModule | Function, right: IRModule | Function) -> bool:
-    """Tells whether two modules, or two functions, are the same program.
+    """Return whether two modules, or two functions, are the same program.
 
     Names of values, locations and external modules do not count; names of functions and of symbols, types, attributes,
     claims, the order of bindings and the digests of constants do.
@@ -23,7 +23,7 @@ def structurally_equal(left: IRModule | Function, right: IRModule | Function) ->
 
 
 def structural_hash(item: IRModule | Function) -> str:
-    """Gives a hexadecimal SHA-256 that is equal for structurally equal items, in every process."""
+    """Return a hexadecimal SHA-256, equal for structurally equal items in every process."""
     digest = hashlib.sha256()
     for token in _tokens(item):
         digest.update(token.encode())
@@ -72,7 +72,7 @@ def _function_tokens(function: Function) -> Iterator[str]:
 
 
 def attributes_text(attrs: Mapping[str, Any]) -> str:
-    """Gives text that is equal for equal attributes: types and signs of zeros count, order does not."""
+    """Return text that is equal for equal attributes: types and signs of zeros count, order does not."""
     return repr(sorted((key, _attr_text(value)) for key, value in attrs.items()))
 
 

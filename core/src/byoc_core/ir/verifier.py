@@ -1,12 +1,12 @@
-"""The verifier: checks every law of the IR and shows the guilty line.
+"""The verifier: checks every law of the IR and shows the faulty line.
 
-Laws: functions have names that script can spell; every value has one definition and is defined before it is read,
-in its own function (regions see only their parameters); every binding has a result; attributes are those of the op,
-in stored form; result types are what the type rules give; a called function exists and no function calls itself,
-directly or not; cited constants are in the store; global symbols are unique; symbolic sizes are given by the
-parameters or told by a binding before; a binding that introduces sizes gives them names that are not known yet, and
-what a region learns is known inside it only, unless it stands in the results of both branches of an ``if``; bodies are
-nested at most :data:`MAX_NESTING` deep.
+Laws: functions have names expressible in script; every value has a single definition and is defined before use,
+in its own function (regions see only their parameters); every binding has a result; attributes are the attributes of
+the op, in stored form; result types equal the results of the type rules; a called function exists and no function calls
+itself, directly or indirectly; cited constants are in the store; global symbols are unique; symbolic sizes are given by
+the parameters or determined by an earlier binding; a binding introducing sizes uses new names for these sizes; sizes
+learnt by a region are known only inside the region, except sizes in the results of both branches of an ``if``; bodies
+are nested at most :data:`MAX_NESTING` deep.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from byoc_core.opset.types import TensorType
 __all__ = ["MAX_NESTING", "check_global_symbols", "verify", "verify_function"]
 
 MAX_NESTING = 64
-"""How many bodies of ``if`` and ``loop`` may stand in one another in a function; a composite may stand in the last.
+"""The maximal nesting depth of bodies of ``if`` and ``loop`` in a function; the innermost may hold a composite.
 
-What reads nested bodies may recurse, and Python reads no script of more than 100 indentations.
+Readers of nested bodies may recurse, and Python parses no script of more than 100 indentations.
 """
 
 
 def verify(module: IRModule) -> IRModule:
-    """Checks a module and gives it back.
+    """Check a module and return the module.
 
     Raises:
-        VerifyError: a law is broken; the message names it and shows the IR around it.
+        VerifyError: a law is broken; the message names the law and shows the surrounding IR.
 
     Cost: linear in the size of the module.
     """
@@ -53,7 +53,7 @@ def verify(module: IRModule) -> IRModule:
 
 
 def verify_function(module: IRModule, function: Function) -> None:
-    """Checks one function as part of a module; see :func:`verify`."""
+    """Check a function as part of a module; see :func:`verify`."""
     _check_nesting(function)
     _Verifier(module, function, {}).check(function, frozenset())
 
@@ -65,7 +65,7 @@ class _Verifier:
         self._owners = owners
 
     def check(self, function: Function, outer_symbols: frozenset[str]) -> None:
-        """Checks a function, or a region that sees the sizes which its surroundings know."""
+        """Check a function, or a region with access to the sizes known outside."""
         defined: set[int] = set()
         symbols = set(outer_symbols)
         for param in function.params:
@@ -149,7 +149,7 @@ class _Verifier:
             )
 
     def _check_symbols(self, binding: Binding, symbols: set[str], function: Function) -> None:
-        """Checks the sizes that a binding needs or introduces, and adds to the known symbols those that it tells."""
+        """Check the sizes required or introduced by a binding, and add the newly determined sizes to the known ones."""
         functions = self._module.functions
         again = introduced_symbols(binding, functions) & symbols
         if again:
@@ -199,7 +199,7 @@ def _check_names(module: IRModule) -> None:
 
 
 def _check_nesting(function: Function) -> None:
-    """Checks without recursion how deep bodies are nested, before anything recurses into them."""
+    """Check the nesting depth of bodies without recursion, before any recursion into bodies."""
     pending = [(function, 0)]
     while pending:
         body, depth = pending.pop()
@@ -227,7 +227,7 @@ def _check_call_graph(module: IRModule) -> None:
 
 
 def _visit_calls(module: IRModule, root: str, callees: Mapping[str, list[str]], state: dict[str, int]) -> None:
-    """Depth-first search without recursion; state 1 = on the path, 2 = done."""
+    """Search calls depth-first without recursion; state 1 = on the path, 2 = done."""
     path = [(root, iter(callees[root]))] if state.get(root) is None else []
     state.setdefault(root, 1)
     while path:
@@ -259,7 +259,7 @@ def _call_window(module: IRModule, caller: str, callee: str) -> str:
 
 
 def check_global_symbols(module: IRModule) -> None:
-    """Raises ``VerifyError`` where two functions have one ``global_symbol``; names both."""
+    """Raise ``VerifyError`` if two functions have the same ``global_symbol``; names both."""
     owners: dict[object, str] = {}
     for name, function in module.functions.items():
         symbol = function.attrs.get("global_symbol")

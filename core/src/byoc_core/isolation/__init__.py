@@ -1,4 +1,4 @@
-"""Work in a process of its own, so that what crashes or hangs there is an answer like any other."""
+"""Work in a separate process: a crash or hang there becomes an ordinary answer."""
 
 from byoc_core.isolation.serving import serve
 from byoc_core.isolation.waiting import wait_for

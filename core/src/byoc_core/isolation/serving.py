@@ -1,4 +1,4 @@
-"""The inner half of a :class:`byoc_core.isolation.Worker`: reads requests, has them answered, replies."""
+"""The inner half of a :class:`byoc_core.isolation.Worker`: read requests, have them answered, and reply."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from typing import IO, Any
 __all__ = ["serve"]
 
 _PR_SET_PDEATHSIG = 1
-"""Of ``<sys/prctl.h>``."""
+"""From ``<sys/prctl.h>``."""
 
 Answer = Callable[[Mapping[str, Any]], Mapping[str, object]]
 
 
 def serve(make_answer: Callable[[], Answer]) -> None:
-    """Says that it is ready, and answers the requests on stdin; both ends are one JSON value a line.
+    """Report readiness, then answer the requests on stdin; each line holds a JSON value.
 
-    Where stdin ends, the process and those that it started end at once: nothing stays behind whose user was killed,
-    not even work that does not end. Both ends are kept from what the work does: it reads nothing, and what it prints
-    goes to stderr.
+    At the end of stdin the process and all child processes end at once. Nothing outlives a killed user, not even
+    endless work. The work cannot use the streams of requests and replies: stdin is empty, and stdout goes to
+    stderr.
 
     Args:
-        make_answer: prepares, and gives what answers one request; both run with the ends kept. An exception of an
-            answer is the reply ``{"bug": traceback}``.
+        make_answer: prepares, and returns the function to answer one request; both run without access to the two
+            streams. An exception of an answer becomes the reply ``{"bug": traceback}``.
     """
     _die_with_parent()
     with (
@@ -60,14 +60,14 @@ def _reply(replies: IO[str], answer: Mapping[str, object]) -> None:
 
 
 def _die_with_parent() -> None:
-    """Has Linux kill this process when its parent dies: no thread runs beside work that keeps Python's lock."""
+    """Have Linux kill this process when the parent dies, because no thread runs while work holds Python's lock."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _read_requests(requests: int, lines: queue.SimpleQueue[str]) -> None:
-    """Hands requests on; at their end, ends this process with the group that it leads."""
-    with os.fdopen(requests, encoding="utf-8") as stream:  # this thread's own: closing it elsewhere waits for a line
+    """Pass requests on; at the end of the stream, end this process and the process group led by this process."""
+    with os.fdopen(requests, encoding="utf-8") as stream:  # owned by this thread: closing it elsewhere waits for a line
         for line in stream:
             lines.put(line)
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():

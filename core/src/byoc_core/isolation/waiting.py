@@ -1,4 +1,4 @@
-"""Waiting for what another thread hands over."""
+"""Waiting for items from another thread."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ Item = TypeVar("Item")
 
 
 def wait_for(items: queue.SimpleQueue[Item], seconds: float | None = None) -> Item:
-    """Gives the next item of a queue; Ctrl-C ends the wait at any moment.
+    """Return the next item of a queue; Ctrl-C ends the wait at any moment.
 
-    A signal that comes just before the thread falls asleep, or that the system hands to another thread, does not wake
-    it: Python would raise ``KeyboardInterrupt`` only after the next item. So the wait is cut into short ones.
+    A signal does not wake the thread if the signal comes just before the thread falls asleep, or if the system delivers
+    the signal to another thread. Python would then raise ``KeyboardInterrupt`` only after the next item. The wait is
+    therefore divided into short waits.
 
     Args:
-        items: where another thread puts them.
+        items: the queue, filled by another thread.
         seconds: how long to wait; ``None`` for ever.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The outer half: one process that answers requests, with a deadline for each."""
+"""The outer half: a process to answer requests, with a deadline for each."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ _START = (
 _NUM_STDERR_LINES = 8
 _GRACE = 5.0
 _START_SECONDS = 60.0
-"""How long the process may take to import what it needs, where the deadline is not longer."""
+"""Seconds allowed for the imports of the process, unless the deadline is longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of a process instead of an answer.
+    """The end of a process, in place of an answer.
 
     Attributes:
-        code: ``"crash"``: it ended by itself; ``"hang"``: it did not answer in time, and should be stopped.
-        text: how, with the last lines that it wrote to stderr.
+        code: ``"crash"``: the process ended by itself; ``"hang"``: no answer came in time, and the process should be
+            stopped.
+        text: how the process ended, with the last lines on stderr.
     """
 
     code: Literal["crash", "hang"]
@@ -46,13 +47,13 @@ class Ended:
 
 
 class Worker:
-    """One process that answers requests, one JSON line each. It imports from where this process does.
+    """A process for answering requests, a JSON line each, with the import path of this process.
 
     Args:
-        entry: ``"package.module:function"``; it is called with ``setup`` and should end in :func:`serve`.
+        entry: ``"package.module:function"``; called with ``setup``; should end in :func:`serve`.
         setup: plain JSON values.
-        stderr: a file for what the process prints.
-        variables: what the process finds in its environment beside this process's variables.
+        stderr: a file for the output of the process.
+        variables: environment variables for the process in addition to the variables of this process.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Worker:
             env={**os.environ, **variables},
             text=True,
             encoding="utf-8",
-            start_new_session=True,  # a group of its own: what it starts ends with it, and Ctrl-C is for this process
+            start_new_session=True,  # a separate group: child processes end with it, and Ctrl-C goes to this process
         )
         self._is_ready = False
         self._replies: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -82,14 +83,14 @@ class Worker:
         self._reader.start()
 
     def ask(self, request: Mapping[str, object], deadline: float) -> dict[str, Any] | Ended:
-        """Gives the reply, or what became of the process instead, which then takes no more requests.
+        """Return the reply, or how the process ended; after an end the process takes no more requests.
 
         Args:
             request: plain JSON values.
             deadline: seconds.
 
         Raises:
-            InternalError: what answers raised.
+            InternalError: the answering function raised an exception.
         """
         if not self._is_ready:
             started = self._receive(max(deadline, _START_SECONDS))
@@ -100,7 +101,7 @@ class Worker:
         try:
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
-        except OSError:  # it is dead
+        except OSError:  # the process is dead
             return self._crash()
         return self._receive(deadline)
 
@@ -108,7 +109,7 @@ class Worker:
         try:
             line = wait_for(self._replies, seconds)
         except queue.Empty:
-            if self._process.poll() is not None:  # what it started keeps its end open
+            if self._process.poll() is not None:  # child processes keep the stream open
                 return self._crash()
             return Ended("hang", f"no result within {seconds:g} s")
         if not line:
@@ -121,7 +122,7 @@ class Worker:
     def _crash(self) -> Ended:
         try:
             status = self._process.wait(_GRACE)
-        except subprocess.TimeoutExpired:  # it closed its end, and lives
+        except subprocess.TimeoutExpired:  # stream closed, but still alive
             self._kill()
             status = self._process.wait()
         lines = self._stderr.read_text(encoding="utf-8", errors="replace").splitlines()[-_NUM_STDERR_LINES:]
@@ -129,7 +130,7 @@ class Worker:
         return Ended("crash", "\n".join([text, *lines]))
 
     def _kill(self) -> None:
-        """Kills the process and those that it started."""
+        """Kill the process and all child processes."""
         if hasattr(os, "killpg"):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -137,12 +138,12 @@ class Worker:
             self._process.kill()
 
     def stop(self) -> None:
-        """Ends the process and those of its group, and waits for it."""
+        """End the process and its group, and wait for the process."""
         assert self._process.stdin is not None
         self._kill()
         self._process.wait()
-        self._reader.join(_GRACE)  # what left the group may keep its end open for ever; the reader then outlives this
-        with contextlib.suppress(OSError):  # what it had not read cannot be flushed any more
+        self._reader.join(_GRACE)  # processes outside the group may keep the stream open: the reader outlives this
+        with contextlib.suppress(OSError):  # unread requests cannot be flushed any more
             self._process.stdin.close()
         self._errors.close()
 

@@ -1,7 +1,7 @@
 """The error function and its complement, vectorised, to double precision.
 
 Source: W. J. Cody, "Rational Chebyshev approximations for the error function", Mathematics of Computation 23 (1969),
-631-637: one rational function for each of the intervals ``|x| <= 0.46875``, ``0.46875 < |x| <= 4`` and ``|x| > 4``.
+631-637: a rational function for each of the intervals ``|x| <= 0.46875``, ``0.46875 < |x| <= 4`` and ``|x| > 4``.
 Coefficients stand from the highest power down to the constant.
 """
 
@@ -84,13 +84,13 @@ def _erf_small(x: _Float64Array) -> _Float64Array:
 
 
 def _exp_minus_square(x: _Float64Array) -> _Float64Array:
-    """Gives ``exp(-x*x)`` with the rounding error of the square taken out (``x`` is split at 1/16)."""
+    """Return ``exp(-x*x)``, corrected for the rounding error of the square (``x`` is split at 1/16)."""
     head = np.trunc(x * 16.0) / 16.0
     return np.exp(-head * head) * np.exp(-(x - head) * (x + head))
 
 
 def _erfc_positive(x: _Float64Array) -> _Float64Array:
-    """Gives ``erfc(x)`` for ``x > 0.46875``."""
+    """Return ``erfc(x)`` for ``x > 0.46875``."""
     result = np.zeros_like(x)
     middle = x <= _MIDDLE_LIMIT
     part = x[middle]
@@ -104,9 +104,9 @@ def _erfc_positive(x: _Float64Array) -> _Float64Array:
 
 
 def erf64(x: npt.NDArray[Any]) -> _Float64Array:
-    """Gives ``erf(x)`` in float64, within 4 ULP.
+    """Return ``erf(x)`` in float64, within 4 ULP.
 
-    Shapes: any; the result has the shape of ``x``. NaN gives NaN, infinities give -1 and 1, signed zeros are kept.
+    Shapes: any; the result has the shape of ``x``. NaN yields NaN, infinities yield -1 and 1, signed zeros are kept.
     """
     values = np.asarray(x, np.float64)
     result = values.copy()
@@ -119,7 +119,7 @@ def erf64(x: npt.NDArray[Any]) -> _Float64Array:
 
 
 def erfc64(x: npt.NDArray[Any]) -> _Float64Array:
-    """Gives ``erfc(x) = 1 - erf(x)`` in float64, accurate in its tail too: within 8 ULP of normal results.
+    """Return ``erfc(x) = 1 - erf(x)`` in float64, accurate in its tail too: within 8 ULP of normal results.
 
     Shapes: any; the result has the shape of ``x``.
     """

@@ -1,4 +1,4 @@
-"""Index operands of kernels: widened, checked against what they index, counted from the front."""
+"""Index operands of kernels: widened, checked against the indexed axes, counted from the front."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ __all__ = [
 
 
 def widened(indices: NDArray) -> NDArray:
-    """Gives integers of any dtype in one in which arithmetic on sizes is safe: int64, or uint64 where they are that."""
+    """Return integers of any dtype in a dtype with safe size arithmetic: int64; uint64 stays uint64."""
     return indices if indices.dtype == np.uint64 else indices.astype(np.int64, copy=False)
 
 
 def require_range(op: str, values: NDArray, low: int, high: int, problem: str, *, expected: str | None = None) -> None:
-    """Checks that widened values lie between two bounds, both included.
+    """Check that widened values lie between two bounds, both included.
 
     Args:
         op: the op's name, for the message.
-        values: what :func:`widened` gave.
+        values: the result of :func:`widened`.
         low: the least value permitted.
         high: the greatest value permitted.
-        problem: what is wrong with a value outside.
-        expected: what is permitted, where the bounds do not say it.
+        problem: the error message for a value outside.
+        expected: the permitted values, if the bounds do not describe the permitted values well.
 
     Raises:
-        ExecutionError: a value lies outside; the first one is named.
+        ExecutionError: a value lies outside; the first such value is named.
     """
     outside = (values < low) | (values > high)
     if outside.any():
@@ -47,10 +47,10 @@ def require_range(op: str, values: NDArray, low: int, high: int, problem: str, *
 
 
 def check_array_shape(op: str, operand: str, found: Sequence[int], expected: Sequence[int]) -> None:
-    """Checks a shape whose symbolic sizes could not be compared while compiling.
+    """Check a shape with symbolic sizes not comparable while compiling.
 
     Raises:
-        ExecutionError: it is another one; the operand is named.
+        ExecutionError: the shapes differ; the operand is named.
     """
     if tuple(found) != tuple(expected):
         raise ExecutionError(
@@ -59,7 +59,7 @@ def check_array_shape(op: str, operand: str, found: Sequence[int], expected: Seq
 
 
 def resolve_indices(op: str, indices: NDArray, size: int, axis: int) -> NDArray:
-    """Gives indices into an axis counted from the front, as int64; negative ones count from its end.
+    """Return indices into an axis counted from the front, as int64; negative indices count from the axis's end.
 
     Args:
         op: the op's name, for the message.
@@ -74,16 +74,16 @@ def resolve_indices(op: str, indices: NDArray, size: int, axis: int) -> NDArray:
     empty = None if size else "no index at all: the axis is empty"
     require_range(op, wide, -size, size - 1, f"an index lies outside axis {axis}", expected=empty)
     signed = wide.astype(np.int64, copy=False)
-    return np.asarray(signed + (signed < 0) * np.int64(size))  # several times as fast as a choice by np.where
+    return np.asarray(signed + (signed < 0) * np.int64(size))  # several times as fast as np.where
 
 
 def resolve_coordinates(op: str, indices: NDArray, shape: Sequence[int], first: int = 0) -> tuple[NDArray, ...]:
-    """Gives tuples of indices, which lie along the last axis, as one array of indices for each axis indexed.
+    """Split tuples of indices, stored along the last axis, into an array of indices for each indexed axis.
 
     Args:
         op: the op's name, for the message.
         indices: ``(I..., K)``.
-        shape: that of the indexed array.
+        shape: the shape of the indexed array.
         first: the first of the ``K`` axes indexed.
 
     Returns:
@@ -99,7 +99,7 @@ def resolve_coordinates(op: str, indices: NDArray, shape: Sequence[int], first: 
 
 
 def row_major(coordinates: Sequence[NDArray], shape: Sequence[int]) -> NDArray:
-    """Gives the places in row-major order of elements with these indices, one array for each axis of ``shape``."""
+    """Return the row-major places of elements with given indices: an array of indices for each axis of ``shape``."""
     places = np.zeros((), np.int64)
     for coordinate, size in zip(coordinates, shape, strict=True):
         places = np.asarray(places * size + coordinate)
@@ -107,14 +107,14 @@ def row_major(coordinates: Sequence[NDArray], shape: Sequence[int]) -> NDArray:
 
 
 def element_places(op: str, indices: NDArray, shape: Sequence[int], axis: int) -> NDArray:
-    """Gives for each index along ``axis`` the place in row-major order of the element it means.
+    """Return for each index along ``axis`` the row-major place of the indexed element.
 
-    Along the other axes that element has the index's own place.
+    Along the other axes the element has the place of the index itself.
 
     Args:
         op: the op's name, for the message.
-        indices: integers of any dtype; their rank is that of the array.
-        shape: that of the indexed array.
+        indices: integers of any dtype, with the rank of the array.
+        shape: the shape of the indexed array.
         axis: the axis indexed, counted from the front.
 
     Raises:

@@ -1,6 +1,7 @@
-"""Memory of kernels: results in memory that is handed over, and scratch memory that stays small.
+"""Memory of kernels: caller-provided memory for results, and bounded scratch memory.
 
-What a kernel needs beside its result is bounded: it goes over large operands in blocks, whose size changes no bit.
+The memory of a kernel beside its result is bounded: large operands are processed in blocks. The block size does not
+change any bit of the result.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from byoc_core.kernels.precision import NDArray
 __all__ = ["BLOCK_BYTES", "BLOCK_ELEMENTS", "Scratch", "in_blocks", "result_memory"]
 
 BLOCK_BYTES = 1 << 20
-"""The most bytes that one block of columns, of a padded image or the like takes, where one element of it fits."""
+"""The most bytes of a block of columns, of a padded image or the like, if at least one element fits."""
 
 BLOCK_ELEMENTS = 1 << 13
-"""Elements of a block of an elementwise op: its temporaries stay in the processor's cache."""
+"""Elements of a block of an elementwise op: the temporaries of a block stay in the processor's cache."""
 
 _ALIGNMENT = 64
 
 
 def result_memory(out: NDArray | None, shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray:
-    """Gives the memory that was handed over for a result of this type, or memory of its own where none was.
+    """Return the provided memory for a result of this type, or new memory if none is provided.
 
     Raises:
-        ValueError: it does not fit.
+        ValueError: the provided memory does not fit.
     """
     if out is None:
         return np.empty(shape, dtype)
@@ -38,12 +39,12 @@ def result_memory(out: NDArray | None, shape: Sequence[int], dtype: np.dtype[Any
 
 
 def in_blocks(function: Callable[..., NDArray], x: NDArray, out: NDArray | None, **attrs: Any) -> NDArray:
-    """Gives what an elementwise function gives on an array, computed block by block.
+    """Apply an elementwise function to an array block by block and return the result.
 
     Args:
-        function: gives arrays of the shape and dtype of its operand, which it does not change.
+        function: returns arrays of the shape and dtype of the operand; does not change the operand.
         x: the operand, C-contiguous.
-        out: where the result may go; it may be ``x``.
+        out: memory for the result; may be ``x``.
         attrs: passed on.
 
     Raises:
@@ -58,7 +59,7 @@ def in_blocks(function: Callable[..., NDArray], x: NDArray, out: NDArray | None,
 
 
 class Scratch:
-    """Arrays from scratch memory, one behind the other; of their own where there is none, or no more.
+    """Arrays laid out consecutively in scratch memory; new arrays if scratch memory is absent or exhausted.
 
     Args:
         memory: bytes in one axis, aligned to 64.
@@ -70,11 +71,11 @@ class Scratch:
 
     @staticmethod
     def nbytes(sizes: Iterable[int], dtype: np.dtype[Any]) -> int:
-        """Gives the bytes that arrays of so many elements take, one behind the other."""
+        """Return the bytes of consecutive arrays with these numbers of elements."""
         return sum(_aligned(size * dtype.itemsize) for size in sizes)
 
     def take(self, shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray:
-        """Gives an array of undefined content."""
+        """Return an array of undefined content."""
         nbytes = math.prod(shape) * dtype.itemsize
         start = self._start
         if self._memory is None or start + nbytes > self._memory.nbytes:

@@ -1,4 +1,4 @@
-"""Kernels as values: functions of numpy arrays that never warn, with what a caller may know who runs many of them."""
+"""Kernels as values: functions of numpy arrays that never warn, with facts for callers of many kernels."""
 
 from __future__ import annotations
 
@@ -27,36 +27,37 @@ __all__ = [
 
 DType = np.dtype[Any]
 ScratchNbytes = Callable[[Sequence[Sequence[Dim]], Sequence[DType], Mapping[str, Any]], Dim]
-"""Gives bytes from the shapes and dtypes of the operands and the attributes.
+"""Return bytes from the shapes and dtypes of the operands and the attributes.
 
-Where these do not fit each other it may raise what the kernel does, or an error of arithmetic, lookup, type or value.
+If these do not fit each other, the rule may raise the errors of the kernel, or an error of arithmetic, lookup, type or
+value.
 """
 ResultDType = Callable[[Sequence[DType], Mapping[str, Any]], DType | None]
-"""Gives the dtype of all results from those of the operands and the attributes; ``None`` where it does not say."""
+"""Return the dtype of all results from the dtypes of the operands and the attributes; ``None`` if unknown."""
 
 
 def common_dtype(dtypes: Sequence[DType], _: Mapping[str, Any]) -> DType | None:
-    """Gives the dtype that all operands have; nothing where they differ, or where there are none."""
+    """Return the dtype shared by all operands; ``None`` if the dtypes differ or there are no operands."""
     return dtypes[0] if dtypes and all(dtype == dtypes[0] for dtype in dtypes) else None
 
 
 def dtype_of(operand: int) -> ResultDType:
-    """Gives the rule of results that have the dtype of an operand."""
+    """Return the rule of results with the dtype of an operand."""
     return lambda dtypes, _: dtypes[operand] if operand < len(dtypes) else None
 
 
 def fixed_dtype(dtype: str | None) -> ResultDType:
-    """Gives the rule of results that always have one dtype; ``None`` says nothing about them."""
+    """Return the rule of results with a fixed dtype; with ``None``, of results with unknown dtype."""
     fixed = None if dtype is None else np.dtype(dtype)
     return lambda _dtypes, _attrs: fixed
 
 
 _MEMORY = ("out", "scratch")
-"""What is no attribute of an op among the keywords of what computes it."""
+"""Keywords of kernel functions other than attributes of the op."""
 
 
 def _quiet_context() -> Context | None:
-    """Gives a context without warnings of floating-point errors; ``None`` where numpy (before 2) knows no contexts."""
+    """Return a context without warnings of floating-point errors; ``None`` if numpy (before 2) has no contexts."""
     if int(np.__version__.partition(".")[0]) < 2:
         return None
     context = Context()
@@ -68,11 +69,11 @@ _QUIET = _quiet_context()
 
 
 def run_quietly(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
-    """Gives what a function gives that is called without numpy's warnings of floating-point errors.
+    """Call a function without numpy's warnings of floating-point errors and return the result.
 
     The function sees none of the caller's context variables.
 
-    Cost: less than half of entering ``np.errstate``, which computes anew what the context holds.
+    Cost: less than half of entering ``np.errstate``, which recomputes the contents of the context.
     """
     if _QUIET is None:
         with np.errstate(all="ignore"):
@@ -82,19 +83,19 @@ def run_quietly(function: Callable[..., Any], /, *arguments: Any, **keywords: An
 
 @dataclass(frozen=True, slots=True)
 class KernelForm:
-    """What computes a kernel's op on operands of known dtypes and ranks.
+    """A form of a kernel for operands of known dtypes and ranks.
 
     Attributes:
-        call: takes the operands and the attributes; its caller sees to it that numpy does not warn.
-        dtype: that of all results; ``None`` where unknown.
+        call: takes the operands and the attributes; the caller must disable numpy's warnings.
+        dtype: the dtype of all results; ``None`` if unknown.
         fresh: whether the result shares no memory with an operand.
-        takes_out: whether ``call`` takes ``out``: contiguous memory of the result's type that it may write the result
-            to, and then gives back. It refuses memory that does not fit with ``ValueError`` or ``TypeError``, before
-            it writes.
-        elementwise: whether ``out`` may be the memory of an operand of its type. It fits where an operand has its
-            shape: a smaller result would be spread over it.
-        scratch: gives how much memory ``call`` takes as ``scratch``, bytes in one axis, aligned to 64, where it does;
-            it makes its own where it is given less, or none.
+        takes_out: whether ``call`` takes ``out``: contiguous memory of the result's type. ``call`` may write the result
+            to ``out`` and then returns ``out``. Memory of another size or type is refused with ``ValueError`` or
+            ``TypeError`` before any write.
+        elementwise: whether ``out`` may be the memory of an operand of the same type. ``out`` fits if an operand has
+            the shape of ``out``: a smaller result would be broadcast over ``out``.
+        scratch: returns the bytes of memory taken by ``call`` as ``scratch`` (one axis, aligned to 64), if any. With
+            less or no scratch memory, ``call`` allocates memory.
     """
 
     call: Callable[..., Any]
@@ -109,16 +110,16 @@ class NumpyKernel:
     """A kernel that never warns.
 
     Args:
-        function: computes the op; numpy may warn of floating-point errors in it. A keyword ``out`` is no attribute of
-            the op, but where the result may be written (see :class:`KernelForm`).
-        ufunc: the function of numpy that computes the same for dtypes of which it has a loop that gives the result's.
+        function: computes the op; numpy may warn of floating-point errors in the function. A keyword ``out`` is not an
+            attribute of the op, but memory for the result (see :class:`KernelForm`).
+        ufunc: the numpy function with the same results, for dtypes with a loop that returns the result's dtype.
         only_floats: whether ``ufunc`` stands for numpy's floats only.
-        widens: whether ``function`` is made for the :func:`working_dtype` of its operands; its result is then rounded
+        widens: whether ``function`` is made for the :func:`working_dtype` of the operands; the result is then rounded
             once to the dtype of the first operand.
         fresh: whether no result ever shares memory with an operand.
         elementwise: see :class:`KernelForm`.
         gives: the dtype of the results.
-        scratch: how many bytes ``function`` takes by a keyword ``scratch`` (see :class:`KernelForm`).
+        scratch: the bytes taken by ``function`` in a keyword ``scratch`` (see :class:`KernelForm`).
     """
 
     def __init__(
@@ -145,18 +146,18 @@ class NumpyKernel:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """What a call takes: operands by position, attributes by keyword."""
+        """The signature of a call: operands by position, attributes by keyword."""
         found = inspect.signature(self._function)
         return found.replace(parameters=[p for name, p in found.parameters.items() if name not in _MEMORY])
 
     def __call__(self, *operands: NDArray, **attrs: Any) -> Any:
-        """Gives the op's result, or a tuple of several."""
+        """Return the op's result, or a tuple of several."""
         return run_quietly(self._compute, *operands, **attrs)
 
     def form_for(self, dtypes: Sequence[DType | None], ranks: Sequence[int], attrs: Mapping[str, Any]) -> KernelForm:
-        """Gives the cheapest form that computes the same, bit for bit, on operands of these dtypes and ranks.
+        """Return the cheapest form with bit-identical results on operands of these dtypes and ranks.
 
-        One unknown dtype (``None``) is enough for a form that looks at the operands in each call. Sizes among the
+        A single unknown dtype (``None``) selects a form that examines the operands in each call. Sizes among the
         attributes may be symbolic.
         """
         known: list[DType] = []
@@ -165,7 +166,7 @@ class NumpyKernel:
                 return self._form(self._compute, None)
             known.append(operand)
         dtype = self._gives(known, attrs)
-        # numpy's own functions give scalars for arrays without axes.
+        # numpy's own functions return scalars for arrays without axes.
         if self._ufunc is not None and dtype is not None and any(ranks):
             is_meant = not self._only_floats or all(operand.kind == "f" for operand in known)
             if is_meant and _has_loop(self._ufunc, (*known, dtype)):
@@ -195,7 +196,7 @@ class NumpyKernel:
 
 @lru_cache(maxsize=1024)
 def _has_loop(ufunc: np.ufunc, dtypes: tuple[DType, ...]) -> bool:
-    """Tells whether a function of numpy takes operands of these dtypes as they are and gives the last one."""
+    """Return whether a numpy function takes operands of these dtypes without conversion and returns the last dtype."""
     try:
         return tuple(ufunc.resolve_dtypes((*dtypes[:-1], None))) == dtypes
     except TypeError:
@@ -208,9 +209,9 @@ def _takes_out(function: Callable[..., Any]) -> bool:
 
 
 def arithmetic(ufunc: np.ufunc) -> NumpyKernel:
-    """Gives the kernel that applies a function of numpy in the dtype of the operands."""
+    """Return a kernel applying a numpy function in the dtype of the operands."""
 
-    # numpy has no loops of some functions for int4: it computes in int8, which wraps around as int4 does.
+    # numpy lacks int4 loops for some functions: these compute in int8 and wrap around when cast back to int4.
     def unary(x: NDArray) -> NDArray:
         return np.asarray(ufunc(x)).astype(x.dtype, copy=False)
 
@@ -221,7 +222,7 @@ def arithmetic(ufunc: np.ufunc) -> NumpyKernel:
 
 
 def predicate(ufunc: np.ufunc) -> NumpyKernel:
-    """Gives the kernel that applies a function of numpy with bool results."""
+    """Return a kernel applying a numpy function with bool results."""
 
     def unary(x: NDArray) -> NDArray:
         return np.asarray(ufunc(x))

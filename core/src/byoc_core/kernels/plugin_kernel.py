@@ -1,4 +1,4 @@
-"""Kernels that plugins bring, held to the contract of the core's own."""
+"""Kernels of plugins, held to the contract of the core's kernels."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["PluginKernel"]
 
 
 class PluginKernel:
-    """A kernel of a plugin's op: callers see the contract of :mod:`byoc_core.kernels`, whatever the function does.
+    """A kernel of a plugin's op: callers see the contract of :mod:`byoc_core.kernels` for any function.
 
-    The function gets read-only arrays in row-major order, without numpy's warnings of floating-point errors. Its
-    results become a tuple of arrays. An exception becomes an ``ExecutionError`` that names the op.
+    The function gets read-only arrays in row-major order, without numpy's warnings of floating-point errors. The
+    results become a tuple of arrays. An exception becomes an ``ExecutionError`` with the name of the op.
 
     Args:
         op: the name of the op.
-        function: ``function(*inputs, **attributes)`` gives one array, or a tuple or list of arrays.
+        function: ``function(*inputs, **attributes)`` returns an array, or a tuple or list of arrays.
     """
 
     def __init__(self, op: str, function: Callable[..., Any]) -> None:
@@ -31,14 +31,14 @@ class PluginKernel:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """The signature of the function; functions in C may have none, which is a ``ValueError``."""
+        """The signature of the function; ``ValueError`` for functions in C without a signature."""
         return inspect.signature(self._function)
 
     def __call__(self, *operands: NDArray, **attrs: Any) -> tuple[NDArray, ...]:
         """Return the results of the op.
 
         Raises:
-            ExecutionError: the function raised, or gave something else than arrays.
+            ExecutionError: the function raised, or returned objects other than arrays.
         """
         arrays = [_read_only(operand) for operand in operands]
         try:

@@ -1,4 +1,4 @@
-"""The arithmetic type that a kernel computes in."""
+"""The arithmetic type of a kernel's computation."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ NDArray = npt.NDArray[Any]
 
 
 def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Gives the type in which sums and chains of operations on ``dtype`` are computed.
+    """Return the type for computing sums and chains of operations on ``dtype``.
 
-    That is the type itself, except for floating-point types narrower than 32 bits: those compute in float32 and
+    The result is the type itself, except for floating-point types narrower than 32 bits: these compute in float32 and
     round once at the end, as processors and other frameworks do.
     """
     if dtype.itemsize <= 2 and dtype.kind not in "iub" and not dtype.name.startswith("int"):
@@ -24,15 +24,15 @@ def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Gives the :func:`working_dtype` as one of numpy's own types, which have all of its functions: int8 for int4.
+    """Return the :func:`working_dtype` as a native numpy type, with all numpy functions: int8 for int4.
 
-    Sums and products in int8 wrap around as those in int4 do, once they are cast back.
+    Sums and products in int8, cast back to int4, wrap around like sums and products in int4.
     """
     return np.dtype(np.int8) if is_integer(dtype) and dtype.kind not in "iu" else working_dtype(dtype)
 
 
 def highest(dtype: np.dtype[Any]) -> Any:
-    """Gives the neutral element of ``min``: the largest value of a type, infinity where it has one."""
+    """Return the neutral element of ``min``: the largest value of a type, infinity if the type has infinity."""
     if dtype.kind == "b":
         return True
     if dtype.kind in "iu":
@@ -49,7 +49,7 @@ def highest(dtype: np.dtype[Any]) -> Any:
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:
-    """Gives the neutral element of ``max``: the smallest value of a type, minus infinity where it has one."""
+    """Return the neutral element of ``max``: the smallest value of a type, minus infinity if the type has infinity."""
     if dtype.kind == "b":
         return False
     if dtype.kind in "iu":
@@ -66,5 +66,5 @@ def lowest(dtype: np.dtype[Any]) -> Any:
 
 
 def is_integer(dtype: np.dtype[Any]) -> bool:
-    """Tells whether a numpy dtype is an integer type, int4 included."""
+    """Return whether a numpy dtype is an integer type, int4 included."""
     return dtype.kind in "iu" or dtype.name.startswith("int")

@@ -29,22 +29,22 @@ __all__ = [
 
 
 def spatial_axes(layout: str) -> str:
-    """Gives the letters of a layout's spatial axes in their fixed order: ``W``, ``HW`` or ``DHW``."""
+    """Return the letters of a layout's spatial axes in their fixed order: ``W``, ``HW`` or ``DHW``."""
     return "".join(axis for axis in "DHW" if axis in layout)
 
 
 def channels_first(x: NDArray, layout: str) -> NDArray:
-    """Gives an image with its axes in the order batch, channels, spatial axes: a view."""
+    """Return a view of an image with its axes in the order batch, channels, spatial axes."""
     return x.transpose([layout.index(axis) for axis in channels_first_layout(layout)])
 
 
 def channels_restored(x: NDArray, layout: str) -> NDArray:
-    """Gives an image from :func:`channels_first` in its layout again, contiguous."""
+    """Return an image from :func:`channels_first` in its layout again, contiguous."""
     return np.ascontiguousarray(x.transpose(_restoring(layout)))
 
 
 def channels_first_layout(layout: str) -> str:
-    """Gives the axes of a layout in the order of :func:`channels_first`."""
+    """Return the axes of a layout in the order of :func:`channels_first`."""
     return "NC" + spatial_axes(layout)
 
 
@@ -54,17 +54,17 @@ def _restoring(layout: str) -> list[int]:
 
 
 class ChannelsFirst:
-    """Memory for the result of a kernel that computes channels first, in another dtype perhaps.
+    """Memory for the result of a kernel computing channels first, possibly in another dtype.
 
     Args:
-        shape: of the result, channels first.
-        layout: the result's own.
-        wide: what is computed in.
-        dtype: the result's own.
-        out: where the result may go.
+        shape: the shape of the result, channels first.
+        layout: the layout of the result.
+        wide: the dtype of the computation.
+        dtype: the dtype of the result.
+        out: memory for the result.
 
     Attributes:
-        array: what the kernel fills: the result itself where layout and dtype are the same.
+        array: the array filled by the kernel: the result itself if layout and dtype are the same.
 
     Raises:
         ValueError: ``out`` does not fit.
@@ -79,7 +79,7 @@ class ChannelsFirst:
         self.array = self._result if self._is_direct else np.empty(shape, wide)
 
     def restored(self) -> NDArray:
-        """Gives the result, in its layout and dtype."""
+        """Return the result, in its layout and dtype."""
         if not self._is_direct:
             self._result[...] = self.array.transpose(self._order)
         return self._result
@@ -88,9 +88,9 @@ class ChannelsFirst:
 def num_windows(
     size: int, window: int, stride: int, dilation: int, begin: int, end: int, *, ceil_mode: bool = False
 ) -> int:
-    """Gives how many windows fit along one axis.
+    """Return the number of windows along an axis.
 
-    With ``ceil_mode`` a last, partial window counts too if it starts inside the image or its leading padding.
+    With ``ceil_mode`` a last, partial window counts too if the window starts inside the image or the leading padding.
 
     Raises:
         ExecutionError: the window is larger than the padded image, or a number is too small to make windows.
@@ -117,16 +117,16 @@ def num_windows(
 
 
 def part_of(image: NDArray, starts: Sequence[int], sizes: Sequence[int], value: object, memory: NDArray) -> NDArray:
-    """Gives a box of ``(N, C, ...)``, with ``value`` where it reaches beyond the image.
+    """Return a box of ``(N, C, ...)``, filled with ``value`` beyond the image.
 
-    A box that lies inside an image of the right dtype is a view of it.
+    A box inside an image of the right dtype is returned as a view of the image.
 
     Args:
         image: the images.
         starts: the first element along each spatial axis; negative before the image.
-        sizes: of the box.
-        value: what stands around the image.
-        memory: elements of the right dtype in one axis, as many as the box has or more: where it is made.
+        sizes: the sizes of the box.
+        value: the value around the image.
+        memory: memory for a padded box: elements of the right dtype in one axis, at least as many as the box has.
     """
     limits = image.shape[2:]
     first = [min(max(start, 0), limit) for start, limit in zip(starts, limits, strict=True)]
@@ -148,7 +148,7 @@ def part_of(image: NDArray, starts: Sequence[int], sizes: Sequence[int], value: 
 
 
 def blocks_of_channels(batch: int, channels: int, channel_nbytes: int) -> tuple[int, int]:
-    """Gives how many images, and how many channels of them, take about :data:`BLOCK_BYTES`, or one channel."""
+    """Return how many images, and how many of their channels, take about :data:`BLOCK_BYTES`, or one channel."""
     num_channels = max(1, min(channels, BLOCK_BYTES // max(1, channel_nbytes)))
     if num_channels < channels:
         return 1, num_channels
@@ -156,7 +156,7 @@ def blocks_of_channels(batch: int, channels: int, channel_nbytes: int) -> tuple[
 
 
 def parts_of_channels(batch: int, channels: int, num_images: int, num_channels: int) -> Iterator[tuple[slice, slice]]:
-    """Yields the blocks of images and their channels, as indices of the first two axes."""
+    """Yield the blocks of images and their channels, as indices of the first two axes."""
     for image in range(0, batch, num_images):
         for channel in range(0, channels, num_channels):
             yield slice(image, image + num_images), slice(channel, channel + num_channels)
@@ -196,6 +196,6 @@ def window_view(
 
 
 def tap_view(windows: NDArray, tap: Sequence[int]) -> NDArray:
-    """Gives the elements at one place of every window, from the view of all windows."""
+    """Return the elements at a fixed place of every window, from the view of all windows."""
     index: tuple[Any, ...] = (slice(None), slice(None), *tap)
     return np.asarray(windows[index])

@@ -1,7 +1,7 @@
-"""Lint of backends: what cannot work, or works otherwise than it looks, found without a model.
+"""Lint of backends: faults and surprising behaviour, found without a model.
 
-``lint_backend`` asks a backend's hooks about the canonical cases of all ops, and about small functions, made here, that
-its patterns match. ``byoc lint-backend`` and the conformance kit call it.
+``lint_backend`` asks a backend's hooks about the canonical cases of all ops, and about small functions, made here to
+match the backend's patterns. ``byoc lint-backend`` and the conformance kit call ``lint_backend``.
 """
 
 from byoc_core.lint.backend import lint_backend

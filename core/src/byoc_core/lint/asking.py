@@ -1,4 +1,4 @@
-"""Asks a check or a hook about a case twice, and says what is wrong with the answers."""
+"""Questions to a check or a hook about a case, each asked twice, and the faults of the answers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["Answer", "ask_check", "ask_hook"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of asking.
+    """The answer to a question about a case.
 
     Attributes:
-        rejection: the refusal; ``None`` where the answer is yes or no answer at all.
-        fault: the code of what is wrong with the answer, ``""`` where nothing is.
-        text: what is wrong, as a clause.
+        rejection: the refusal; ``None`` for a yes or no answer at all.
+        fault: the code of the answer's fault, ``""`` without a fault.
+        text: the fault, as a clause.
     """
 
     rejection: Rejection | None = None
@@ -33,7 +33,7 @@ class Answer:
 
 
 def ask_check(check: Callable[[], object]) -> Answer:
-    """Gives the answer of a pattern's check on one match."""
+    """Return the answer of a pattern's check on a match."""
     try:
         first, second = check(), check()
     except Exception as error:  # noqa: BLE001 - what a stranger's check raises is the finding
@@ -42,7 +42,7 @@ def ask_check(check: Callable[[], object]) -> Answer:
         return Answer(fault="check-raises", text=f"its check raised {type(error).__name__}: {error}")
     for answer in (first, second):
         if answer is not None and not isinstance(answer, Rejection):
-            plain = isinstance(answer, bool | int | float | str)  # what else there is may print its address
+            plain = isinstance(answer, bool | int | float | str)  # the repr of other objects may contain an address
             text = f"its check gave {repr(answer) if plain else type(answer)}, neither a Rejection nor None"
             return Answer(fault="check-type", text=text)
     if first != second:
@@ -51,7 +51,7 @@ def ask_check(check: Callable[[], object]) -> Answer:
 
 
 def ask_hook(supports: Callable[[], object]) -> Answer:
-    """Gives the answer of ``byoc_supports`` on one op; an answer of another type is a ``HookError`` without a cause."""
+    """Return the answer of ``byoc_supports`` on an op; an answer of another type is a ``HookError`` without a cause."""
     try:
         first, second = supports(), supports()
     except ByocError as error:

@@ -1,4 +1,4 @@
-"""The lint put together."""
+"""The whole lint of a backend."""
 
 from __future__ import annotations
 
@@ -40,25 +40,25 @@ _UNSTATED = {
     ),
     "doc": ("has no doc: reports and pages cannot say what the op computes", "Give `OpDef(doc=...)` a sentence."),
 }
-"""By fact of :attr:`OpDef.unstated`: the default that stands for the fact, and the next step."""
+"""By fact of :attr:`OpDef.unstated`: the effect of the default, and the next step."""
 
 
 def lint_backend(
     backend: str | object, *, compile_claims: bool = False, registry: Backends | None = None
 ) -> tuple[Finding, ...]:
-    """Gives what is wrong with a backend's declaration, patterns and rules, errors first.
+    """Return the findings about a backend's declaration, patterns and rules, errors first.
 
-    Its hooks are asked about canonical cases only, so what it gives back is true of those; none is no proof.
+    The backend's hooks are asked about canonical cases only. The findings are true of these cases; none is no proof.
     The same backend gets the same findings in every process.
 
     Args:
-        backend: its name, a plugin object or a handle.
-        compile_claims: also compiles every case that the backend claims, which may need its tools and take long.
-        registry: the backends that names stand for; by default those installed for this process.
+        backend: the backend's name, a plugin object or a handle.
+        compile_claims: also compile every case claimed by the backend; may require the backend's tools and take long.
+        registry: the backends for names; by default the backends installed for this process.
 
     Raises:
-        BackendNotFoundError: no backend of that name is installed.
-        PluginError: the plugin cannot be used at all; says why.
+        BackendNotFoundError: no backend of this name is installed.
+        PluginError: the plugin cannot be used at all; gives the reason.
     """
     handle = find_registry(registry).get(backend)
     findings = list(dict.fromkeys(_lint(handle, compile_claims=compile_claims)))
@@ -88,7 +88,7 @@ def _lint(handle: BackendHandle, *, compile_claims: bool) -> Iterator[Finding]:
 
 
 def _find_ops(handle: BackendHandle) -> Generator[Finding, None, OpRegistry]:
-    """Gives the core's ops and the backend's own."""
+    """Return the core's ops and the backend's own; yield findings about the backend's own ops."""
     try:
         for op in handle.ops():
             for fact in op.unstated:
@@ -113,7 +113,7 @@ def _find_patterns(handle: BackendHandle) -> Generator[Finding, None, tuple[Comp
 def _lint_pattern(
     pattern: CompositePattern, handle: BackendHandle, ops: OpRegistry, context: CompileContext
 ) -> Generator[Finding, None, list[Trial]]:
-    """Gives the instances that the core asks about."""
+    """Yield the findings about a pattern; return the trials of the instances that the core asks about."""
     misfits = list(lint_structure(pattern, ops))
     yield from misfits
     try:
@@ -133,12 +133,12 @@ def _lint_pattern(
 
 
 def _lint_use(handle: BackendHandle, questions: Sequence[Question], trials: Sequence[Trial]) -> Iterator[Finding]:
-    """Yields capabilities that nothing uses."""
+    """Yield findings about unused capabilities."""
     kinds = {question.kind for question in questions if question.answer.is_yes}
     kinds |= {trial.instance.kind for trial in trials if trial.answer.is_yes}
     where = "hook `byoc_backend_info`"
     if handle.claims_by_itself:
-        return  # what an algorithm of its own takes is not asked
+        return  # the lint does not ask about claims by the backend's own algorithm
     if not kinds and not handle.ops():
         yield Finding("claims-nothing", f"backend `{handle.name}`", "it takes none of the canonical cases")
         return

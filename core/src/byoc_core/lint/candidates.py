@@ -1,4 +1,4 @@
-"""What to try while a pattern's instance is searched for: attributes, operand types, sizes."""
+"""Candidates in the search for a pattern's instance: attributes, operand types, sizes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 Sizes = Mapping[Dim, Dim]
-"""What becomes of sizes."""
+"""New sizes by old size."""
 
 _ANY_SIZES = (2, 3, 4, 5, 6, 7)
 _PLAIN_VALUES: Mapping[AttrKind, tuple[object, ...]] = {
@@ -36,15 +36,15 @@ _PLAIN_VALUES: Mapping[AttrKind, tuple[object, ...]] = {
 
 
 class NothingFitsError(IRTypeError):
-    """No value that was tried passes a pattern's test of an attribute; another might."""
+    """No tried value passes a pattern's test of an attribute; another might."""
 
 
 def fitting_attrs(op: OpDef, wanted: Mapping[str, Any], given: Mapping[str, object]) -> Mapping[str, Any]:
-    """Gives all attributes of an op: those that a pattern wants, then those of a case, then defaults.
+    """Return all attributes of an op: first the values wanted by a pattern, then the values of a case, then defaults.
 
     Raises:
-        IRTypeError: the op has no such attribute, or never holds the value that the pattern wants in that form.
-        NothingFitsError: no value was found that passes a test.
+        IRTypeError: the op has no such attribute, or never holds the wanted value in this form.
+        NothingFitsError: no value was found to pass a test.
     """
     unknown = {name: None for name in wanted if name not in {spec.name for spec in op.attrs}}
     if unknown:
@@ -62,7 +62,7 @@ def fitting_attrs(op: OpDef, wanted: Mapping[str, Any], given: Mapping[str, obje
 
 
 def _tested(op: OpDef, normal: Mapping[str, Any], name: str, test: Predicate) -> Mapping[str, Any]:
-    """Gives the attributes with a value of one of them that a test lets pass."""
+    """Return the attributes with a value of one attribute that passes a test."""
     try:
         if test(normal[name]):
             return normal
@@ -81,7 +81,7 @@ def _tested(op: OpDef, normal: Mapping[str, Any], name: str, test: Predicate) ->
 
 
 def _values(op: OpDef, name: str, usual: Any) -> Iterator[object]:
-    """Yields values to try for an attribute."""
+    """Yield values to try for an attribute."""
     spec = next(spec for spec in op.attrs if spec.name == name)
     yield from spec.choices
     yield from _PLAIN_VALUES.get(spec.kind, ())
@@ -90,7 +90,7 @@ def _values(op: OpDef, name: str, usual: Any) -> Iterator[object]:
 
 
 def with_count(types: tuple[TensorType, ...], count: int, op: OpDef) -> tuple[TensorType, ...] | None:
-    """Gives so many types: the last is repeated for an op that takes any number; ``None`` where it does not."""
+    """Return ``count`` types, repeating the last if the op takes any number of operands; ``None`` for other ops."""
     if count == len(types):
         return types
     variadic = bool(op.operands) and op.operands[-1].variadic
@@ -100,7 +100,7 @@ def with_count(types: tuple[TensorType, ...], count: int, op: OpDef) -> tuple[Te
 
 
 def size_changes(pairs: Sequence[tuple[Type, Type]]) -> Sizes | None:
-    """Gives what becomes of each size where types of a case are replaced by others; ``None`` where ranks differ."""
+    """Return the new size of each size after a replacement of types of a case by others; ``None`` if ranks differ."""
     changes: dict[Dim, Dim] = {}
     for before, after in pairs:
         old = before.shape if isinstance(before, TensorType) else None
@@ -113,19 +113,19 @@ def size_changes(pairs: Sequence[tuple[Type, Type]]) -> Sizes | None:
 
 
 def resized(type_: TensorType, changes: Sizes) -> TensorType:
-    """Gives the type with other sizes."""
+    """Return the type with other sizes."""
     return TensorType(tuple(changes.get(dim, dim) for dim in type_.shape or ()), type_.dtype)
 
 
 def leaf_types(
     hint: TensorType, changes: Sizes | None, made: Sequence[TensorType], *, is_free: bool
 ) -> list[TensorType]:
-    """Gives what to try for an operand from outside, best first: as in the case, then what suits the other operands.
+    """Return types to try for an operand from outside, best first: as in the case, then suiting the other operands.
 
     Args:
         hint: the type in the case.
-        changes: what became of the case's sizes in the other operands.
-        made: the types of those.
+        changes: the changes of the case's sizes in the other operands.
+        made: the types of the other operands.
         is_free: whether the op leaves the dtype open.
     """
     found = [] if changes is None else [resized(hint, changes)]
@@ -140,7 +140,7 @@ def leaf_types(
 
 
 def refined(hint: TensorType | None, conditions: Sequence[Condition], dtype: str) -> TensorType | None:
-    """Gives the type nearest to a hint that fulfils the conditions, as far as they name dtypes, ranks and sizes."""
+    """Return the type nearest to a hint that fulfils the conditions on dtypes, ranks and sizes."""
     for condition in conditions:
         shape = hint.shape if hint is not None else None
         if isinstance(condition, HasDtype) and hint is not None and hint.dtype not in condition.dtypes:

@@ -1,4 +1,4 @@
-"""Lint of patterns by what they do on their instances."""
+"""Lint of patterns by the behaviour on instances."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Trial:
 
 
 def lint_instances(pattern: CompositePattern, instances: Instances) -> Iterator[Finding]:
-    """Yields the readings of a pattern that no function was found for."""
+    """Yield findings about the readings of a pattern without a matching function."""
     where = f"pattern `{pattern.name}`"
     for reading, failure in instances.failures.items():
         code = "dead-alternative" if instances.found else "no-instance"
@@ -46,7 +46,7 @@ def lint_instances(pattern: CompositePattern, instances: Instances) -> Iterator[
 def try_instances(
     pattern: CompositePattern, instances: Sequence[Instance], handle: BackendHandle
 ) -> tuple[list[Trial], Rejection | None]:
-    """Gives what the check answers on those instances that the core asks about, and why the first other one is not."""
+    """Return the check's answers on the instances that the core asks about, and the first reason against the rest."""
     trials, turned_away = [], None
     for instance in instances:
         refusal = next((r for b in instance.match.bindings if (r := core_refusal(b, handle)) is not None), None)
@@ -73,7 +73,7 @@ def lint_check(
     handle: BackendHandle,
     context: CompileContext,
 ) -> Iterator[Finding]:
-    """Yields what is wrong with the answers about a pattern's instances."""
+    """Yield findings about the answers on a pattern's instances."""
     where = f"pattern `{pattern.name}`"
     if not trials:
         if turned_away is not None:
@@ -108,7 +108,7 @@ def _lint_generosity(
 ) -> Iterator[Finding]:
     dtypes = list(dict.fromkeys(trial.instance.dtype for trial in trials))
     if len(dtypes) < 2:
-        return  # its own conditions leave nothing to refuse
+        return  # the pattern's conditions leave nothing to refuse
     subject = "it has no check and takes" if pattern.check is None else "its check takes"
     shown = [*dtypes[:4], *([f"{len(dtypes) - 4} more dtypes"] if len(dtypes) > 4 else [])]
     text = f"{subject} all {len(trials)} instances, of {', '.join(shown[:-1])} and {shown[-1]}"
@@ -122,7 +122,7 @@ def _lint_generosity(
 
 
 def _refusals(trial: Trial, handle: BackendHandle, context: CompileContext) -> Iterator[str]:
-    """Yields what ``byoc_supports`` says against single ops of an instance that the pattern takes."""
+    """Yield the objections of ``byoc_supports`` to single ops of an instance taken by the pattern."""
     here = handle.context(trial.instance.module, context.options)
     for binding in trial.instance.match.bindings:
         try:

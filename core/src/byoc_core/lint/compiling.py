@@ -1,4 +1,4 @@
-"""Compiles what a backend claims among the canonical cases."""
+"""Compilation of a backend's claims among the canonical cases."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _BATCH = 64
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Claim:
-    """A function that the backend has claimed.
+    """A function claimed by the backend.
 
     Attributes:
-        function: annotated for the backend, but for its name and symbol.
-        where: who claimed it.
+        function: annotated for the backend, but for the name and symbol.
+        where: the source of the claim.
         pattern: the pattern's name, or ``""``.
         text: the case, for messages.
     """
@@ -38,7 +38,7 @@ class Claim:
 
 
 def op_claims(questions: Sequence[Question]) -> Iterator[Claim]:
-    """Yields the single ops that ``byoc_supports`` takes; those on constants where it takes them on nothing else."""
+    """Yield the single ops taken by ``byoc_supports``; with constants only if the op is never taken without."""
     varying = {q.binding.op.name for q in questions if q.answer.is_yes and not q.constants}
     for question in questions:
         if question.answer.is_yes and not (question.constants and question.binding.op.name in varying):
@@ -47,7 +47,7 @@ def op_claims(questions: Sequence[Question]) -> Iterator[Claim]:
 
 
 def pattern_claims(pattern: CompositePattern, trials: Sequence[Trial], handle: BackendHandle) -> Iterator[Claim]:
-    """Yields the composites that a pattern makes of the instances that it takes."""
+    """Yield the composites made by a pattern from the instances taken."""
     embed = handle.info().constants == "embedded"
     fuse = FuseOpsByPattern([pattern], bind_constants=embed, annotate_codegen=True)
     for trial in trials:
@@ -60,9 +60,9 @@ def pattern_claims(pattern: CompositePattern, trials: Sequence[Trial], handle: B
 
 
 def lint_codegen(handle: BackendHandle, claims: Sequence[Claim]) -> Iterator[Finding]:
-    """Yields the claims that codegen refuses or fails on, the first of each pattern and op with their number.
+    """Yield findings for claims that codegen refuses or fails on: the first of each pattern and op, with the number.
 
-    Raises nothing for a backend that cannot compile here: that is a finding.
+    Raises nothing for a backend unable to compile here: this is a finding.
     """
     status = handle.compile_status()
     if not status.ok:
@@ -78,7 +78,7 @@ def lint_codegen(handle: BackendHandle, claims: Sequence[Claim]) -> Iterator[Fin
 
 
 def _compile(handle: BackendHandle, claims: Sequence[Claim]) -> Iterator[tuple[Claim, str, str]]:
-    """Yields the claims at fault, each with the code and the clause; one by one where the whole batch fails."""
+    """Yield the claims at fault, each with code and clause; if the whole batch fails, compile each claim alone."""
     try:
         refused = _refusals(handle, claims)
     except ByocError as error:
@@ -93,7 +93,7 @@ def _compile(handle: BackendHandle, claims: Sequence[Claim]) -> Iterator[tuple[C
 
 
 def _refusals(handle: BackendHandle, claims: Sequence[Claim]) -> Mapping[int, Rejection]:
-    """Gives the rejections by position."""
+    """Return the rejections by position."""
     constants, functions = ConstantStore(), {}
     for number, claim in enumerate(claims):
         name = f"lint_{number}"

@@ -1,4 +1,4 @@
-"""Lint of what a backend says of itself."""
+"""Lint of a backend's statements about itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["lint_declaration"]
 
 
 def lint_declaration(handle: BackendHandle) -> Iterator[Finding]:
-    """Yields what is wrong with a backend's info, options and status."""
+    """Yield findings about a backend's info, options and status."""
     info, where = handle.info(), "hook `byoc_backend_info`"
     if not is_backend_name(info.name):
         text = f"the name {info.name!r} is not one lower-case word"

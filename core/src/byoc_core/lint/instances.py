@@ -1,4 +1,4 @@
-"""Instances of a pattern: small functions that it matches, in several dtypes, ranks, and with symbolic sizes."""
+"""Instances of a pattern: small matching functions, in several dtypes, ranks, and with symbolic sizes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_DRAFTS = 16
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Instance:
-    """A function ``main`` whose last op a pattern matches.
+    """A function ``main`` whose last op is matched by a pattern.
 
     Attributes:
         module: holds the function.
@@ -44,7 +44,7 @@ class Instance:
 
     @property
     def dtype(self) -> str:
-        """The dtype of what goes in, or comes out where nothing does: of the first tensor."""
+        """The dtype of the first input tensor, or of the first result if there is no input."""
         values = (*self.match.inputs, *self.match.root.results)
         return next((value.type.dtype for value in values if isinstance(value.type, TensorType)), "")
 
@@ -55,11 +55,11 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Instances:
-    """What was found for a pattern.
+    """The instances found for a pattern.
 
     Attributes:
         found: the instances, in a fixed order.
-        failures: for each reading that no instance was found for, as an expression, what went wrong.
+        failures: the cause of failure for each reading without an instance; readings are expressions.
     """
 
     found: tuple[Instance, ...] = ()
@@ -67,12 +67,12 @@ class Instances:
 
 
 def find_instances(pattern: Pattern, ops: OpRegistry) -> Instances:
-    """Finds functions that a pattern matches: every alternative and every op of a set at least once.
+    """Find functions matched by a pattern: every alternative and every op of a set at least once.
 
     The same pattern gives the same instances in every process.
 
     Args:
-        pattern: what to match.
+        pattern: the pattern to match.
         ops: the ops by name.
 
     Cost: bounded: at most 64 readings, of each a few dozen instances, each found within 400 trials of type rules.
@@ -113,7 +113,7 @@ def _instances_of(
 
 
 def _rotations(ops: Sequence[OpDef]) -> list[int]:
-    """Gives the places of cases to begin with, no more than are tried: those whose operands have new ranks first."""
+    """Return the cases to begin with, no more than are tried: cases with new ranks of operands are chosen first."""
     cases = max((op.canonical_cases for op in ops), key=len, default=())
     ranks = [tuple(len(operand.shape) for operand in case.operands) for case in cases]
     order = sorted(range(len(ranks)), key=lambda place: ranks.index(ranks[place]) != place)
@@ -128,7 +128,7 @@ def _matching(pattern: Pattern, search: Synthesis, constants: ConstantStore) -> 
 
 
 def _match(pattern: Pattern, draft: Draft, constants: ConstantStore) -> Match | None:
-    """Gives the match at the root that takes all ops but the readers behind it."""
+    """Return the match at the root with all ops but the readers behind the root."""
     if draft.root is None:
         return None
     for is_root_result in (True, False):
@@ -153,7 +153,7 @@ def _key(draft: Draft) -> object:
 def _variants(
     pattern: Pattern, draft: Draft, constants: ConstantStore, reading: str, *, with_dtypes: bool
 ) -> Iterator[Instance]:
-    """Yields the same ops with other leaves: other dtypes, symbols for sizes, constants."""
+    """Yield the same ops with other leaves: other dtypes, symbols for sizes, constants."""
     wanted: list[tuple[str, tuple[Value, ...]]] = []
     present = dict.fromkeys(leaf.type.dtype for leaf in draft.leaves if isinstance(leaf.type, TensorType))
     for before in present:
@@ -177,7 +177,7 @@ def _variants(
 
 
 def _rebuilt(draft: Draft, leaves: tuple[Value, ...]) -> Draft | None:
-    """Gives a draft with the same ops on other leaves, or ``None`` where a type rule refuses them."""
+    """Return a draft with the same ops on other leaves, or ``None`` if a type rule refuses the leaves."""
     new: dict[int, Value] = {id(old): leaf for old, leaf in zip(draft.leaves, leaves, strict=True)}
     bindings: dict[int, Binding] = {}
     for binding in draft.bindings:
@@ -210,7 +210,7 @@ def _retyped(leaves: Sequence[Value], before: str, dtype: str, constants: Consta
 
 
 def _symbolic(leaves: Sequence[Value], *, everywhere: bool) -> tuple[Value, ...]:
-    """Puts symbols in place of the first size of the first leaf, or of all sizes; those of constants stay."""
+    """Replace the first size of the first leaf, or all sizes, by symbols; sizes of constants stay."""
     shapes = [leaf.type.shape or () for leaf in leaves if isinstance(leaf, Var) and isinstance(leaf.type, TensorType)]
     fixed = {dim for leaf in leaves if isinstance(leaf, Constant) for dim in leaf.type.shape or ()}
     sizes = [size for shape in (shapes if everywhere else shapes[:1]) for size in (shape if everywhere else shape[:1])]
@@ -229,7 +229,7 @@ def _symbolic(leaves: Sequence[Value], *, everywhere: bool) -> tuple[Value, ...]
 
 
 def _constant(leaves: Sequence[Value], constants: ConstantStore) -> tuple[Value, ...]:
-    """Makes constants of all leaves but the first."""
+    """Replace all leaves but the first by constants."""
 
     def changed(leaf: Value) -> Value:
         if isinstance(leaf, Constant) or not isinstance(leaf.type, TensorType):

@@ -43,12 +43,12 @@ _UNKNOWN = OpDef(
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Question:
-    """A canonical case as a function of one op, and what ``byoc_supports`` answers.
+    """A canonical case as a function of one op, and the answer of ``byoc_supports``.
 
     Attributes:
-        function: of that one op.
-        constants: those that it reads.
-        answer: what the hook gave.
+        function: contains only this op.
+        constants: the constants read by the function.
+        answer: the hook's answer.
         kind: ``"static"``, ``"symbolic"``, ``"constants"`` (all operands but the first) or ``"data-dependent"``.
     """
 
@@ -69,10 +69,11 @@ class Question:
 
 
 def ask_rules(handle: BackendHandle, context: CompileContext, ops: OpRegistry) -> Iterator[Question]:
-    """Yields every canonical case that the core asks the backend about, with its answer.
+    """Yield every canonical case that the core asks the backend about, with the answer.
 
-    Each case comes in its own dtype, with symbolic sizes where the backend takes them, and the first case of each op in
-    every dtype that the op takes; all this also with constants in place of all operands but the first.
+    Each case comes in the case's own dtype, and with symbolic sizes if the backend takes symbolic sizes. The first case
+    of each op also comes in every dtype taken by the op. All this is repeated with constants for all operands but the
+    first.
     """
     for op in ops.values():
         for place, case in enumerate(op.canonical_cases):
@@ -84,7 +85,7 @@ def ask_rules(handle: BackendHandle, context: CompileContext, ops: OpRegistry) -
 
 
 def _variants(case: OpCase, dtypes: Sequence[str]) -> Iterator[tuple[str, Sequence[Value], ConstantStore]]:
-    """Yields kinds of question, with operands and the constants among them."""
+    """Yield kinds of question, with operands and the constants among the operands."""
     variants = [("static", case.types(dtype)) for dtype in dtypes]
     for everywhere in (False, True):
         types = case.symbolic_types(everywhere=everywhere)
@@ -115,7 +116,7 @@ def _ask(
     kind: str,
     constants: ConstantStore,
 ) -> Question | None:
-    """Gives the answer about one case; ``None`` where the op does not take it or the core does not ask."""
+    """Return the question about a case with the answer; ``None`` if the op refuses or the core does not ask."""
     try:
         function, binding = function_of(op, operands, attrs)
     except IRTypeError:
@@ -128,7 +129,7 @@ def _ask(
 
 
 def lint_rules(handle: BackendHandle, context: CompileContext, questions: Sequence[Question]) -> Iterator[Finding]:
-    """Yields what is wrong with the answers: one finding for each op and kind of fault."""
+    """Yield findings about the answers: one for each op and kind of fault."""
     found: dict[tuple[str, str], list[Question]] = {}
     for question in questions:
         if question.answer.fault:
@@ -148,7 +149,7 @@ def lint_rules(handle: BackendHandle, context: CompileContext, questions: Sequen
 
 
 def _lint_new_ops(questions: Sequence[Question]) -> Iterator[Finding]:
-    """Yield the ops that the backend has not decided about."""
+    """Yield findings about ops not decided by the backend."""
     refused = {q.binding.op.name for q in questions if q.answer.rejection == Rejection.of_new_op(q.binding.op.name)}
     for name in sorted(refused):
         hint = "Take the op, or add the reason why not to the backend's own table."
@@ -156,7 +157,7 @@ def _lint_new_ops(questions: Sequence[Question]) -> Iterator[Finding]:
 
 
 def _lint_dtypes(questions: Sequence[Question]) -> Iterator[Finding]:
-    """Yields a finding where ops that compute are taken in every dtype, by a backend that does not take all ops."""
+    """Yield a finding if computing ops are taken in every dtype, by a backend that refuses some cases."""
     asked: dict[str, dict[str, bool]] = {}
     for question in questions:
         op, first = question.binding.op, question.binding.operands[:1]

@@ -1,4 +1,4 @@
-"""Which ways of reading a pattern to try: one op of each set, one of each alternatives, each at least once."""
+"""The readings of a pattern to try: one op of each set, one choice of each alternatives, each at least once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from byoc_core.pattern.language import Alternatives, OpPattern, ValuePattern
 __all__ = ["Selection", "chosen", "describe", "op_key", "op_name", "select", "walk"]
 
 Selection = Mapping[int, int]
-"""The option taken, by the key of the pattern node; the first where none stands here."""
+"""The chosen option, by the key of the pattern node; the first option for absent keys."""
 
 _LIMIT = 64
 
 
 def op_key(node: Pattern) -> int:
-    """Gives what tells nodes apart: patterns for results of one pattern object stand for one op."""
+    """Return the identity of a node: patterns for results of the same pattern object stand for the same op."""
     return id((node.origin or node) if isinstance(node, OpPattern) else node)
 
 
@@ -27,22 +27,22 @@ def _num_options(node: Pattern) -> int:
 
 
 def chosen(node: Alternatives, selection: Selection) -> Pattern:
-    """Gives the choice that a selection takes."""
+    """Return the choice of a selection."""
     return node.choices[selection.get(id(node), 0)]
 
 
 def op_name(node: OpPattern, selection: Selection) -> str:
-    """Gives the name of the op that a selection takes."""
+    """Return the name of the op chosen by a selection."""
     return sorted(node.ops)[selection.get(op_key(node), 0)]
 
 
 def walk(pattern: Pattern, selection: Selection | None = None, *, repeated: bool = True) -> Iterator[Pattern]:
-    """Yields each node once, a node before its parts.
+    """Yield each node once, a node before the node's parts.
 
     Args:
-        pattern: where to begin.
-        selection: only what it takes.
-        repeated: also what stands for any number of operands.
+        pattern: the first node.
+        selection: yield only chosen parts.
+        repeated: also yield patterns for any number of operands.
     """
     pending, seen = [pattern], set[int]()
     while pending:
@@ -61,7 +61,7 @@ def walk(pattern: Pattern, selection: Selection | None = None, *, repeated: bool
 
 
 def select(pattern: Pattern) -> Iterator[Selection]:
-    """Yields selections that together take every option of every node, the first options first.
+    """Yield selections that together take every option of every node, the first options first.
 
     Order: fixed by the pattern. At most 64.
     """
@@ -80,7 +80,7 @@ def select(pattern: Pattern) -> Iterator[Selection]:
 
 
 def describe(pattern: Pattern, selection: Selection) -> str:
-    """Gives a reading as an expression, ``nn.relu(nn.conv2d(*, const))``."""
+    """Return a reading as an expression, ``nn.relu(nn.conv2d(*, const))``."""
     if isinstance(pattern, Alternatives):
         return describe(chosen(pattern, selection), selection)
     if isinstance(pattern, OpPattern):

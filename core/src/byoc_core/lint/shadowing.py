@@ -1,4 +1,4 @@
-"""Which patterns never take anything, because another one always goes first."""
+"""Patterns that never take anything, because another pattern always goes first."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = ["have_equal_form", "lint_shadowing"]
 def lint_shadowing(
     patterns: Sequence[CompositePattern], trials: Mapping[int, Sequence[Trial]], handle: BackendHandle
 ) -> Iterator[Finding]:
-    """Yields the patterns that take nothing, by the total order among overlapping matches.
+    """Yield findings about patterns that take nothing, by the total order among overlapping matches.
 
     Args:
-        patterns: all patterns of a backend, in its order.
+        patterns: all patterns of a backend, in the backend's order.
         trials: by position in ``patterns``, the instances that the core asks about.
         handle: the backend.
     """
-    # Names that differ, so that the composites tell which pattern made them.
+    # Unique names: composites then identify their patterns.
     numbered = [
         replace(pattern, name=f"{pattern.backend}.{order}", check=_quiet(pattern))
         for order, pattern in enumerate(patterns)
@@ -52,7 +52,7 @@ def lint_shadowing(
 
 
 def _quiet(pattern: CompositePattern) -> Any:
-    """Gives the check that refuses where the pattern's own is at fault; that is another finding."""
+    """Return a check refusing the match if the pattern's own check is at fault; the fault is another finding."""
     check = pattern.check
     if check is None:
         return None
@@ -65,7 +65,7 @@ def _quiet(pattern: CompositePattern) -> Any:
 
 
 def _winners(fuse: FuseOpsByPattern, instance: Instance) -> set[int]:
-    """Gives the positions of the patterns that take something of an instance."""
+    """Return the positions of the patterns that take something of an instance."""
     bindings = fuse(instance.module).functions["main"].bindings
     return {int(str(b.attrs["name"]).partition(".")[2]) for b in bindings if b.op is COMPOSITE}
 
@@ -73,7 +73,7 @@ def _winners(fuse: FuseOpsByPattern, instance: Instance) -> set[int]:
 def _declined(
     pattern: CompositePattern, numbered: CompositePattern, instance: Instance, handle: BackendHandle
 ) -> Finding:
-    """Gives the finding for a pattern whose matches are taken by nobody, not even by itself."""
+    """Return the finding for a pattern with matches taken by no pattern, not even by this pattern."""
     log = PartitionLog()
     FuseOpsByPattern([numbered], admit=new_admission(handle), log=log)(instance.module)
     refusals = log.refusals("main", instance.match.root.results[0].name)
@@ -91,9 +91,9 @@ def _finding(pattern: CompositePattern, winners: Sequence[CompositePattern], cou
 
 
 def _surely_wins(winner: CompositePattern, pattern: CompositePattern) -> bool:
-    """Tells whether a pattern that won some matches of another wins all: it asks for ops only, or for the same."""
+    """Return whether a pattern that won some matches of another wins all, as it requires only ops, or the same."""
     if winner.leaked == "decline" and pattern.leaked == "return":
-        return False  # what the winner declines where a value leaks is left
+        return False  # matches with leaking values, declined by the winner, are left
     if have_equal_form(winner.pattern, pattern.pattern):
         return winner.check is None or winner.check is pattern.check
     return winner.check is None and all(
@@ -105,7 +105,7 @@ def _surely_wins(winner: CompositePattern, pattern: CompositePattern) -> bool:
 
 
 def _lint_form(patterns: Sequence[CompositePattern], order: int) -> Iterator[Finding]:
-    """Yields a finding for a pattern without instances whose equal goes first and has no check."""
+    """Yield a finding for a pattern without instances, if an equal pattern goes first and has no check."""
     pattern = patterns[order]
     ranks = [(-other.priority, number) for number, other in enumerate(patterns)]
     for number, other in enumerate(patterns):
@@ -117,7 +117,7 @@ def _lint_form(patterns: Sequence[CompositePattern], order: int) -> Iterator[Fin
 
 
 def have_equal_form(left: Pattern, right: Pattern) -> bool:
-    """Tells whether two patterns match the same, as far as their form shows: captures do not count."""
+    """Return whether two patterns match the same, as far as the form shows: captures do not count."""
     return _equal(left, right, {}, {})
 
 

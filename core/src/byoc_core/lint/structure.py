@@ -1,4 +1,4 @@
-"""Lint of patterns by their form alone: names, operand counts, attributes, result indices."""
+"""Lint of patterns by form alone: names, operand counts, attributes, result indices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["has_own_tests", "lint_names", "lint_structure"]
 
 
 def lint_names(patterns: Sequence[CompositePattern]) -> Iterator[Finding]:
-    """Yields a finding for each name that several patterns bear."""
+    """Yield a finding for each name shared by several patterns."""
     for name, count in Counter(pattern.name for pattern in patterns).items():
         if count > 1:
             hint = "Join them with `|`, or give each a name."
@@ -28,7 +28,7 @@ def lint_names(patterns: Sequence[CompositePattern]) -> Iterator[Finding]:
 
 
 def has_own_tests(pattern: Pattern) -> bool:
-    """Tells whether matching the pattern runs code of its author, which may raise anything."""
+    """Return whether matching the pattern runs code of the pattern's author, which may raise anything."""
     nodes = list(walk(pattern))
     attrs = [value for node in nodes if isinstance(node, OpPattern) for value in node.attrs.values()]
     conditions = [condition for node in nodes for condition in node.conditions]
@@ -36,7 +36,7 @@ def has_own_tests(pattern: Pattern) -> bool:
 
 
 def lint_structure(pattern: CompositePattern, ops: OpRegistry) -> Iterator[Finding]:
-    """Yields what no op can fulfil, each once."""
+    """Yield findings about requirements that no op can fulfil, each once."""
     found: dict[Finding, None] = {}
     if not _ends_with_op(pattern.pattern):
         hint = "The last part of a pattern must be an op."
@@ -58,7 +58,7 @@ def _ends_with_op(pattern: Pattern) -> bool:
 
 
 def _contradiction(node: Pattern) -> str:
-    """Gives what no value can be, as a clause; ``""`` where the dtypes, ranks and sizes asked for go together."""
+    """Return the contradiction between the required dtypes, ranks and sizes, as a clause; ``""`` if there is none."""
     for kind, possible in ((HasDtype, _dtypes), ((HasRank, HasShape), _ranks)):
         asked = [condition for condition in node.conditions if isinstance(condition, kind)]
         if asked and not set.intersection(*map(possible, asked)):
@@ -97,7 +97,7 @@ def _lint_arity(pattern: str, where: str, node: OpPattern, op: OpDef) -> Iterato
     if node.operands is None:
         return
     least = len(node.operands) + (node.rest.at_least if node.rest is not None else 0)
-    # An op of a fixed number fits a pattern for an open number that begins below it.
+    # An op with a fixed number of operands fits a pattern with an open number from a lower minimum.
     count = max(least, len(op.operands)) if node.rest is not None else least
     try:
         op.check_arity(count)

@@ -1,7 +1,7 @@
-"""Makes a function that one reading of a pattern fits: operands that the type rules take, found by a bounded search.
+"""Synthesis of a function for a reading of a pattern: operands accepted by the type rules, found by a bounded search.
 
-The canonical cases of the ops say what an op is commonly given. Where an operand is made by another op of the pattern,
-the case says what that op should give, and the sizes that it really gives replace those of the case in the others.
+The canonical cases of the ops give common operands. If another op of the pattern makes an operand, the case gives the
+desired type of the operand, and the operand's real sizes replace the sizes of the case in the other operands.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Draft:
     """Ops on values, in order.
 
     Attributes:
-        values: what each pattern node stands for, by its identity.
-        made: the binding that each op node stands for, by the key of the node.
+        values: the value for each pattern node, by the node's identity.
+        made: the binding for each op node, by the key of the node.
         bindings: all ops.
         leaves: the values from outside, in order of making.
-        root: the op that the pattern ends with.
-        readers: ops behind the pattern's own, there because a condition asks for readers.
+        root: the last op of the pattern.
+        readers: ops behind the pattern's own, added because a condition asks for readers.
     """
 
     values: Mapping[int, Value]
@@ -51,7 +51,7 @@ class Draft:
     readers: tuple[Binding, ...] = ()
 
     def function(self, *, is_root_result: bool = True) -> Function:
-        """Gives the draft as a function that returns what the root and the extra readers give."""
+        """Return the draft as a function; the results are the results of the root and of the extra readers."""
         params = tuple(leaf for leaf in self.leaves if isinstance(leaf, Var))
         last = [self.root] if self.root is not None and is_root_result else []
         results = tuple(result for binding in (*last, *self.readers) for result in binding.results)
@@ -63,14 +63,14 @@ class _BudgetSpentError(Exception):
 
 
 class Synthesis:
-    """One search.
+    """A search for functions that a reading of a pattern matches.
 
     Args:
-        pattern: what to make an instance of.
-        ops: where op names are looked up.
+        pattern: the pattern to make an instance of.
+        ops: the registry of op names.
         selection: the reading of the pattern.
-        dtype: the dtype that free operands have where the ops take it.
-        rotation: how many of each op's cases to put at the end, so that other searches find other things.
+        dtype: the dtype of free operands, if accepted by the ops.
+        rotation: the number of each op's cases to move to the end, to let other searches find other instances.
         constants: gets the constants.
     """
 
@@ -96,11 +96,11 @@ class Synthesis:
 
     @property
     def failure(self) -> str:
-        """What went wrong where the search came furthest."""
+        """The cause of failure at the furthest point of the search."""
         return f"the search was given up after {_BUDGET} trials" if self._left < 0 else self._failure[1]
 
     def solve(self) -> Iterator[Draft]:
-        """Yields drafts, most common first."""
+        """Yield drafts, most common first."""
         try:
             for value, draft in self._solve(self._pattern, None, Draft({}, {}, (), ())):
                 root = next((b for b in draft.bindings if any(value is result for result in b.results)), None)
@@ -110,7 +110,7 @@ class Synthesis:
             return
 
     def _with_readers(self, draft: Draft) -> Draft:
-        """Adds ops that read the values whose readers a condition asks for, where none of the pattern's own does."""
+        """Add readers of values for conditions on readers, if the pattern's own ops do not fulfil the condition."""
         for node in walk(self._pattern, self._selection):
             for condition in node.conditions:
                 value = draft.values.get(id(node))
@@ -128,14 +128,14 @@ class Synthesis:
         except Exception:
             if not isinstance(condition, Where):
                 raise
-            return True  # the op may not take the value; where it does, the match on the whole function raises too
+            return True  # the op may refuse the value; if not, the match on the whole function raises too
 
     def _fail(self, draft: Draft, text: str) -> None:
         if len(draft.bindings) > self._failure[0]:
             self._failure = (len(draft.bindings), text)
 
     def _solve(self, node: Pattern, hint: TensorType | None, draft: Draft) -> Iterator[tuple[Value, Draft]]:
-        """Yields values that a node may stand for, of the type ``hint`` where that can be had."""
+        """Yield possible values of a node, of the type ``hint`` if possible."""
         known = draft.values.get(id(node))
         if known is not None:
             yield known, draft
@@ -193,7 +193,7 @@ class Synthesis:
     def _operand_hints(
         self, op: OpDef, node: OpPattern, hint: TensorType | None
     ) -> Iterator[tuple[OpCase | None, tuple[Pattern, ...], tuple[TensorType, ...]]]:
-        """Yields operand patterns, and types to try for them so that the op gives ``hint`` if possible."""
+        """Yield operand patterns, and types to try for the operands; with these the op returns ``hint`` if possible."""
         cases = op.canonical_cases
         start = self._rotation % len(cases) if cases else 0
         for case in (*cases[start:], *cases[:start]):
@@ -210,7 +210,7 @@ class Synthesis:
                     yield None, patterns, (type_,) * len(patterns)
 
     def _conditioned(self, patterns: Sequence[Pattern], hints: Sequence[TensorType]) -> tuple[TensorType, ...]:
-        """Changes the hints to what the operands' conditions ask for, and sizes that they share along with them."""
+        """Change the hints to fulfil the operands' conditions, and the sizes shared with other operands accordingly."""
         wanted = [refined(h, p.conditions, self._dtype) or h for p, h in zip(patterns, hints, strict=True)]
         changed = [(h, w) for h, w in zip(hints, wanted, strict=True) if h.shape != w.shape and h.rank == w.rank]
         sizes = size_changes(changed) or {}
@@ -219,7 +219,7 @@ class Synthesis:
     def _scale(
         self, op: OpDef, node: OpPattern, case: OpCase, types: tuple[TensorType, ...], hint: TensorType | None
     ) -> tuple[TensorType, ...] | None:
-        """Gives the operand types whose sizes are changed so that the result has those of ``hint``."""
+        """Return the operand types with sizes changed to give the result the sizes of ``hint``."""
         if hint is None:
             return None
         try:
@@ -238,7 +238,7 @@ class Synthesis:
         draft: Draft,
         values: tuple[Value | None, ...] = (),
     ) -> Iterator[tuple[tuple[Value | None, ...], Draft]]:
-        """Yields values for the operands that ops make or that are known already, and ``None`` for the others."""
+        """Yield values for the operands made by ops or already known, and ``None`` for the others."""
         place = len(values)
         if place == len(patterns):
             yield values, draft
@@ -256,7 +256,7 @@ class Synthesis:
         return isinstance(node, ValuePattern) and id(node) not in draft.values
 
     def _forgetful(self, draft: Draft) -> Draft:
-        """Forgets what nodes that stand for any number of operands stood for, so that the next may differ."""
+        """Forget the values of nodes for any number of operands: the next operand may differ."""
         if not self._each_anew:
             return draft
         values = {key: value for key, value in draft.values.items() if key not in self._each_anew}
@@ -271,7 +271,7 @@ class Synthesis:
         free: Sequence[bool],
         draft: Draft,
     ) -> Iterator[tuple[tuple[Value, ...], Draft]]:
-        """Yields all operands: those that are made, and leaves that may fit them."""
+        """Yield all operands: the made operands, and leaves likely to fit."""
         made = [value.type for value in values if value is not None and isinstance(value.type, TensorType)]
         changes = size_changes([(h, v.type) for h, v in zip(hints, values, strict=True) if v is not None])
         options = [
@@ -317,7 +317,7 @@ class Synthesis:
 
 
 def _operand_patterns(node: OpPattern, usual: int) -> Iterator[tuple[Pattern, ...]]:
-    """Yields patterns of all operands, for an op that usually has so many."""
+    """Yield patterns of all operands, for an op with ``usual`` operands."""
     if node.reads is not None:
         for place in range(usual):
             yield tuple(node.reads if index == place else ValuePattern() for index in range(usual))

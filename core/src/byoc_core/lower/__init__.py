@@ -1,4 +1,4 @@
-"""Lowering: from a module whose ops all have code to a program of the virtual machine, with its memory planned."""
+"""Lowering: from a module with code for all ops to a program of the virtual machine, with planned memory."""
 
 from byoc_core.lower.lower_module import lower
 

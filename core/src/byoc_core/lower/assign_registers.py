@@ -1,4 +1,4 @@
-"""From virtual registers to the machine's: plans the storage and renumbers the code."""
+"""From virtual registers to the machine's registers: storage planning and renumbering of the code."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def assign_registers(
     code: Sequence[Instruction],
     traits: Callable[[int], CallTraits],
 ) -> VMFunction:
-    """Gives the function with storage planned and registers in the machine's order.
+    """Return the function with planned storage and with registers in the machine's order.
 
     Args:
-        name: of the function.
-        params: its inputs.
-        results: its outputs.
+        name: the function's name.
+        params: the function's inputs.
+        results: the function's outputs.
         constants: the program's number of each constant, in the order of the constant registers.
-        registers: by virtual number; within a group, that order stays.
+        registers: the registers by virtual number; the order within a group stays.
         code: instructions over virtual numbers.
-        traits: what the function of an extern's number permits.
+        traits: returns the permissions of an extern's function, by the extern's number.
     """
     owners = [registers.owner(number) for number in range(len(registers))]
     spans = live_intervals(code, owners)
@@ -74,7 +74,7 @@ def assign_registers(
 
 
 def _moved(register: VirtualRegister, taken: Mapping[int, int]) -> View:
-    """Gives the view for a register; its base has its virtual number still."""
+    """Return the view for a register; the base is still a virtual number."""
     layout = register.layout
     assert layout is not None
     offset = layout.offset * dtype_info(register.dtype).itemsize
@@ -83,7 +83,7 @@ def _moved(register: VirtualRegister, taken: Mapping[int, int]) -> View:
 
 
 def _numbers(registers: Sequence[VirtualRegister], planned: Container[int], views: Container[int]) -> dict[int, int]:
-    """Gives the machine's number of every register that it has, group by group."""
+    """Return the machine's number of every register in the machine, group by group."""
     groups: dict[RegisterKind, list[int]] = {kind: [] for kind in RegisterKind}
     for number, register in enumerate(registers):
         if number in views:
@@ -97,9 +97,9 @@ def _numbers(registers: Sequence[VirtualRegister], planned: Container[int], view
 def _plan_tensors(
     registers: Sequence[VirtualRegister], spans: Mapping[int, tuple[int, int]], taken: Mapping[int, int]
 ) -> tuple[tuple[Dim, ...], dict[int, tuple[int, int]]]:
-    """Gives the storages, and storage and offset of each tensor that has a place of its own.
+    """Return the storages, and storage and offset of each tensor with a place of its own.
 
-    All known sizes share storage 0; symbolic ones have storages after it.
+    All known sizes share storage 0; symbolic sizes have the storages after 0.
     """
     merged: dict[int, tuple[int, int]] = {}
     for number, (start, end) in spans.items():
@@ -124,7 +124,7 @@ def _plan_tensors(
 
 
 def _least_arena(registers: Sequence[VirtualRegister], spans: Mapping[int, tuple[int, int]]) -> int:
-    """Gives what no plan in which every tensor has a place of its own can do without."""
+    """Return the lower bound of the arena of all plans with a separate place for each tensor."""
     tensors = [number for number in spans if registers[number].kind is RegisterKind.TENSOR]
     sizes = {number: nbytes_of(registers[number].shape, registers[number].dtype) for number in tensors}
     return peak_nbytes(Interval(size, *spans[n]) for n, size in sizes.items() if isinstance(size, int))

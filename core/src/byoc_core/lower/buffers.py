@@ -1,4 +1,4 @@
-"""The buffers of a function while its code is emitted: where values lie, and where those not made yet will."""
+"""The buffers of a function during code emission: the places of values made already, and of values made later."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from byoc_core.vm.program import RegisterKind
 
 __all__ = ["HOW_SIZES_ARE_KNOWN", "Buffers", "shape_of"]
 
-HOW_SIZES_ARE_KNOWN = "A shape tells a size by an axis where it is the only unknown one, such as `n` or `2*n+1`."
+HOW_SIZES_ARE_KNOWN = "A shape determines a size by an axis with a single unknown symbol, such as `n` or `2*n+1`."
 
 
 class Buffers:
     """Registers, code and places of one function.
 
     Attributes:
-        registers: by virtual number.
+        registers: the registers by virtual number.
         code: instructions over virtual numbers.
         places: the register of each value.
         constants: the register of each constant.
-        targets: where a value that is not made yet has to go.
-        hints: where a value that is not made yet goes best.
-        known: symbols whose sizes are known at this point of the code.
-        input_symbols: those that are known when the function is called.
+        targets: the required register of a value not made yet.
+        hints: the best place of a value not made yet.
+        known: symbols with known sizes at this point of the code.
+        input_symbols: symbols with sizes known at the call of the function.
     """
 
     def __init__(self, where: str, tables: ProgramTables) -> None:
@@ -46,30 +46,30 @@ class Buffers:
         self.input_symbols: frozenset[str] = frozenset()
         self._where = where
         self._tables = tables
-        # Buffers of values that are made later, because part of them is made already.
+        # Buffers of values made later, reserved because a part is made already.
         self._reserved: dict[Var, int] = {}
         self._operand_layouts: dict[tuple[Var, int], list[Layout | None]] = {}
 
     def tensor_type(self, type_: Type, what: str) -> TensorType:
-        """Gives a type that has storage.
+        """Return a type if tensors of the type have storage.
 
         Raises:
-            CodegenError: it has none.
+            CodegenError: the type has no storage.
         """
         if not isinstance(type_, TensorType) or type_.shape is None:
             raise CodegenError(self._where, f"{what} has no storage", got=type_, expected="a tensor of known rank")
         return type_
 
     def type_of(self, var: Var) -> TensorType:
-        """Gives the type of a value that needs storage."""
+        """Return the type of a value in need of storage."""
         return self.tensor_type(var.type, f"`{var.name}`")
 
     def new(self, kind: RegisterKind, type_: TensorType, binds: tuple[str, ...] = ()) -> int:
-        """Gives a new register."""
+        """Add a register and return its number."""
         return self.registers.new(kind, type_.dtype, shape_of(type_), binds)
 
     def place(self, value: Value) -> int:
-        """Gives the register of a value that is made already."""
+        """Return the register of a value made already."""
         if isinstance(value, Var):
             return self.places[value]
         if value not in self.constants:
@@ -78,20 +78,20 @@ class Buffers:
         return self.constants[value]
 
     def builtin(self, builtin: Builtin, args: Sequence[int], result: int) -> None:
-        """Emits a call of a builtin."""
+        """Emit a call of a builtin."""
         self.code.append(Call(CallKind.BUILTIN, builtin, tuple(args), (result,)))
 
     def copy(self, source: int, target: int) -> None:
-        """Emits a copy, unless there is nothing to do."""
+        """Emit a copy, unless source and target are the same register."""
         if source != target:
             self.builtin(Builtin.COPY, (source,), target)
 
     def temporary(self, type_: TensorType) -> int:
-        """Gives a buffer at a planned place."""
+        """Return a buffer at a planned place."""
         return self.new(RegisterKind.TENSOR, type_)
 
     def allocated(self, type_: TensorType, what: str) -> int:
-        """Gives a buffer: a planned one, or one that is allocated here where only a running call knows its size."""
+        """Return a planned buffer, or a buffer allocated here if only a running call knows the size."""
         symbols = type_.symbols
         if symbols <= self.input_symbols:
             return self.temporary(type_)
@@ -108,9 +108,9 @@ class Buffers:
         return register
 
     def has_place(self, var: Var) -> bool:
-        """Tells whether there is a place for a value that is not made yet, and reserves it.
+        """Return whether a value not made yet has a place; reserve the place.
 
-        Cost: linear in the buffers around it that nobody has needed before.
+        Cost: linear in the surrounding buffers not needed before.
         """
         path = [var]
         while not self._is_placed(path[-1]) and path[-1] in self.hints:
@@ -126,21 +126,21 @@ class Buffers:
         return self._is_placed(var)
 
     def buffer(self, var: Var) -> int:
-        """Gives the buffer into which a value has to be written, and makes it the value's place."""
+        """Return the buffer for writing a value; the buffer becomes the value's place."""
         if not self.has_place(var):
             self._reserved[var] = self.allocated(self.type_of(var), f"`{var.name}`")
         self.places[var] = self._reserved.pop(var) if var in self._reserved else self.targets.pop(var)
         return self.places[var]
 
     def returned(self, var: Var, binds: Sequence[str]) -> int:
-        """Gives the dynamic register that a returned value defines, and makes it the value's place."""
+        """Return the dynamic register defined by a returned value; the register becomes the value's place."""
         type_ = self.type_of(var)
         self.targets.pop(var, None)
         self.places[var] = self.new(RegisterKind.DYNAMIC, type_, tuple(binds))
         return self.places[var]
 
     def operand_layouts(self, owner: Binding, register: int) -> list[Layout | None]:
-        """Gives where the operands of a view op have to lie that makes its result in a register."""
+        """Return the layouts required of the operands of a view op if a register is the op's result."""
         key = (owner.results[0], register)
         if key not in self._operand_layouts:
             self._operand_layouts[key] = _operand_layouts(owner, self.registers.layout(register))
@@ -150,18 +150,18 @@ class Buffers:
         return var in self._reserved or var in self.targets
 
     def _inside(self, hint: PlacementHint) -> int | None:
-        """Gives the place of an operand inside its owner's, if the operand can be made there."""
+        """Return the place of an operand inside the owner's place, if the operand can be made there."""
         result = hint.owner.results[0]
         owner = self._reserved[result] if result in self._reserved else self.targets[result]
         layout = self.operand_layouts(hint.owner, owner)[hint.index]
-        # All that is empty lies in one place, so nobody could tell the operand from the others.
+        # Empty layouts coincide: the operand could not be told from the others.
         if layout is None or layout.is_empty or not (layout.is_compact or hint.may_stride):
             return None
         return self.registers.view(self.registers.owner(owner), layout, is_written=True)
 
 
 def shape_of(type_: TensorType) -> tuple[int | DimExpr, ...]:
-    """Gives the sizes of a tensor of known rank."""
+    """Return the sizes of a tensor of known rank."""
     return type_.shape or ()
 
 

@@ -1,4 +1,4 @@
-"""Which intermediates give their place to the result of the call that reads them last."""
+"""The choice of intermediates with a place reused by the result of the call with their last read."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ def places_taken(
     spans: Mapping[int, tuple[int, int]],
     traits: Callable[[int], CallTraits],
 ) -> dict[int, int]:
-    """Gives, for each planned tensor that may lie where a later one or a result does, that one.
+    """Return, for each planned tensor with a reusable place, the last later tensor or result in that place.
 
-    The later one is first written by an extern that reads the earlier one last and permits the result in its place.
+    An extern reads the earlier tensor last, first writes the later tensor, and permits the result in the operand's
+    place.
 
     Args:
-        registers: by virtual number.
-        code: over virtual numbers.
-        spans: from where to where each register that owns memory is needed.
-        traits: what the function of an extern's number permits.
+        registers: the registers by virtual number.
+        code: instructions over virtual numbers.
+        spans: the live range of each register with memory of its own.
+        traits: returns the permissions of an extern's function, by the extern's number.
 
     Cost: linear in the code.
     """
@@ -47,7 +48,7 @@ class _Places:
         self._successors: dict[int, int] = {}
 
     def find(self, code: Sequence[Instruction]) -> dict[int, int]:
-        """Gives the last of those that lie in one place, for each one before it."""
+        """Return the last register in each place, for each earlier register in the place."""
         for position, call in enumerate(code):
             if isinstance(call, Call) and call.kind is CallKind.EXTERN:
                 for output in range(len(call.results)):

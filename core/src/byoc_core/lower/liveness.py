@@ -1,4 +1,4 @@
-"""From where to where in the code each register is needed."""
+"""Live ranges of registers in the code."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["live_intervals", "uses"]
 
 
 def live_intervals(code: Sequence[Instruction], owners: Sequence[int]) -> dict[int, tuple[int, int]]:
-    """Gives the first and last instruction between which each register that owns memory must keep its place.
+    """Return the live range (first and last instruction) of each register with memory of its own.
 
-    A register that holds a value when a loop is entered and is used inside keeps its place until the loop's end,
-    because the next round may use it again. What a loop's body writes before it reads is needed within a round only.
-    Loops are the jumps backwards, and they nest. Registers that do not occur are left out.
+    A register with a value at loop entry and a use inside the loop keeps its place until the end of the loop, because
+    the next round may use the value again. A register written by the loop's body before any read is live within a
+    round only. Loops are the backward jumps, and loops nest. Registers absent from the code are left out.
 
     Args:
-        code: of a function.
-        owners: by register, the one that owns its memory.
+        code: the instructions of a function.
+        owners: for each register, the owner of the memory.
 
     Cost: linear in the code, plus registers times loops.
     """
@@ -27,7 +27,7 @@ def live_intervals(code: Sequence[Instruction], owners: Sequence[int]) -> dict[i
         for register in uses(instruction):
             start, _ = intervals.get(owners[register], (position, position))
             intervals[owners[register]] = (start, position)
-    # Inner loops end first, so an interval that an inner loop extends is seen by the outer one.
+    # Inner loops end first: the outer loop sees intervals extended by inner loops.
     loops = [
         (instruction.target, position)
         for position, instruction in enumerate(code)
@@ -43,7 +43,7 @@ def live_intervals(code: Sequence[Instruction], owners: Sequence[int]) -> dict[i
 
 
 def uses(instruction: Instruction) -> tuple[int, ...]:
-    """Gives the registers that an instruction reads, writes or defines."""
+    """Return the registers read, written or defined by an instruction."""
     match instruction:
         case Call(args=args, results=results):
             return (*args, *results)

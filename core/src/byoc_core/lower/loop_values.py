@@ -1,4 +1,4 @@
-"""Which values of a loop need no copy from round to round."""
+"""Values of a loop without need for a copy from round to round."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["is_unchanged", "results_in_place"]
 
 
 def is_unchanged(body: Function, index: int) -> bool:
-    """Tells whether every round gives back carried value ``index`` as it was."""
+    """Return whether every round returns carried value ``index`` unchanged."""
     return body.results[index + 1] is body.params[index + 1]
 
 
 def results_in_place(body: Function) -> list[bool]:
-    """Tells for each result of a loop's body whether it may be written where its last round's value lies.
+    """Return for each result of a loop's body whether it may overwrite the previous round's value.
 
-    It may if no other result is the same value, and the old value is not needed any more when the new one is made. The
-    old condition never is: the body does not see it.
+    A result may do so if no other result is the same value, and the old value has no more reads once the new value is
+    made. The old condition has no reads: the body does not see the condition.
 
     Cost: linear in the body.
     """
@@ -44,9 +44,9 @@ def results_in_place(body: Function) -> list[bool]:
 
 
 def _renamed(binding: Binding) -> Iterator[tuple[Var, Value]]:
-    """Yields results that may lie where an operand does, with these.
+    """Yield results with a possible alias among the operands, each with this operand.
 
-    What an inner loop does not change stays where it was, and a view op's results may be views.
+    Values unchanged by an inner loop stay in place, and the results of a view op may be views.
     """
     if binding.op is LOOP:
         pairs = zip(binding.results, binding.operands[2:], strict=True)

@@ -1,11 +1,11 @@
-"""One function: linear code over virtual registers, then planned storage, then the machine's registers.
+"""Lowering of one function: linear code over virtual registers, then planned storage, then the machine's registers.
 
-While code is emitted, every buffer is a virtual register. A result of the function is written into its result
-register by the op that makes it, a result of an ``if`` by both branches into one register, and the parameters of
-a region are the registers of its operands; so nothing is copied but inputs, constants and values that are results
-twice, and the values that a loop takes and those of a round that are made before the last round's were read for the
-last time. What a loop carries unchanged stays where it is. Ops that only rearrange are views where they can be: their
-results of their operands, or the operands are made in the place of the result.
+During code emission, every buffer is a virtual register. The op producing a result of the function writes into the
+result register. Both branches of an ``if`` write a result into one register. The parameters of a region are the
+registers of the operands. Copies remain only for inputs, constants and values returned twice, for the initial values
+of a loop, and for values of a round made before the last read of the previous round's values. Values carried
+unchanged by a loop stay in place. Ops for pure rearrangement are views if possible: either the result is a view of the
+operands, or the operands are made in the place of the result.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _INT64 = TensorType((), "int64")
 
 
 def lower_function(function: Function, tables: ProgramTables, most: Sharing = Sharing.PARTS) -> VMFunction:
-    """Gives the machine's form of a function.
+    """Return a function in the machine's form.
 
-    Values share as much memory as may be, unless that makes the arena larger than copies do.
+    Values share as much memory as possible, unless sharing makes the arena larger than copies do.
 
     Args:
-        function: what to lower.
-        tables: of the whole program.
-        most: how much memory values may share at most.
+        function: the function to lower.
+        tables: the tables of the whole program.
+        most: the maximum memory sharing between values.
 
     Raises:
         CodegenError: see :func:`byoc_core.lower.lower`.
@@ -70,12 +70,12 @@ def _is_view(binding: Binding) -> bool:
 
 
 def _is_provable(function: VMFunction, tables: ProgramTables) -> bool:
-    """Tells whether the machine can prove where views lie, and that what is written in parts is written as a whole."""
+    """Return whether the machine can prove the places of views, and complete writes of values written in parts."""
     program = Program((), tables.externs, tables.constants)
     try:
         check_views(program, function)
         footprints = Footprints(program, function)
-        if not footprints.is_exact:  # what counts as read may be more than is written by then
+        if not footprints.is_exact:  # counted reads may exceed the writes so far
             check_memory(program, function, footprints)
             check_dataflow(program, function, footprints)
     except ProgramError:
@@ -125,7 +125,7 @@ class _Lowering:
         )
 
     def _aim(self, function: Function, buffers: Sequence[int], ready: Sequence[bool]) -> None:
-        """Lets the ops that make the results of a function or region write into the buffers that exist already."""
+        """Let the ops producing the results of a function or region write into existing buffers."""
         made = {var for binding in function.bindings for var in binding.results}
         for value, buffer, is_ready in zip(function.results, buffers, ready, strict=True):
             if is_ready and isinstance(value, Var) and value in made:
@@ -133,7 +133,7 @@ class _Lowering:
                 made.remove(value)
 
     def _return(self, value: Value, output: int, returned: Sequence[int], *, is_early: bool) -> int:
-        """Gives the register in which the caller finds a result."""
+        """Return the register with a result for the caller."""
         place = self._buffers.place(value)
         if is_early:
             self._buffers.copy(place, output)
@@ -152,7 +152,7 @@ class _Lowering:
         return tuple(specs)
 
     def _emit_bindings(self, body: Function, *, is_round: bool = False) -> None:
-        """Emits the code of a function or region; of a loop's round, what is carried is read until it is written."""
+        """Emit the code of a function or region; in a loop's round, carried values may be read until overwritten."""
         targets = {var for binding in body.bindings for var in binding.results if var in self._buffers.targets}
 
         def may_own(var: Var) -> bool:
@@ -189,9 +189,9 @@ class _Lowering:
         self._buffers.code.append(Call(CallKind.EXTERN, extern, args, (*results, *workspace)))
 
     def _workspace(self, binding: Binding) -> tuple[int, ...]:
-        """Gives the scratch memory that the called function may have from its caller, as one more result.
+        """Return the called function's scratch memory from the caller, as one more result.
 
-        Where it is unknown at the entry how much that is, the function makes its own.
+        If the size is unknown at the entry, the function makes its own scratch memory.
         """
         types = [self._buffers.tensor_type(value.type, "an operand") for value in (*binding.operands, *binding.results)]
         nbytes = self._tables.workspace_nbytes(str(binding.attrs["symbol"]), [shape_of(type_) for type_ in types])
@@ -225,7 +225,7 @@ class _Lowering:
         return self._buffers.type_of(var).symbols
 
     def _learn(self, results: Sequence[Var]) -> list[tuple[str, ...]]:
-        """Gives the symbols that each returned value binds; they are known from here on."""
+        """Return the symbols bound by each returned value; the symbols are known from here on."""
         learnt = []
         for var in results:
             type_ = self._buffers.type_of(var)
@@ -245,7 +245,7 @@ class _Lowering:
     def _emit_if(self, binding: Binding) -> None:
         condition, *inputs = self._operands(binding)
         then_region, else_region = binding.regions
-        # A buffer whose size the branches learn can be made at their ends only.
+        # A buffer with a size learnt in the branches can be made only at the ends of the branches.
         ready = [self._symbols(var) <= self._buffers.known for var in binding.results]
         buffers = [
             self._buffers.buffer(var) if is_ready else self._buffers.returned(var, ())
@@ -261,7 +261,7 @@ class _Lowering:
         self._buffers.code[branch] = If(condition, len(self._buffers.code))
         self._emit_branch(else_region, inputs, buffers, ready)
         self._buffers.code[skip] = Goto(len(self._buffers.code))
-        # What a branch learns for itself may be learnt again later; only the sizes of the results stay.
+        # Symbols learnt by one branch may be learnt again later; only the sizes of the results stay known.
         told = frozenset[str]().union(*map(self._symbols, binding.results))
         self._buffers.known = known | (self._buffers.known & known_then & told)
 
@@ -319,7 +319,7 @@ class _Lowering:
         self._buffers.code[leave] = If(test, len(self._buffers.code))
 
     def _copy_at_once(self, sources: Sequence[int], targets: Sequence[int]) -> None:
-        """Copies as if all sources were read before any target is written."""
+        """Emit copies with the effect of reading all sources before writing any target."""
         registers = self._buffers.registers
         saved: dict[int, int] = {}
         written = frozenset(map(registers.owner, targets))

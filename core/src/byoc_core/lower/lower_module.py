@@ -11,22 +11,22 @@ __all__ = ["lower"]
 
 
 def lower(module: IRModule) -> Program:
-    """Gives the program of a module in which every op is a call, control flow or only rearranges elements.
+    """Return the program of a module with only calls, control flow and rearranging ops.
 
-    Every function of the module becomes a function of the program, in order. Intermediates get planned places,
-    results are written straight into the caller's buffers, and ``if`` and ``loop`` become jumps. The ops that only
-    rearrange (``reshape``, ``squeeze``, ``expand_dims``, ``permute_dims``, ``concat``, ``split``, ``strided_slice``
-    forwards along axes of known size, ``broadcast_to``) become views where those who make and read the values permit it
-    (see :class:`~byoc_core.runtime.module.CallTraits`), else copies; a result takes the place of an input where the
-    function that makes it permits that.
+    Every function of the module becomes a function of the program, in order. Intermediates get planned places, results
+    are written straight into the caller's buffers, and ``if`` and ``loop`` become jumps. Rearranging ops (``reshape``,
+    ``squeeze``, ``expand_dims``, ``permute_dims``, ``concat``, ``split``, ``strided_slice`` forwards along axes of
+    known size, ``broadcast_to``) become views if the producers and readers of the values permit views (see
+    :class:`~byoc_core.runtime.module.CallTraits`), else copies. A result takes the place of an input if the producing
+    function permits this.
 
     Args:
-        module: what ``RunCodegen`` gives, with ops left that only rearrange tensors whose sizes the inputs determine.
-            Its external modules are asked what their functions permit; other symbols permit nothing.
+        module: the result of ``RunCodegen``. Remaining ops only rearrange tensors with sizes determined by the inputs.
+            The external modules state the permissions of their functions; other symbols permit nothing.
 
     Raises:
-        CodegenError: another op is left, a value is no tensor of known rank, or a size is not known when it is needed;
-            names function and op.
+        CodegenError: another op is left, a value is no tensor of known rank, or a size is not known when needed; names
+            function and op.
 
     Cost: near-linear in the number of ops.
     """

@@ -17,24 +17,24 @@ __all__ = ["emit_view_op"]
 def emit_view_op(
     binding: Binding, rule: ViewRule, buffers: Buffers, compact: Collection[Value], sharing: Sharing
 ) -> bool:
-    """Gives the results of a view op a place, with copies where they need one of their own.
+    """Give the results of a view op a place, with copies for results in need of a separate place.
 
     Args:
         binding: the op.
-        rule: of the op.
-        buffers: where its operands are.
-        compact: values that something takes C-contiguous only.
+        rule: the view rule of the op.
+        buffers: the places of the operands.
+        compact: values with a reader requiring C-contiguous memory.
         sharing: whether results may be views of the operand.
 
     Returns:
-        Whether the machine can do it: not where a size is not provably the declared one, or is known too late.
+        Whether the machine can do this: not if a size is not provably the declared size, or is known too late.
     """
     if rule.joins:
         return _emit_concat(binding, buffers)
     source = buffers.place(binding.operands[0])
     layout = buffers.registers.layout(source)
     owner = buffers.registers.owner(source)
-    # What has no planned place has no views, but it is one of itself.
+    # A register without a planned place has no views, except itself.
     may_share = buffers.registers[owner].kind is RegisterKind.DYNAMIC
     may_share = may_share or sharing >= (Sharing.WHOLE if rule.is_whole else Sharing.PARTS)
     for result, found in zip(binding.results, rule.result_layouts(binding.context(), layout), strict=True):
@@ -63,7 +63,7 @@ def _emit_concat(binding: Binding, buffers: Buffers) -> bool:
 
 
 def _copy_as_operand(binding: Binding, rule: ViewRule, buffers: Buffers, source: int, target: int) -> bool:
-    """Copies the operand where its elements are those of the result, if need be by way of a C-contiguous buffer."""
+    """Copy the operand into the matching elements of the result, through a C-contiguous buffer if necessary."""
     part = _part(buffers, target, buffers.operand_layouts(binding, target)[0])
     if part is not None:
         buffers.copy(source, part)

@@ -1,4 +1,4 @@
-"""Which values of a body are best made in the buffer of another one, and which may have strides."""
+"""Placement hints: values of a body best made in another value's buffer, and values with strides permitted."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from byoc_core.runtime.module import CallTraits
 __all__ = ["PlacementHint", "Sharing", "compact_only", "placement_hints"]
 
 _MAX_DEPTH = 256
-"""How many buffers may lie one inside the other: the cost of checking a program grows with it."""
+"""The maximum nesting depth of buffers inside buffers: the cost of checking a program grows with the depth."""
 
 
 class Sharing(IntEnum):
-    """How much memory values that only rearrange others share with them."""
+    """The extent of memory sharing between the results and operands of rearranging ops."""
 
     NONE = 0
-    """None: all are copied."""
+    """No sharing: all values are copied."""
     WHOLE = 1
-    """A value may lie where another one of as many elements does."""
+    """A value may share the place of another value with equally many elements."""
     PARTS = 2
-    """A value may lie in a part of another one's buffer."""
+    """A value may lie in a part of another value's buffer."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementHint:
-    """Where a value is best made, so that the view op ``owner`` needs no copy of operand ``index``.
+    """The best place of a value: the view op ``owner`` then needs no copy of operand ``index``.
 
     Attributes:
         owner: the view op.
-        index: of its operand.
+        index: the index of the operand.
         may_stride: whether the place may have strides.
     """
 
@@ -51,17 +51,17 @@ def placement_hints(
     compact: Collection[Value],
     sharing: Sharing,
 ) -> dict[Var, PlacementHint]:
-    """Return the hints for values of a body that are operands of a view op and may be made in the place of its result.
+    """Return the hints for operands of view ops in a body that may be made in the place of the op's result.
 
-    A value has one hint: the last view op in the body that may own it, and of that the first operand.
+    A value has one hint: the last view op in the body permitted as owner, and the first operand of this op.
 
     Args:
         body: a function or region.
-        taken: values that have a place of their own.
-        may_own: tells whether the result of a view op may be written before the op's turn.
-        traits: what the function of a symbol permits.
-        compact: values that something takes C-contiguous only.
-        sharing: what is permitted.
+        taken: values with a place of their own.
+        may_own: returns whether the result of a view op may be written before the op's turn.
+        traits: returns the permissions of a symbol's function.
+        compact: values with a reader requiring C-contiguous memory.
+        sharing: the permitted sharing.
 
     Cost: linear in the body.
     """
@@ -88,7 +88,7 @@ def placement_hints(
 
 
 def _wants_operands(owner: Binding, has_place: bool, compact: Collection[Value]) -> bool:
-    """Tells whether a view op needs its operand elsewhere: one whose result lies nowhere else is a view of it."""
+    """Return whether a view op needs its operand elsewhere: a result without another place is a view of the operand."""
     rule = owner.op.view
     moves_elements = rule is not None and rule.is_whole and not owner.op.has_trait(Trait.RESHAPING)
     return has_place or (moves_elements and owner.results[0] in compact) or (rule is not None and rule.joins)
@@ -102,7 +102,7 @@ def _can_own(binding: Binding, sharing: Sharing) -> bool:
 
 
 def compact_only(body: Function, traits: Callable[[str], CallTraits]) -> set[Value]:
-    """Gives the values of a body that something takes C-contiguous only.
+    """Return the values of a body with a reader requiring C-contiguous memory.
 
     Cost: linear in the body.
     """
@@ -115,5 +115,5 @@ def compact_only(body: Function, traits: Callable[[str], CallTraits]) -> set[Val
 
 
 def takes_strides(binding: Binding, traits: Callable[[str], CallTraits]) -> bool:
-    """Tells whether a call takes, and fills, tensors with strides."""
+    """Return whether a call reads and fills tensors with strides."""
     return binding.op is CALL_DPS_PACKED and traits(str(binding.attrs["symbol"])).strided

@@ -1,4 +1,4 @@
-"""What the functions of a program share: external symbols, constants, and what the functions of modules permit."""
+"""The shared tables of a program's functions: external symbols, constants, and permissions of external functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ProgramTables"]
 
 
 class ProgramTables:
-    """The program's external symbols and constants, numbered in order of first use, and its functions."""
+    """The program's external symbols and constants, numbered in order of first use, and the program's functions."""
 
     def __init__(self, module: IRModule) -> None:
         self._functions = {name: index for index, name in enumerate(module.functions)}
@@ -44,38 +44,38 @@ class ProgramTables:
         )
 
     def extern(self, symbol: str) -> int:
-        """Gives the number of an external symbol."""
+        """Return the number of an external symbol."""
         if symbol not in self._externs:
             self._externs[symbol] = len(self._externs)
             self._traits_by_number.append(self.traits(symbol))
         return self._externs[symbol]
 
     def extern_traits(self, number: int) -> CallTraits:
-        """Gives what the function of an external symbol's number permits."""
+        """Return the permissions of an external function, by the number of the symbol."""
         return self._traits_by_number[number]
 
     def constant(self, constant: Constant) -> int:
-        """Gives the number of a constant."""
+        """Return the number of a constant."""
         return self._constants.setdefault(constant, len(self._constants))
 
     def function(self, name: str) -> int | None:
-        """Gives the number of a function; ``None`` where the module has none of that name."""
+        """Return the number of a function; ``None`` if the module has no function of this name."""
         return self._functions.get(name)
 
     def traits(self, symbol: str) -> CallTraits:
-        """Gives what the function of a symbol permits; one that no module has permits nothing."""
+        """Return the permissions of a symbol's function; a function in no module permits nothing."""
         if symbol not in self._traits:
             owner = self._owners.get(symbol)
             self._traits[symbol] = CallTraits() if owner is None else owner.call_traits(symbol)
         return self._traits[symbol]
 
     def workspace_nbytes(self, symbol: str, shapes: Sequence[Sequence[Dim]]) -> Dim:
-        """Gives the bytes of scratch memory that a function wants from its caller.
+        """Return the bytes of scratch memory wanted by a function from the caller.
 
         Args:
-            symbol: the function; 0 for one that no module of the program defines, or that has no signature, by which
-                linking would know the scratch memory.
-            shapes: of the operands and results of the call, whose symbols the size is given in.
+            symbol: the function; the result is 0 if no module of the program defines the function, or if the function
+                has no signature, because linking needs the signature for the scratch memory.
+            shapes: shapes of the operands and results of the call; the size is given in their symbols.
         """
         nbytes = self.traits(symbol).workspace_nbytes
         signature = None if nbytes == 0 else self._owners[symbol].find_signature(symbol)

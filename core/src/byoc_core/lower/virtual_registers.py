@@ -1,4 +1,4 @@
-"""Registers before they have a number in their group, and where each lies in the memory of another."""
+"""Registers before numbering within their groups, and the place of each register in the memory of another."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["VirtualRegister", "VirtualRegisters"]
 
 @dataclass(frozen=True, slots=True)
 class VirtualRegister:
-    """A register before it has a number in its group; see :mod:`byoc_core.vm.program` for the groups.
+    """A register without a number in its group yet; see :mod:`byoc_core.vm.program` for the groups.
 
     Attributes:
-        base: for a view, the number of the register that owns its memory.
-        layout: for a view, where its elements lie in the base.
+        base: for a view, the number of the register owning the memory.
+        layout: for a view, the layout of the elements in the base.
     """
 
     kind: RegisterKind
@@ -33,28 +33,28 @@ class VirtualRegisters(list[VirtualRegister]):
 
     def __init__(self) -> None:
         self._views: dict[tuple[int, Layout], int] = {}
-        # Sizes that are zero or more only because the machine refuses a call with any other.
+        # Sizes of zero or more only because the machine refuses calls with negative sizes.
         self._sizes: dict[Dim, None] = {}
 
     def new(self, kind: RegisterKind, dtype: str, shape: tuple[Dim, ...], binds: tuple[str, ...] = ()) -> int:
-        """Adds a register that is no view, and gives its number."""
+        """Add a register other than a view and return its number."""
         self.append(VirtualRegister(kind, dtype, shape, binds))
         if kind in (RegisterKind.PARAM, RegisterKind.TENSOR):
             self._sizes.update(dict.fromkeys(unproved_sizes(shape)))
         return len(self) - 1
 
     def owner(self, number: int) -> int:
-        """Gives the register that owns the memory of a register."""
+        """Return the register owning the memory of a register."""
         return self[number].base if self[number].kind is RegisterKind.VIEW else number
 
     def layout(self, number: int) -> Layout:
-        """Gives where a register's elements lie in the memory of its owner."""
+        """Return the layout of a register's elements in the memory of its owner."""
         return self[number].layout or compact_layout(self[number].shape)
 
     def view(self, base: int, layout: Layout, *, is_written: bool) -> int | None:
-        """Gives the register for a layout in the memory of a register that owns some.
+        """Return the register for a layout in the memory of a register with its own memory.
 
-        ``None`` where the machine has no such view: of what it cannot prove to lie inside, or of a dynamic register.
+        ``None`` if the machine has no such view: no proof that the view lies inside, or a dynamic register.
         """
         owner = self[base]
         layout = layout.canonical

@@ -14,7 +14,7 @@ DLTENSOR_TYPE_INDEX = 7
 
 
 class DLDevice(ctypes.Structure):
-    """Where memory lies."""
+    """The device of memory."""
 
     _fields_ = (("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32))
 

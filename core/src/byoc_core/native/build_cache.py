@@ -1,7 +1,7 @@
-"""A cache of build products on disk, addressed by everything that determines them.
+"""A cache of build products on disk, addressed by all inputs of a product.
 
-The folder is ``$BYOC_CACHE_DIR``, else ``$XDG_CACHE_HOME/byoc``, else ``~/.cache/byoc``; it belongs to the user
-alone. A cache that is damaged, full or not writable only misses: nothing depends on it.
+The folder is ``$BYOC_CACHE_DIR``, else ``$XDG_CACHE_HOME/byoc``, else ``~/.cache/byoc``; the folder belongs to the user
+alone. A damaged, full or read-only cache only misses: nothing depends on the cache.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LENGTHS = struct.Struct("<QQ")
 
 
 def cache_directory() -> Path:
-    """Gives the user's cache folder for byoc (it may not exist yet)."""
+    """Return the user's cache folder for byoc (it may not exist yet)."""
     chosen = os.environ.get("BYOC_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -32,14 +32,14 @@ def cache_directory() -> Path:
 class BuildCache:
     """Build products by key.
 
-    An entry holds its whole key, which is compared on reading, and a digest over key and product. Entries are
-    written to a temporary file and renamed, so readers never see half of one; the oldest are dropped beyond
+    An entry holds the whole key, compared on reading, and a digest over key and product. Entries are written to a
+    temporary file and renamed; readers therefore never see a partial entry. The oldest entries are dropped beyond
     ``max_entries`` and ``max_nbytes``.
 
     Args:
-        directory: where the entries lie.
-        max_entries: how many entries are kept.
-        max_nbytes: how many bytes are kept.
+        directory: folder of the entries.
+        max_entries: maximum number of entries.
+        max_nbytes: maximum size of all entries in bytes.
     """
 
     def __init__(self, directory: Path | None = None, *, max_entries: int = 1024, max_nbytes: int = 1 << 30) -> None:
@@ -48,11 +48,11 @@ class BuildCache:
         self.max_nbytes = max_nbytes
 
     def path(self, key: bytes) -> Path:
-        """Gives the file in which the product of a key is, or would be, kept."""
+        """Return the path for the product of a key, whether the file exists or not."""
         return self.directory / hashlib.sha256(key).hexdigest()
 
     def get(self, key: bytes) -> bytes | None:
-        """Gives the product of a key, or ``None``."""
+        """Return the product of a key, or ``None``."""
         try:
             if not self._is_private():
                 return None
@@ -64,7 +64,7 @@ class BuildCache:
         return _unpack(entry, key)
 
     def put(self, key: bytes, product: bytes) -> bool:
-        """Stores a product; tells whether it worked."""
+        """Store a product, and return whether storing succeeded."""
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._is_private():

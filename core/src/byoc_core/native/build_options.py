@@ -1,4 +1,4 @@
-"""How C is compiled and linked, and what comes of it."""
+"""The options of compiling and linking C, and the resulting library."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _TRIPLE = re.compile(r"[a-z0-9_]+(-[a-z0-9_.]+){1,3}")
 
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
-    """How C is compiled.
+    """Options for compiling C.
 
     Attributes:
         opt_level: 0 to 3.
-        march: ``"native"`` (this machine's instruction sets, recorded and checked when loaded; for another target its
-            family's baseline), ``"generic"`` (the processor family's baseline), or a name that the compiler knows.
-        extra_flags: further compiler flags, behind those that are always given.
-        target: the machine that code is for, as ``zig cc`` names it (``"aarch64-linux-gnu"``); empty for this one.
-        libraries: names of libraries that the C calls, in linking order: one stands before those that it calls itself.
-            ``"mylib"`` is ``libmylib.so`` or ``libmylib.a``.
-        library_dirs: folders in which they are looked for, before the linker's own.
-        include_dirs: folders of headers that the C includes.
-        extra_objects: object files and static libraries (``*.o``, ``*.a``) that become part of the product.
+        march: ``"native"`` (this machine's instruction sets, recorded and checked when loaded; for another target the
+            family's baseline), ``"generic"`` (the processor family's baseline), or a name known to the compiler.
+        extra_flags: further compiler flags, behind the flags always given.
+        target: the target machine, as named by ``zig cc`` (``"aarch64-linux-gnu"``); empty for this machine.
+        libraries: names of libraries called by the C, in linking order: a library stands before the libraries that it
+            calls. ``"mylib"`` is ``libmylib.so`` or ``libmylib.a``.
+        library_dirs: folders searched for the libraries, before the linker's own.
+        include_dirs: folders of headers included by the C.
+        extra_objects: object files and static libraries (``*.o``, ``*.a``) to become part of the product.
     """
 
     opt_level: int = 3
@@ -66,12 +66,12 @@ class BuildOptions:
 
 @dataclass(frozen=True, slots=True)
 class CompiledLibrary:
-    """A shared library's bytes and the machines that can run it.
+    """A shared library's bytes and the machines able to run the library.
 
     Attributes:
         data: the bytes.
         target: the machines.
-        shared: libraries that it asks for, with the files that had them when it was built; artifacts hold none.
+        shared: needed libraries, with their files at build time; artifacts hold none.
     """
 
     data: bytes = field(repr=False)
@@ -80,9 +80,9 @@ class CompiledLibrary:
 
 
 def merge_linkage(options: Sequence[BuildOptions]) -> BuildOptions:
-    """Return the first options with the libraries, folders and objects of all: of several sources in one library."""
+    """Return the first options with the libraries, folders and objects of all, for linking several sources."""
     first = options[0]
-    orders = dict.fromkeys(one.libraries for one in options)  # a library may have to stand behind several others
+    orders = dict.fromkeys(one.libraries for one in options)  # a library may be needed behind several others
     return replace(
         first,
         libraries=tuple(name for order in orders for name in order),

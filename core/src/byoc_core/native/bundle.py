@@ -1,8 +1,8 @@
-"""Libraries that hold everything: compiled functions, their constants, and an artifact as data.
+"""Self-contained libraries: compiled functions, their constants, and an artifact as data.
 
-``build_bundle`` links C sources with a blob into one shared library. A TVM FFI, C++ or Python program calls the
-functions by their ``__tvm_ffi_*`` exports; byoc finds the whole model in the blob, which ``read_bundle`` takes out of
-the file without running anything in it. Constants lie in the blob, once.
+``build_bundle`` links C sources with a blob into a shared library. A TVM FFI, C++ or Python program calls the
+functions by their ``__tvm_ffi_*`` exports. byoc finds the whole model in the blob: ``read_bundle`` extracts the blob
+from the file without running any code of the file. Constants lie in the blob, once.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ BYOC_EXPORT const uint64_t byoc_artifact_size = @size@u;
 
 @dataclass(frozen=True, slots=True)
 class BundleSource:
-    """One C source.
+    """A C source.
 
     Attributes:
         text: the source.
-        constants: what its table ``byoc_constants`` points to, in order: offsets in the blob, which begins at a
-            multiple of 64 bytes.
-        renamed: names of the source and what they are in the library, which has something else of that name.
+        constants: targets of the table ``byoc_constants``, in order: offsets in the blob; the blob begins at a multiple
+            of 64 bytes.
+        renamed: names of the source with their new names in the library, because the old names are taken there.
     """
 
     text: str
@@ -71,14 +71,14 @@ def build_bundle(
     options: BuildOptions | None = None,
     toolchain: Toolchain | None = None,
 ) -> None:
-    """Writes one shared library with all functions of the sources and the blob.
+    """Write a shared library with all functions of the sources and the blob.
 
     The library exports each source's ``__tvm_ffi_*`` functions, ``byoc_last_error``, ``byoc_artifact`` (the blob's
     first byte) and ``byoc_artifact_size`` (``uint64_t``). The file appears whole or not at all; equal inputs give
     equal bytes.
 
     Raises:
-        ToolchainError: no C compiler, or it failed (two sources that export one symbol, say).
+        ToolchainError: no C compiler, or the compiler failed (for example, two sources export the same symbol).
         OSError: the library cannot be written.
     """
     items = [source if isinstance(source, BundleSource) else BundleSource(source) for source in sources]
@@ -101,7 +101,7 @@ def build_bundle(
 
 
 def _constant_table(index: int, item: BundleSource) -> Iterator[str]:
-    """Yields C that points one source's table at its constants when the library is loaded."""
+    """Yield C code for filling a source's table with pointers to its constants when the library is loaded."""
     if not item.constants:
         return
     table = f"byoc_constants_{index}"
@@ -116,13 +116,13 @@ _ELF_SECTION = struct.Struct("<IIQQQQIIQQ")
 
 
 def read_bundle(path: str | os.PathLike[str]) -> bytes | None:
-    """Gives the blob of a bundle, or ``None`` where the file is not a library made by :func:`build_bundle`.
+    """Return the blob of a bundle, or ``None`` if the file is not a library from :func:`build_bundle`.
 
-    Reads the file's section table only; no code of the library runs. Libraries for Linux (ELF), macOS (Mach-O) and
-    Windows (PE).
+    Reads the file's section table only; no code of the library runs. Supports libraries for Linux (ELF), macOS (Mach-O)
+    and Windows (PE).
 
     Raises:
-        ArtifactError: the file is such a library, but is damaged.
+        ArtifactError: the file is a bundle, but is damaged.
         OSError: the file cannot be read.
     """
     data = Path(path).read_bytes()

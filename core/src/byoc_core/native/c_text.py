@@ -65,7 +65,7 @@ _KEYWORDS = frozenset(
 
 
 def c_dim(dim: Dim) -> str:
-    """Gives a size as a C expression over ``int64_t`` variables named ``dim_<symbol>``; parenthesised where needed."""
+    """Return a size as a C expression over ``int64_t`` variables named ``dim_<symbol>``; parenthesised if needed."""
     if isinstance(dim, int):
         return str(dim) if dim >= 0 else f"({dim})"
     terms = []
@@ -79,10 +79,10 @@ def c_dim(dim: Dim) -> str:
 
 
 def c_real(dim: DimExpr) -> str:
-    """Gives what :func:`c_dim` gives as a parenthesised ``double``: for estimates, which ``int64_t`` may not hold."""
+    """Return the size of :func:`c_dim` as a parenthesised ``double``, for estimates that may overflow ``int64_t``."""
     terms = []
     for monomial, factor in dim.terms:
-        # A term is multiplied from the left: its first factor makes all of it a double.
+        # A term is multiplied from the left: with a double as first factor the whole term is a double.
         parts = [_c_atom(atom) for atom, exponent in monomial for _ in range(exponent)]
         terms.append(" * ".join([f"{factor}.0", *parts]))
     return f"({' + '.join(terms)})"
@@ -96,16 +96,16 @@ def _c_atom(atom: object) -> str:
 
 
 def c_identifier(name: str) -> str:
-    """Gives a name that C accepts: other characters become ``_``; a leading digit or a keyword gets a ``_``.
+    """Return a valid C identifier for a name: other characters become ``_``; a leading digit or a keyword gets a ``_``.
 
-    What the C library calls its own is accepted: see :data:`byoc_core.authoring.csource_types.C_LIBRARY_NAMES`.
+    Names of the C library are accepted: see :data:`byoc_core.authoring.csource_types.C_LIBRARY_NAMES`.
     """
     text = re.sub(r"[^A-Za-z0-9_]", "_", name) or "_"
     return f"_{text}" if text[0].isdigit() or text in _KEYWORDS else text
 
 
 def c_string(text: str) -> str:
-    """Gives a C string literal of a text in UTF-8."""
+    """Return a C string literal of a text in UTF-8."""
     escaped = []
     for byte in text.encode():
         plain = 0x20 <= byte < 0x7F and chr(byte) not in '"\\?'

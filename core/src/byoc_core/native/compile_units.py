@@ -1,4 +1,4 @@
-"""Translation units: the C files of byoc's own that are compiled with generated ones, each in a process of its own."""
+"""Translation units: byoc's own C files, compiled with generated files, each in a separate process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 MAX_UNITS = 8
-"""The most translation units that one text is compiled as."""
+"""The maximum number of translation units for a text."""
 
 _UNIT_COUNT = "#define BYOC_NUM_UNITS "
 _PARALLEL_HEADER = "byoc_parallel.h"
@@ -39,22 +39,22 @@ _WITH_HEADER = {
 
 
 def include_directory() -> Path:
-    """Gives the folder of ``byoc_ffi.h``, ``byoc_ffi.c`` and their like, for compiling generated C by hand."""
+    """Return the folder of ``byoc_ffi.h``, ``byoc_ffi.c`` and related files, for compiling generated C by hand."""
     return Path(__file__).parent
 
 
 def has_parallel_loops(source: str) -> bool:
-    """Tells whether a C text may run loops on several threads: it includes ``byoc_parallel.h``."""
+    """Return whether a C text includes ``byoc_parallel.h``, and may therefore run loops on several threads."""
     return _includes(source, _PARALLEL_HEADER)
 
 
 def unit_count_line(count: int) -> str:
-    """Return the first line of a C text that is compiled as so many translation units at once."""
+    """Return the first line of a C text for compilation as the given number of translation units at once."""
     return f"{_UNIT_COUNT}{count}"
 
 
 def translation_units(source: str) -> dict[str, str]:
-    """Return the files that a C text is compiled as, by name: itself, or units that include it, by ``BYOC_UNIT``."""
+    """Return the files for compiling a C text, by name: the text, or units including it, selected by ``BYOC_UNIT``."""
     counts = {unit_count_line(count): count for count in range(1, MAX_UNITS + 1)}
     count = counts.get(source.partition("\n")[0])
     if count is None:
@@ -64,7 +64,7 @@ def translation_units(source: str) -> dict[str, str]:
 
 
 def support_files(texts: Mapping[str, str]) -> dict[str, str]:
-    """Gives the files that are compiled with these: most of them only where a text includes their header."""
+    """Return byoc's files to compile with the given texts, most of them only if a text includes the header."""
     wanted = [name for name in _WITH_HEADER if any(_includes(text, name) for text in texts.values())]
     return _read_files((*_ALWAYS, *(file for name in wanted for file in _WITH_HEADER[name])))
 

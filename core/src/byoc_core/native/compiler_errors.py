@@ -23,14 +23,14 @@ _STDERR_LINES = 30
 def compiler_failure(
     command: Sequence[str], status: int | str, stderr: str, files: Mapping[str, str], kept: str | None
 ) -> ToolchainError:
-    """Gives the error for a compiler run that failed.
+    """Return the error for a failed compiler run.
 
     Args:
-        command: what was run.
+        command: the command run.
         status: exit status, or words such as ``timed out after 120 s``.
-        stderr: what the compiler wrote.
-        files: the sources by name, for showing the lines it complains about.
-        kept: the folder in which the sources were kept; ``None`` where there were none.
+        stderr: the compiler's output on stderr.
+        files: the sources by name, for showing the lines of diagnostics.
+        kept: the folder with the kept sources; ``None`` without sources.
     """
     lines = [f"command: {shlex.join(command)}"]
     if kept is not None:

@@ -1,4 +1,4 @@
-"""One run of a C compiler: in a folder of its own, with what it reads; a failure is an error that shows it."""
+"""A run of a C compiler in a separate folder with the input files; a failure is an error with the details."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ REMEDY = "apt-get install gcc, or pip install ziglang, or set BYOC_CC to a C com
 def run_compiler(
     command: Sequence[str], timeout_s: float, *, folder: Path | None = None, files: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a compiler and gives what it printed.
+    """Run a compiler and return the finished process with the output.
 
     Args:
         command: program and arguments.
-        timeout_s: seconds after which it is given up.
-        folder: in which it runs.
-        files: texts by name that an error shows, and keeps.
+        timeout_s: timeout in seconds.
+        folder: the working folder.
+        files: texts by name, shown and kept in case of an error.
 
     Raises:
-        ToolchainError: it cannot be run, fails, or runs too long. Shows the command, the exit status, the end of stderr
-            and the lines at fault.
+        ToolchainError: the compiler cannot be run, fails, or runs too long. Shows the command, the exit status, the end
+            of stderr and the lines at fault.
     """
-    import subprocess  # a process that only runs what is compiled already needs none of it
+    import subprocess  # not needed by a process that only runs compiled code
 
     status: int | str
     try:
@@ -61,7 +61,7 @@ def run_compiler(
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Writes texts into a folder."""
+    """Write texts into a folder."""
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
 

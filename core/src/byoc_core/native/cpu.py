@@ -1,4 +1,4 @@
-"""What a compiled library demands of the machine, and what this machine has."""
+"""The machine requirements of a compiled library, and the features of this machine."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _X86 = [
     "vpclmulqdq",
 ]
 _SPELT_DIFFERENTLY = {"bmi1": "__BMI__", "avx_vnni": "__AVXVNNI__", "sse3": "__SSE3__"}
-# Linux calls SSE3 "pni"; everything else is the macro's name in lower case, give or take underscores.
+# Linux calls SSE3 "pni"; all other names are the macro's name in lower case, except for underscores.
 _LINUX_NAMES = {"sse3": "pni"}
 _ARM = {
     "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC": "asimdhp",
@@ -67,11 +67,11 @@ def _feature_of_macro() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The machines that can run a library.
+    """The machines able to run a library.
 
     Attributes:
-        system: operating system, as ``platform.system()`` names it.
-        machine: processor family, as ``platform.machine()`` names it.
+        system: operating system, as named by ``platform.system()``.
+        machine: processor family, as named by ``platform.machine()``.
         features: instruction sets beyond the family's baseline, under the names of Linux's ``/proc/cpuinfo``, sorted.
     """
 
@@ -81,17 +81,17 @@ class Target:
 
     @classmethod
     def here(cls, features: Iterable[str] = ()) -> Target:
-        """Gives this machine's system and family with the features named."""
+        """Return this machine's system and family with the given features."""
         return cls(platform.system(), platform.machine(), tuple(sorted(features)))
 
 
 def features_of_macros(macros: Iterable[str]) -> tuple[str, ...]:
-    """Gives the instruction sets that a compiler may use, from the names of the macros it predefines."""
+    """Return the instruction sets enabled in a compiler, from the names of the predefined macros."""
     known = _feature_of_macro()
     return tuple(sorted({known[macro] for macro in macros if macro in known}))
 
 
-# By predefined macro, under the names of Python's module `platform`; the first that is defined counts.
+# By predefined macro, under the names of Python's module `platform`; the first defined macro counts.
 _SYSTEMS = {"_WIN32": "Windows", "__APPLE__": "Darwin", "__linux__": "Linux"}
 _MACHINES = {"__x86_64__": "x86_64", "__aarch64__": "aarch64", "__riscv": "riscv64", "__powerpc64__": "ppc64le"}
 _OTHER_NAMES = {
@@ -102,9 +102,9 @@ _OTHER_NAMES = {
 
 
 def target_of_macros(macros: Iterable[str]) -> Target | None:
-    """Gives the machines that a compiler makes code for, from the names of the macros it predefines.
+    """Return the target machines of a compiler, from the names of the predefined macros.
 
-    ``None`` where they tell no system and no family that has a name here.
+    The result is ``None`` if the macros indicate no known system or no known processor family.
     """
     names = frozenset(macros)
     system = next((text for macro, text in _SYSTEMS.items() if macro in names), None)
@@ -116,7 +116,7 @@ def target_of_macros(macros: Iterable[str]) -> Target | None:
 
 @cache
 def machine_features() -> frozenset[str] | None:
-    """Gives the instruction sets of this machine, or ``None`` where the system does not tell (anything but Linux)."""
+    """Return the instruction sets of this machine, or ``None`` if the system does not list them (other than Linux)."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -129,7 +129,7 @@ def machine_features() -> frozenset[str] | None:
 
 
 def check_target(target: Target, where: str) -> None:
-    """Raises :class:`ArtifactError` unless this machine can run code made for ``target``."""
+    """Raise :class:`ArtifactError` unless this machine can run code compiled for ``target``."""
     here = Target.here()
     hint = "Compile the model again on this machine, or for `march` = 'generic'."
     if (target.system, target.machine) != (here.system, here.machine):

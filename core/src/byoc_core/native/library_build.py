@@ -1,4 +1,4 @@
-"""Builds a shared library from C files: each unit by a process of its own, then the linker; what is built is kept."""
+"""Building a shared library from C files: a process for each unit, then the linker, with cached products."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _LIBRARY = "module.so"
 
 @dataclass(frozen=True)
 class LibraryBuild:
-    """What is built, and how; the same gives the same bytes.
+    """The inputs and commands of a build; equal builds give equal bytes.
 
     Attributes:
-        identity: what else the products depend on: the compiler, the machine they are for.
+        identity: further dependencies of the products: the compiler, the target machine.
         compile_command: a compiler with all flags, without files.
         link_command: a compiler with all flags for linking, without files.
         libraries: flags behind the files of the linker.
-        linked: digests of files among them.
-        shared: shared libraries among them, which lie in the linker's folder under these names.
-        units: C texts by file name, in the order in which they are linked.
-        headers: texts that the units include, by file name.
-        binary: files that the units include with ``.incbin``.
-        timeout_s: seconds after which a run of a compiler is given up.
+        linked: digests of files among these libraries.
+        shared: shared libraries among these libraries, placed in the linker's folder under the names given here.
+        units: C texts by file name, in link order.
+        headers: texts included by the units, by file name.
+        binary: files included by the units with ``.incbin``.
+        timeout_s: timeout of a compiler run in seconds.
     """
 
     identity: Sequence[object]
@@ -50,12 +50,12 @@ class LibraryBuild:
     timeout_s: float
 
     def run(self, store: BuildCache) -> bytes:
-        """Gives the library: as the cache has it, or built from units that it has or has not.
+        """Return the library from the cache, or build the library from cached and newly compiled units.
 
         Raises:
             ToolchainError: the compiler failed or ran too long.
 
-        Cost: reading one file, or runs of the compiler, as many at once as there are processors.
+        Cost: reading a file, or compiler runs, in parallel up to the number of processors.
         """
         object_keys = {name: self._object_key(name) for name in self.units}
         digests = self._digests(self.binary)
@@ -64,7 +64,7 @@ class LibraryBuild:
         product = store.get(key)
         if product is None:
             product = self._build(store, object_keys)
-            # What holds much data would drive everything else out of the cache.
+            # A product with much data would evict all other entries from the cache.
             if not self.binary:
                 store.put(key, product)
         return product

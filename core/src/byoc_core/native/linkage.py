@@ -1,7 +1,7 @@
-"""What generated C is linked with beside byoc's own files: libraries, objects and headers of a backend's author.
+"""Link inputs of generated C beside byoc's own files: libraries, objects and headers of a backend's author.
 
-Static libraries and objects become part of the compiled library. A shared library stays a file of its own: the
-compiled library asks for it by name. No folder is recorded, only ``$ORIGIN``, the folder of the file that asks.
+Static libraries and objects become part of the compiled library. A shared library stays a separate file: the compiled
+library requests the file by name. No folder is recorded, only ``$ORIGIN``, the folder of the requesting file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 SharedLibrary = tuple[str, str]
-"""The name by which a shared library is asked for, and the file that has it on this machine."""
+"""The requested name of a shared library, and the file on this machine."""
 
 _LIBRARY_NAME = re.compile(r"[A-Za-z0-9_+.-]+")
 _OBJECT_SUFFIXES = (".o", ".a", ".obj", ".lib")
@@ -38,13 +38,13 @@ _SHARED_SUFFIX = {"Darwin": ".dylib"}
 
 @dataclass(frozen=True, slots=True)
 class Linkage:
-    """What was found for the options of a build.
+    """The files found for the options of a build.
 
     Attributes:
-        flags: for the linker, behind the object files. A shared library of ``library_dirs`` lies under its own name in
-            the folder of the linker's run: no linker can note where it came from.
-        digests: the SHA-256 of each file that is linked, in their order.
-        shared: the shared libraries that were found in ``library_dirs``.
+        flags: for the linker, behind the object files. A shared library of ``library_dirs`` lies in the folder of the
+            linker's run, under the library's own name: no linker can then record the original folder.
+        digests: the SHA-256 of each linked file, in link order.
+        shared: the shared libraries found in ``library_dirs``.
     """
 
     flags: tuple[str, ...] = ()
@@ -53,10 +53,10 @@ class Linkage:
 
 
 def check_library_name(name: str) -> None:
-    """Check that a text is the name of a library: ``"mylib"`` for ``libmylib.so`` or ``libmylib.a``.
+    """Check a library name: ``"mylib"`` for ``libmylib.so`` or ``libmylib.a``.
 
     Raises:
-        OptionsError: it is a path, a flag or a file name.
+        OptionsError: the text is a path, a flag or a file name.
     """
     where = "option `libraries`"
     if "/" in name or os.sep in name:
@@ -70,12 +70,12 @@ def check_library_name(name: str) -> None:
 
 
 def names(given: str | Iterable[str]) -> tuple[str, ...]:
-    """Return one name or several as a tuple."""
+    """Return a single name or several names as a tuple."""
     return (given,) if isinstance(given, str) else tuple(given)
 
 
 def absolute_paths(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """Return paths as absolute texts: compilers run in a folder of their own."""
+    """Return paths as absolute texts, because each compiler run has a separate working folder."""
     given = (paths,) if isinstance(paths, str | os.PathLike) else paths
     return tuple(os.path.abspath(os.fspath(path)) for path in given)  # noqa: PTH100 - links stay as the user wrote them
 
@@ -87,21 +87,21 @@ def find_linkage(
     system: str,
     find_default: Callable[[str], str | None],
 ) -> Linkage:
-    """Return what the linker is given, and what the product depends on.
+    """Return the linker's flags and the files on which the product depends.
 
-    Objects come first, then libraries in the order given: a library stands behind what calls it. A name is looked for
-    as linkers do, shared before static in each folder. A name that no folder of ``library_dirs`` has is left to the
-    linker.
+    Objects come first, then libraries in the order given: a library stands behind its callers. The search for a name
+    follows the rule of linkers: shared before static in each folder. A name found in no folder of ``library_dirs`` is
+    left to the linker.
 
     Args:
         libraries: names.
         library_dirs: folders.
         extra_objects: files.
-        system: the operating system that code is for.
+        system: the target operating system.
         find_default: returns the path of a file in the compiler's own folders.
 
     Raises:
-        ToolchainError: an object is not there, or is no object; a folder is not there.
+        ToolchainError: an object is missing or is no object; a folder is missing.
     """
     flags: list[str] = []
     digests: list[str] = []
@@ -136,16 +136,16 @@ def find_linkage(
 def header_digests(
     command: Sequence[str], files: Mapping[str, str], units: Iterable[str], timeout_s: float
 ) -> tuple[str, ...]:
-    """Return the digests of the headers that units include beside those of their own folder.
+    """Return the digests of the headers included by units from outside their own folder.
 
     Args:
         command: the compiler with its flags.
         files: texts by name.
-        units: names of those to ask about.
-        timeout_s: seconds after which a run is given up.
+        units: names of the units to examine.
+        timeout_s: timeout of a run in seconds.
 
     Raises:
-        ToolchainError: the preprocessor failed: a header is not found, say.
+        ToolchainError: the preprocessor failed, for example because a header is not found.
 
     Cost: a run of the preprocessor for each unit.
     """
@@ -163,7 +163,7 @@ def header_digests(
 def _find(
     name: str, folders: Iterable[str], system: str, find_default: Callable[[str], str | None]
 ) -> tuple[str | None, bool]:
-    """Return the file of a library and whether it is static; no file if only the linker knows."""
+    """Return the file of a library and whether the file is static; no file if only the linker knows."""
     if system == "Windows":
         return None, False
     files = ((f"lib{name}{_SHARED_SUFFIX.get(system, '.so')}", False), (f"lib{name}.a", True))
@@ -180,7 +180,7 @@ def _find(
 
 
 def _own_name(path: str) -> str:
-    """Return the name that the linker notes for a shared library: its own, else its file's."""
+    """Return the name recorded by the linker for a shared library: its own name, else its file's name."""
     names = read_dynamic_names(Path(path).read_bytes())
     return (names.name if names is not None else "") or Path(path).name
 

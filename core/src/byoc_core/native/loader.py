@@ -1,4 +1,4 @@
-"""Loads compiled libraries and makes their functions callable from Python with numpy arrays."""
+"""Loading of compiled libraries, with functions callable from Python with numpy arrays."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["ArgumentSpec", "NativeFunction", "NativeLibrary", "failure_of", "loa
 
 NDArray = npt.NDArray[Any]
 ArgumentSpec = tuple[str, tuple[int | None, ...]]
-"""One tensor argument: dtype, and sizes; ``None`` where a size is read from the array at each call."""
+"""A tensor argument: dtype and sizes; ``None`` for a size read from the array at each call."""
 
 
 class NativeLibrary:
-    """A shared library in this process. It stays loaded until the process ends: functions may still be held.
+    """A shared library in this process, loaded until the process ends because functions may still be held.
 
     Args:
         handle: the loaded library.
-        name: what errors call it.
+        name: the library's name in errors.
     """
 
     def __init__(self, handle: ctypes.CDLL, name: str) -> None:
@@ -40,11 +40,11 @@ class NativeLibrary:
         self.name = name
 
     def keep_alive(self, *objects: object) -> None:
-        """Holds objects whose memory the library's code reads, as long as the library or a function of it is held."""
+        """Hold objects whose memory the library's code reads, as long as the library or a function of it is held."""
         self._kept += objects
 
     def address_of(self, symbol: str) -> int:
-        """Gives the address of an exported variable or function.
+        """Return the address of an exported variable or function.
 
         Raises:
             ArtifactError: there is no such symbol.
@@ -58,15 +58,15 @@ class NativeLibrary:
     def function(
         self, symbol: str, arguments: Sequence[ArgumentSpec], optional: Sequence[ArgumentSpec] = ()
     ) -> NativeFunction:
-        """Gives the function exported as ``__tvm_ffi_<symbol>``.
+        """Return the function exported as ``__tvm_ffi_<symbol>``.
 
         Args:
-            symbol: its name.
-            arguments: what it takes, inputs then outputs.
-            optional: what a call may bring behind them, all or nothing.
+            symbol: the function's name.
+            arguments: the arguments, inputs then outputs.
+            optional: further arguments of a call behind these, all or none.
 
         Raises:
-            ArtifactError: the library does not export it.
+            ArtifactError: the library does not export the function.
         """
         address = self.address_of(f"__tvm_ffi_{symbol}")
         message = ctypes.CFUNCTYPE(ctypes.c_char_p)(self.address_of("byoc_last_error"))
@@ -77,33 +77,33 @@ _SAFE_CALL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, 
 
 
 def load_library(data: bytes, target: Target, name: str) -> NativeLibrary:
-    """Load a new copy of a library, with global variables of its own.
+    """Load a new copy of a library, with separate global variables.
 
     Args:
         data: the shared library.
-        target: the machines it was made for.
-        name: what errors call it.
+        target: the machines for which the library was built.
+        name: the library's name in errors.
 
     Raises:
-        ArtifactError: it is for another kind of machine, or the system refuses it.
+        ArtifactError: the library is for another kind of machine, or the system refuses to load it.
     """
     return NativeLibrary(open_library(data, target, name), name)
 
 
 def open_library(data: bytes, target: Target, name: str, shared: Sequence[SharedLibrary] = ()) -> ctypes.CDLL:
-    """Return the handle of a new copy of a library, opened from a private temporary file that is removed at once.
+    """Return the handle of a new copy of a library, opened from a private, immediately deleted temporary file.
 
-    Libraries that it asks for come from `shared`, else from a folder of ``$BYOC_LIBRARY_PATH``, else from where the
-    system looks. The bytes only name them: no path in the bytes is opened.
+    Libraries needed by the copy come from `shared`, else from a folder of ``$BYOC_LIBRARY_PATH``, else from the
+    system's search path. The bytes contain only their names: no path in the bytes is opened.
 
     Cost: a few mappings and some 50 kB, until the process ends.
 
     Raises:
-        ArtifactError: it is for another kind of machine, or the system refuses it.
+        ArtifactError: the library is for another kind of machine, or the system refuses to load it.
     """
     check_target(target, f"library `{name}`")
     failures: list[str] = []
-    # A temporary folder may be mounted without permission to execute; then the user's cache folder serves.
+    # A temporary folder may be mounted without permission to execute; then use the user's cache folder.
     for parent in (Path(tempfile.gettempdir()), cache_directory()):
         try:
             parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def open_library(data: bytes, target: Target, name: str, shared: Sequence[Shared
 
 
 class _Block:
-    """The argument list of one call under way: tensors, shapes and tags, laid out once and reused."""
+    """The argument list of a call under way: tensors, shapes and tags, laid out once and reused."""
 
     __slots__ = ("address", "keep", "pointers", "set_shape", "tensors")
 
@@ -144,13 +144,13 @@ class _Block:
             dynamic += [(index, axis, shape) for axis, size in enumerate(sizes) if size is None]
         self.set_shape = tuple(dynamic)
         self.address = ctypes.addressof(values)
-        # The `data` field of each tensor is its first word: written as an integer, the quickest way there is.
+        # The `data` field of each tensor is its first word: writing it as an integer is the quickest way.
         self.pointers = memoryview(self.tensors).cast("B").cast("Q")
         self.keep = (values, shapes)
 
 
 def failure_of(symbol: str, message: str) -> ExecutionError:
-    """Gives the error for the message of a compiled function: ``place: problem``, or any text."""
+    """Return the error for the message of a compiled function: ``place: problem``, or any text."""
     where, colon, problem = message.partition(": ")
     if not colon:
         where, problem = f"function `{symbol}`", where or "failed without a message"
@@ -160,21 +160,21 @@ def failure_of(symbol: str, message: str) -> ExecutionError:
 class NativeFunction:
     """A compiled function as ``f(*inputs, *outputs)`` over C-contiguous arrays of the declared dtypes.
 
-    Any number of threads may call it at once: each call under way has an argument block of its own, taken from a
-    pool. The interpreter lock is released while the function runs.
+    Any number of threads may call the function at once: each call under way has a separate argument block, taken from
+    a pool. The interpreter lock is released while the function runs.
 
     Args:
-        symbol: its name, for errors.
-        address: where the exported function is.
-        message: gives the text of this thread's last error.
-        arguments: what it takes, inputs then outputs.
-        optional: what a call may bring behind them, all or nothing.
+        symbol: the function's name, for errors.
+        address: address of the exported function.
+        message: returns the text of this thread's last error.
+        arguments: the arguments, inputs then outputs.
+        optional: further arguments of a call behind these, all or none.
         owner: held as long as the function is.
 
     Attributes:
-        symbol: its name.
-        address: where the exported function is.
-        owner: what keeps it there.
+        symbol: the function's name.
+        address: address of the exported function.
+        owner: keeps the address valid.
     """
 
     __slots__ = ("_arguments", "_call", "_message", "_num_arguments", "_pools", "address", "owner", "symbol")
@@ -200,10 +200,10 @@ class NativeFunction:
         self._pools: dict[int, list[_Block]] = {len(arguments): [], len(self._arguments): []}
 
     def __call__(self, *arrays: NDArray) -> None:
-        """Runs the function.
+        """Run the function.
 
         Raises:
-            ExecutionError: the function reports an error; its own message is shown.
+            ExecutionError: the function reports an error; the function's message is shown.
         """
         pool = self._pools.get(len(arrays))
         if pool is None:
@@ -230,7 +230,7 @@ class NativeFunction:
         pool.append(block)
 
     def explain(self, status: int) -> str:
-        """Gives the message of the last failure in this thread."""
+        """Return the message of the last failure in this thread."""
         return self._message().decode(errors="replace")
 
 

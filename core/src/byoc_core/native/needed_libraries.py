@@ -1,7 +1,7 @@
-"""Shared libraries that compiled code asks for: where they come from when the code is loaded.
+"""Shared libraries needed by compiled code, and their origin when the code is loaded.
 
-Compiled code looks for them in the folder of its own file (``$ORIGIN``), which is a private temporary one: a link there
-leads to the library. Files come from the build of this process and from the user's setting, never from an artifact.
+Compiled code searches the folder of the code's file (``$ORIGIN``), a private temporary folder. A link there leads to
+the library. Files come from the build of this process and from the user's setting, never from an artifact.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from byoc_core.native.linkage import SharedLibrary
 __all__ = ["LIBRARY_PATH", "link_needed_libraries", "missing_library", "missing_library_error"]
 
 LIBRARY_PATH = "BYOC_LIBRARY_PATH"
-"""The environment variable that names folders of shared libraries, as ``PATH`` does."""
+"""The environment variable with folders of shared libraries, in the format of ``PATH``."""
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_+.-]+")
 _MISSING = (
@@ -29,7 +29,7 @@ _MISSING = (
 
 
 def link_needed_libraries(data: bytes, folder: Path, shared: Sequence[SharedLibrary]) -> None:
-    """Put links to the libraries that a library asks for into its folder, as far as their files are known."""
+    """Link the libraries needed by a library into the given folder, if the files are known."""
     known = dict(shared)
     folders = [Path(item) for item in os.environ.get(LIBRARY_PATH, "").split(os.pathsep) if item]
     if not known and not folders:
@@ -45,13 +45,13 @@ def link_needed_libraries(data: bytes, folder: Path, shared: Sequence[SharedLibr
 
 
 def missing_library(message: str) -> str | None:
-    """Return the library that the dynamic linker did not find, by its message; ``None`` for another failure."""
+    """Return the library not found by the dynamic linker, from its message; ``None`` for another failure."""
     found = next((match for pattern in _MISSING if (match := pattern.search(message))), None)
     return found[1] if found is not None else None
 
 
 def missing_library_error(name: str, missing: str) -> ArtifactError:
-    """Return the error for compiled code that asks for a library that is not there."""
+    """Return the error for compiled code with a missing library."""
     return ArtifactError(
         f"library `{name}`",
         f"calls the library `{missing}`, which is not found",

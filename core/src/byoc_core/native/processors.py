@@ -1,4 +1,4 @@
-"""How many processors this process may use: for its threads, and for the compilers that it starts."""
+"""The number of processors available to this process, for threads and for compiler processes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _ROOT = Path("/sys/fs/cgroup")
 
 
 def count_cpus() -> int:
-    """Gives the processors of the process's affinity mask, or what its control groups pay for, if that is less.
+    """Return the size of the process's affinity mask, or the CPU quota of the control groups if that is less.
 
-    A quota of part of a processor counts for nothing, but one processor there always is: more threads than the quota
-    pays for are stopped for the rest of each period, all at once.
+    A quota is rounded down to whole processors, but the result is at least one. With more threads than the quota
+    allows, all threads are stopped together for the rest of each period.
     """
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = [quota for group in _control_groups() if (quota := _quota(group)) is not None]
@@ -22,9 +22,9 @@ def count_cpus() -> int:
 
 
 def _control_groups(listing: Path = Path("/proc/self/cgroup"), root: Path = _ROOT) -> list[Path]:
-    """Gives the folders of the groups that may limit this process's time: its own and those around it, 1 and 2 alike.
+    """Return the folders of the control groups with a possible time limit: the own group and all parents, v1 and v2.
 
-    In a container the path inside ``/proc`` is often that of the machine outside; then the root's own limit counts.
+    In a container the path inside ``/proc`` is often the path on the machine outside; then the root's limit counts.
     """
     try:
         lines = listing.read_text(encoding="utf-8").splitlines()
@@ -42,12 +42,12 @@ def _control_groups(listing: Path = Path("/proc/self/cgroup"), root: Path = _ROO
 
 
 def _quota(group: Path) -> float | None:
-    """Gives the processors that a group may keep busy; ``None`` where nothing limits it."""
+    """Return the number of processors that a group may keep busy; ``None`` without a limit."""
     for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
         try:
             words = [word for name in names for word in (group / name).read_text(encoding="ascii").split()]
             quota, period = int(words[0]), int(words[1])
-        except (OSError, ValueError, IndexError):  # not there, or "max"
+        except (OSError, ValueError, IndexError):  # missing, or "max"
             continue
         if quota > 0 and period > 0:
             return quota / period

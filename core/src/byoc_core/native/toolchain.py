@@ -1,8 +1,8 @@
-"""C compilers: the system's found, asked what it is, and made to build libraries.
+"""C compilers: the system's compiler is found, queried for properties, and used to build libraries.
 
-Looked for, in this order: ``$BYOC_CC``, ``$CC`` (a command line each), ``cc``, ``gcc``, ``clang``, and the ``ziglang``
-package from PyPI (``python -m ziglang cc``). A variable that is set decides: nothing else is tried behind its back.
-What is for another machine is built by ``zig cc``, which brings the headers and libraries of all it knows.
+The search order is: ``$BYOC_CC``, ``$CC`` (a command line each), ``cc``, ``gcc``, ``clang``, and the ``ziglang``
+package from PyPI (``python -m ziglang cc``). A set variable decides: no fallback is tried. Code for another machine is
+built by ``zig cc``, because it brings the headers and libraries of all targets.
 
 ``-ffast-math`` is refused: linking with it switches the whole process to flush-to-zero arithmetic.
 """
@@ -49,7 +49,7 @@ _TIMEOUT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class ToolchainStatus:
-    """Whether C can be compiled here; if not, why, and what to do."""
+    """Whether C can be compiled here; if not, the reason and the remedy."""
 
     ok: bool
     reason: str = ""
@@ -86,13 +86,13 @@ def _find_zig() -> tuple[str, ...] | None:
 
 
 def find_toolchain(target: str = "") -> Toolchain:
-    """Gives the C compiler of this machine; cheap after the first time (what it says of itself is remembered).
+    """Return the C compiler of this machine; cheap after the first time, because the compiler's answers are kept.
 
     Args:
-        target: the triple of the machine that code is for, for which ``zig cc`` is taken; empty for this machine.
+        target: the target triple, which selects ``zig cc``; empty for this machine.
 
     Raises:
-        ToolchainError: there is none; the text has the remedy.
+        ToolchainError: no compiler was found; the text has the remedy.
     """
     if not target:
         return _toolchain_for(_find_command())
@@ -116,12 +116,12 @@ def _toolchain_for(command: tuple[str, ...]) -> Toolchain:
 
 
 class Toolchain:
-    """A C compiler driven as ``gcc`` is.
+    """A C compiler with the command line of ``gcc``.
 
     Args:
         command: program and leading arguments.
-        build_cache: where products are kept; ``None`` for the user's cache.
-        timeout_s: seconds after which a run is given up.
+        build_cache: cache of products; ``None`` for the user's cache.
+        timeout_s: timeout of a run in seconds.
     """
 
     def __init__(
@@ -135,10 +135,10 @@ class Toolchain:
 
     @staticmethod
     def status() -> ToolchainStatus:
-        """Tells whether C can be compiled here. Runs the compiler once (``--version``)."""
+        """Return whether C can be compiled here; runs the compiler once (``--version``)."""
         try:
             toolchain = find_toolchain()
-            toolchain.version  # noqa: B018 - asking is what runs it
+            toolchain.version  # noqa: B018 - reading the property runs the compiler
         except ToolchainError as error:
             got = f" ({error.got})" if error.got is not None else ""
             reason = f"{error.where}: {error.problem}{got}"
@@ -147,10 +147,10 @@ class Toolchain:
 
     @property
     def version(self) -> str:
-        """What the compiler prints for ``--version``.
+        """The compiler's output for ``--version``.
 
         Raises:
-            ToolchainError: it does not run.
+            ToolchainError: the compiler does not run.
         """
         if self._version is None:
             self._version = self._ask_version()
@@ -168,11 +168,11 @@ class Toolchain:
 
     @property
     def is_zig(self) -> bool:
-        """Tells whether this is ``zig cc``, whose default target is the machine at hand, not a baseline."""
+        """Whether this is ``zig cc``, with the machine at hand as default target, not a baseline."""
         return "ziglang" in self.command or Path(self.command[0]).stem == "zig"
 
     def arch_flags(self, march: str, target: str = "") -> tuple[str, ...]:
-        """Gives the flags that choose the machine and its instruction sets.
+        """Return the flags for the machine and the instruction sets.
 
         Args:
             march: as in :class:`BuildOptions`.
@@ -191,10 +191,10 @@ class Toolchain:
         return flags
 
     def target(self, march: str, target: str = "") -> Target:
-        """Gives the machines that can run what is compiled with these options.
+        """Return the machines able to run code compiled with these options.
 
         Raises:
-            ToolchainError: the compiler does not know them.
+            ToolchainError: the compiler does not know the machines.
         """
         macros = self._predefined_macros(self.arch_flags(march, target))
         if not target:
@@ -209,10 +209,10 @@ class Toolchain:
         return found
 
     def flags(self, options: BuildOptions) -> tuple[str, ...]:
-        """Gives the whole list of flags for compiling, files excepted.
+        """Return the whole list of flags for compiling, without files.
 
-        Contraction of ``a*b+c`` is off (kernels that want it say so themselves); errno and floating-point traps, which
-        nothing reads, are not kept up. Results are those of IEEE arithmetic in the order written.
+        Contraction of ``a*b+c`` is off; kernels request contraction explicitly. Errno and floating-point traps are not
+        maintained, because nothing reads them. Results follow IEEE arithmetic in the order written.
         """
         return (
             "-std=c11",
@@ -230,19 +230,19 @@ class Toolchain:
         )
 
     def _loop_flags(self, options: BuildOptions) -> tuple[str, ...]:
-        """Return the flags by which gcc makes vectors of short loops.
+        """Return the flags needed by gcc to vectorise short loops.
 
-        gcc writes out loops of up to 16 rounds before it looks for vectors, and finds none in what it wrote. Generated
-        code says which loops shall be written out.
+        gcc unrolls loops of up to 16 rounds before vectorisation, and finds no vectors in unrolled code. Generated code
+        itself marks the loops to unroll.
         """
         macros = self._predefined_macros(self.arch_flags(options.march, options.target))
         is_gcc = "__GNUC__" in macros and "__clang__" not in macros
         return ("--param=max-completely-peel-times=15",) if is_gcc else ()
 
     def link_flags(self, options: BuildOptions) -> tuple[str, ...]:
-        """Gives the whole list of flags for linking, files and libraries excepted.
+        """Return the whole list of flags for linking, without files and libraries.
 
-        A library uses its own functions and data, whatever others of the same names a process has.
+        A library uses its own functions and data, even if a process has others of the same names.
         """
         machine = self.arch_flags(options.march, options.target)
         flags = (flag for flag in options.extra_flags if not flag.startswith("-l"))
@@ -259,17 +259,17 @@ class Toolchain:
         return ("-shared", "-s", "-Wl,--build-id=none", "-Wl,-Bsymbolic", "-Wl,-z,defs", *origin)
 
     def libraries(self, options: BuildOptions, texts: Iterable[str]) -> tuple[str, ...]:
-        """Gives the flags that stand behind the files in linking, for these C texts: the user's libraries first."""
+        """Return the linker flags placed behind the files, for these C texts: the user's libraries first."""
         on_windows = self.target(options.march, options.target).system == "Windows"
         flags = (flag for flag in options.extra_flags if flag.startswith("-l"))
         own = ("-lm",) if on_windows or not any("pthread" in text for text in texts) else ("-lm", "-pthread")
         return (*self.linkage(options).flags, *flags, *own)
 
     def linkage(self, options: BuildOptions) -> Linkage:
-        """Return the libraries and objects of the options as they are on this machine.
+        """Return the libraries and objects of the options with their files on this machine.
 
         Raises:
-            ToolchainError: an object or a folder is not there.
+            ToolchainError: an object or a folder is missing.
         """
         if not (options.libraries or options.extra_objects or options.library_dirs):
             return Linkage()
@@ -278,14 +278,14 @@ class Toolchain:
         return find_linkage(options.libraries, options.library_dirs, options.extra_objects, system, find)
 
     def _find_default_file(self, name: str) -> str | None:
-        """Return the path of a file in the compiler's own folders; ``None`` if it is not there or zig does not tell."""
+        """Return the path of a file in the compiler's own folders; ``None`` if missing or if the compiler is zig."""
         if self.is_zig:
             return None
         found = run_compiler([*self.command, f"-print-file-name={name}"], self.timeout_s).stdout.strip()
         return found if Path(found).is_absolute() and Path(found).is_file() else None
 
     def _quiet_flags(self) -> tuple[str, ...]:
-        # The user's flags come with each step, whichever they are for; clang would warn.
+        # Each step gets all flags of the user, even flags for another step; clang would warn.
         return ("-Wno-unused-command-line-argument",) if self.is_zig or "clang" in self.version else ()
 
     def compile(
@@ -296,22 +296,22 @@ class Toolchain:
         defines: Sequence[str] = (),
         data_files: Mapping[str, bytes] | None = None,
     ) -> CompiledLibrary:
-        """Compiles C into a shared library.
+        """Compile C into a shared library.
 
-        The same sources, options and compiler give the same bytes, wherever and whenever. ``byoc_ffi.h`` is on the
-        include path and ``byoc_ffi.c`` is linked in; so is ``byoc_parallel.c`` where a source includes its header.
+        The same sources, options and compiler give the same bytes, at any place and time. ``byoc_ffi.h`` is on the
+        include path and ``byoc_ffi.c`` is linked in. So is ``byoc_parallel.c`` if a source includes its header.
 
         Args:
-            sources: one text, or texts by file name. Each ``*.c`` is a translation unit; the rest are headers.
-            options: how; the defaults where ``None``.
+            sources: a text, or texts by file name. Each ``*.c`` is a translation unit; the rest are headers.
+            options: the build options; ``None`` for the defaults.
             defines: ``-D`` definitions.
-            data_files: binary files that the sources include with ``.incbin``.
+            data_files: binary files included by the sources with ``.incbin``.
 
         Raises:
             ToolchainError: the compiler failed or ran too long. Shows the command, the exit status, the end of
                 stderr and the lines at fault; the sources are kept.
 
-        Cost: a compiler run for each unit, as many at once as there are processors, or reading one file where the same
+        Cost: a compiler run for each unit, in parallel up to the number of processors, or reading a file if the same
         was built before.
         """
         from byoc_core.native.library_build import LibraryBuild
@@ -325,7 +325,7 @@ class Toolchain:
         compile_command = (*self.command, *self.flags(options), *(f"-D{define}" for define in defines))
         own = [name for name in texts if name.endswith(".c")] if options.include_dirs else []
         headers = header_digests(compile_command, files, own, self.timeout_s) if own else []
-        # Python holds memory of what calls it.
+        # Python keeps references to memory of the calling library.
         stays = ("-Wl,-z,nodelete",) if "byoc_python.c" in units and target.system == "Linux" else ()
         build = LibraryBuild(
             identity=[
@@ -357,13 +357,13 @@ class Toolchain:
     def keep_source(
         self, folder: str | os.PathLike[str], name: str, source: str, options: BuildOptions | None = None
     ) -> None:
-        """Writes C into a folder, which is made where it is missing: ``sh <name>.sh`` builds ``<name>.so`` there.
+        """Write C into a folder, created if missing: ``sh <name>.sh`` builds ``<name>.so`` there.
 
         Args:
-            folder: gets ``<name>.c``, the files of byoc that are compiled with it, and ``<name>.sh``.
-            name: what the files are called.
-            source: one text.
-            options: how it is compiled; the defaults where ``None``.
+            folder: gets ``<name>.c``, byoc's files compiled with ``<name>.c``, and ``<name>.sh``.
+            name: base name of the files.
+            source: the C text.
+            options: the build options; ``None`` for the defaults.
 
         Raises:
             ToolchainError: the folder cannot be written.
@@ -395,7 +395,7 @@ class Toolchain:
 
 
 def _identity(program: str) -> tuple[str, int, int]:
-    """Tells one build of a compiler from the next, even where both print the same version."""
+    """Return path, size and modification time of a compiler, to distinguish builds with equal version texts."""
     path = Path(program).resolve()
     try:
         status = path.stat()

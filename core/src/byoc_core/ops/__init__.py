@@ -1,4 +1,4 @@
-"""The registry of byoc's own ops, the builder of functions of these ops, and what an op of one's own is made of."""
+"""The registry of byoc's own ops, the builder of functions of these ops, and the parts of user-defined ops."""
 
 from byoc_core.ir.builder import FunctionBuilder
 from byoc_core.ir.op_registry import default_ops

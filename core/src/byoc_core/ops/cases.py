@@ -31,7 +31,7 @@ __all__ = [
 
 
 def canonical_cases(ops: Mapping[str, OpDef]) -> Mapping[str, tuple[OpCase, ...]]:
-    """Return the canonical cases of each op that has some, the most common case of an op first."""
+    """Return the canonical cases of each op with cases, the most common case of an op first."""
     return {name: op.canonical_cases for name, op in ops.items() if op.canonical_cases}
 
 
@@ -41,7 +41,7 @@ def case(op: str, *operands: Shape | OperandCase, dtype: str = "float32", **attr
 
 
 def dtypes_of(case: OpCase, op: OpDef) -> tuple[str, ...]:
-    """Return the dtypes with which an op takes a case, the case's own first."""
+    """Return the dtypes for which an op accepts a case, the dtype of the case first."""
     others = [name for name in all_dtypes() if name != case.dtype]
     if all(operand.dtype is not None for operand in case.operands):
         others = []
@@ -58,12 +58,12 @@ def _is_taken(case: OpCase, op: OpDef, dtype: str) -> bool:
 
 
 def infer_case(op: OpDef, operands: Sequence[Value], attrs: Mapping[str, AttrValue]) -> tuple[Type, ...]:
-    """Gives the result types of an op, with a fresh symbol for a size that only running tells.
+    """Return the result types of an op, with a fresh symbol for a size known only at run time.
 
-    External calls, which say themselves what they give, give what they take.
+    External calls, which declare their own result types, get the type of their first operand.
 
     Raises:
-        IRTypeError: operands or attributes do not fit the op, or it needs regions.
+        IRTypeError: operands or attributes do not fit the op, or the op needs regions.
     """
     declared: tuple[Type, ...] | None = None
     if op.declares_results:
@@ -84,7 +84,7 @@ def _fresh_symbol(types: Sequence[Type]) -> Dim:
 def new_function(
     op: OpDef, types: Sequence[TensorType], given: Mapping[str, object], name: str = "main"
 ) -> tuple[Function, Binding]:
-    """Gives a function of one op on its parameters, and its only binding.
+    """Build a function of a single op on the function's parameters; return the function and its only binding.
 
     Raises:
         IRTypeError: operands or attributes do not fit the op.
@@ -95,7 +95,9 @@ def new_function(
 def function_of(
     op: OpDef, operands: Sequence[Value], given: Mapping[str, object], name: str = "main"
 ) -> tuple[Function, Binding]:
-    """Gives a function of one op on these operands, those that vary being its parameters, and its only binding.
+    """Build a function of a single op on these operands; return the function and the only binding.
+
+    Operands of type :class:`Var` become the parameters of the function.
 
     Raises:
         IRTypeError: operands or attributes do not fit the op.

@@ -1,4 +1,4 @@
-"""Which bindings return their operand as it is."""
+"""Detection of bindings with a result identical to the operand."""
 
 from __future__ import annotations
 

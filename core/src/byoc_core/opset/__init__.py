@@ -1,6 +1,6 @@
-"""What ops are, which ops there are, and the parts of an op of your own: for the compile side and the run side.
+"""The definitions of all ops, and the parts of user-defined ops, for compiler and runtime.
 
-Names are imported when they are first used: a process that runs an artifact needs few of them.
+Names are imported on first use: a process running an artifact needs few of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attributes of ops: their kinds, and the one stored form that each value has."""
+"""Attributes of ops: kinds, and the canonical stored form of each value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from byoc_core.errors import IRTypeError
 __all__ = ["REQUIRED", "AttrKind", "AttrSpec", "AttrValue"]
 
 AttrValue = None | bool | int | float | str | DimExpr | tuple["AttrValue", ...]
-"""What an attribute may hold. Lists are stored as tuples."""
+"""The permitted values of an attribute. Lists are stored as tuples."""
 
 
 class AttrKind(Enum):
@@ -37,19 +37,19 @@ class _Required(Enum):
 
 
 REQUIRED: Final = _Required.REQUIRED
-"""The default of an attribute that has none."""
+"""The default of an attribute without a default value."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttrSpec:
-    """One attribute of an op.
+    """An attribute of an op.
 
     Attributes:
         name: keyword in script text and in kernels.
-        kind: its type; ``INTS`` and the like are tuples.
-        default: value when left out, or ``REQUIRED``; a default of ``None`` also permits ``None``.
+        kind: the type; ``INTS`` and the like are tuples.
+        default: the value when left out, or ``REQUIRED``; a default of ``None`` also permits ``None``.
         choices: the permitted values; empty for all.
-        doc: one sentence.
+        doc: a sentence.
     """
 
     name: str
@@ -59,7 +59,7 @@ class AttrSpec:
     doc: str = ""
 
     def normalise(self, value: object) -> AttrValue:
-        """Gives the value in its stored form (lists as tuples, text dims parsed).
+        """Return the value in stored form (lists as tuples, text dims parsed).
 
         Raises:
             IRTypeError: the value is of another type, or is not among the choices.

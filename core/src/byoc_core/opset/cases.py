@@ -1,6 +1,6 @@
-"""Canonical cases of an op, as data: common operands and attributes, and how they vary.
+"""Canonical cases of an op, as data: common operands and attributes, and their variations.
 
-A case is what a backend is tried on, and a small input that an op takes for whoever wants one.
+A case is a trial input for backends, and a small valid input of an op for other purposes.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class OperandCase:
-    """One operand of a case.
+    """An operand of a case.
 
     Attributes:
-        shape: its sizes.
-        dtype: its dtype where the op fixes it; ``None`` for the dtype that the case varies.
-        low: the least integer that fits, where ``dtype`` is an integer type.
+        shape: the sizes.
+        dtype: the dtype if fixed by the op; ``None`` for the dtype varied by the case.
+        low: the least valid integer, if ``dtype`` is an integer type.
         high: the largest.
     """
 
@@ -47,15 +47,15 @@ def _no_attrs() -> Mapping[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class OpCase:
-    """One common use of an op.
+    """A common use of an op.
 
     Sizes of different meaning are different numbers, as far as the op permits, and no size is 1 by chance.
 
     Attributes:
-        op: the op's name; the op fills it in.
+        op: the op's name, filled in by the op.
         operands: the operands, in order.
-        attrs: attributes that differ from their defaults.
-        dtype: the dtype of the operands that fix none.
+        attrs: attributes with values other than the defaults.
+        dtype: the dtype of operands without a fixed dtype.
     """
 
     op: str
@@ -64,11 +64,11 @@ class OpCase:
     dtype: str = "float32"
 
     def types(self, dtype: str | None = None) -> tuple[TensorType, ...]:
-        """Return the operands' types, with another dtype where one is given."""
+        """Return the operands' types, with another dtype if given."""
         return tuple(TensorType(operand.shape, operand.dtype or dtype or self.dtype) for operand in self.operands)
 
     def symbolic_types(self, *, everywhere: bool = False) -> tuple[TensorType, ...]:
-        """Return the operands' types with symbols in place of sizes; equal sizes have one symbol, and 1 stays 1.
+        """Return the operands' types with symbols in place of sizes; equal sizes share a symbol, and 1 stays 1.
 
         Args:
             everywhere: all sizes, ``s2`` for 2 and so on; else only the first size of the first operand, ``n``.
@@ -83,7 +83,7 @@ class OpCase:
         )
 
     def arrays(self, generator: np.random.Generator, dtype: str | None = None) -> tuple[npt.NDArray[Any], ...]:
-        """Return operands that fit, indices in range among them."""
+        """Return random valid operands, with indices in range."""
         return tuple(
             array_of(type_, generator, operand.low, operand.high)
             for type_, operand in zip(self.types(dtype), self.operands, strict=True)
@@ -91,13 +91,13 @@ class OpCase:
 
 
 def example(*operands: Shape | OperandCase, dtype: str = "float32", **attrs: object) -> OpCase:
-    """Return a case; a bare shape stands for an operand of the dtype that the case varies."""
+    """Return a case; a bare shape stands for an operand of the dtype varied by the case."""
     given = tuple(item if isinstance(item, OperandCase) else OperandCase(item) for item in operands)
     return OpCase("", given, MappingProxyType(attrs), dtype)
 
 
 def axis_cases() -> Iterable[OpCase]:
-    """Return the cases of ops on one operand along one axis: of a matrix, of tokens, of an image."""
+    """Return the cases of ops on an operand along a single axis: of a matrix, of tokens, of an image."""
     return (example(shape, axis=axis) for shape, axis in (((2, 3), 1), ((2, 5, 3), -1), ((2, 16, 9, 8), 1)))
 
 

@@ -1,4 +1,4 @@
-"""What the rules of an op see: operand types, result types and attributes, without the IR."""
+"""The contexts of an op's rules: operand types, result types and attributes, without the IR."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["OpContext", "TypeContext", "bytes_touched", "no_flops", "unstated_fl
 
 @dataclass(frozen=True, slots=True)
 class TypeContext:
-    """What a type rule sees.
+    """The context of a type rule.
 
     Attributes:
         op: the op's name, for messages.
         operands: operand types, in order.
         attrs: normalised attributes, defaults filled in.
-        declared: result types as declared, for ops whose rule cannot find them alone (``declares_results``);
+        declared: result types as declared, for ops with a rule unable to infer the types alone (``declares_results``);
             else ``None``.
         regions: the nested functions (:class:`~byoc_core.ir.Function`).
-        callee: the function that a ``call`` names, else ``None``.
+        callee: the function named by a ``call``, else ``None``.
         operand_names: names for messages, parallel to ``operands``.
     """
 
@@ -33,7 +33,7 @@ class TypeContext:
     operands: tuple[Type, ...]
     attrs: Mapping[str, Any]
     declared: tuple[Type, ...] | None = None
-    regions: tuple[Any, ...] = ()  # not of their class: the run side knows ops, and no functions of the IR
+    regions: tuple[Any, ...] = ()  # typed Any: the runtime imports ops, but not the IR
     callee: Any = None
     operand_names: Sequence[str] = ()
 
@@ -52,7 +52,7 @@ class TypeContext:
         """Return the shape of tensor operand ``index``.
 
         Raises:
-            IRTypeError: the operand is no tensor, or its rank is unknown.
+            IRTypeError: the operand is no tensor, or the rank is unknown.
         """
         shape = self.tensor(index).shape
         if shape is None:
@@ -62,7 +62,7 @@ class TypeContext:
     def error(
         self, problem: str, *, operand: int | None = None, got: object = None, expected: object = None
     ) -> IRTypeError:
-        """Return the error to raise; the error names the op and, where given, the operand."""
+        """Return the error to raise; the error names the op and, if given, the operand."""
         where = f"op `{self.op}`"
         if operand is not None and operand < len(self.operand_names):
             where += f", operand `{self.operand_names[operand]}`"
@@ -71,7 +71,7 @@ class TypeContext:
 
 @dataclass(frozen=True, slots=True)
 class OpContext:
-    """One use of an op, as formulas and rules about the op see it.
+    """A use of an op, as seen by formulas and rules about the op.
 
     Attributes:
         operands: operand types, in order.
@@ -84,23 +84,23 @@ class OpContext:
     attrs: Mapping[str, Any]
 
     def elements(self, index: int = 0) -> Dim:
-        """Return the number of elements of result ``index``; symbol ``unknown`` where the rank is unknown."""
+        """Return the number of elements of result ``index``; symbol ``unknown`` if the rank is unknown."""
         return _elements(self.results[index])
 
     def operand_elements(self, index: int) -> Dim:
-        """Return the number of elements of operand ``index``; symbol ``unknown`` where the rank is unknown."""
+        """Return the number of elements of operand ``index``; symbol ``unknown`` if the rank is unknown."""
         return _elements(self.operands[index])
 
     def operand_shape(self, index: int = 0) -> tuple[Dim, ...]:
-        """Return the shape of tensor operand ``index``; no sizes where the rank is unknown."""
+        """Return the shape of tensor operand ``index``; no sizes if the rank is unknown."""
         return _shape(self.operands[index])
 
     def result_shape(self, index: int = 0) -> tuple[Dim, ...]:
-        """Return the shape of tensor result ``index``; no sizes where the rank is unknown."""
+        """Return the shape of tensor result ``index``; no sizes if the rank is unknown."""
         return _shape(self.results[index])
 
     def ints(self, name: str) -> tuple[int, ...]:
-        """Return the integers of attribute ``name``; none where the attribute is ``None``, symbols left out."""
+        """Return the integers of attribute ``name``; none if the attribute is ``None``, symbols left out."""
         given = self.attrs[name]
         return tuple(item for item in (given if isinstance(given, tuple) else (given,)) if isinstance(item, int))
 
@@ -130,7 +130,7 @@ def no_flops(context: OpContext) -> Dim:
 
 
 def unstated_flops(context: OpContext) -> Dim:
-    """Return one operation for each element of the results: the count of an op that states no formula."""
+    """Return one operation for each element of the results: the count of an op without a formula."""
     total: Dim = 0
     for type_ in context.results:
         total = total + _elements(type_)

@@ -16,12 +16,12 @@ __all__ = ["Equation", "parse_equation"]
 class Equation:
     """The equation of an Einstein sum over operands of known ranks.
 
-    The label of an axis is its letter. Axes that ``...`` stands for are numbered from the last.
+    The label of an axis is a letter. Axes covered by ``...`` are numbered from the last.
 
     Attributes:
         operands: the labels of the axes of each operand.
         result: the labels of the axes of the result.
-        sizes: the size of each label, in the order in which labels first appear.
+        sizes: the size of each label, in order of first appearance.
     """
 
     operands: tuple[tuple[str, ...], ...]
@@ -30,7 +30,7 @@ class Equation:
 
     @property
     def summed(self) -> tuple[str, ...]:
-        """The labels that the result lacks."""
+        """The labels missing from the result."""
         return tuple(label for label in self.sizes if label not in self.result)
 
 
@@ -46,12 +46,13 @@ def _error(problem: str, *, operand: int | None = None, got: object = None, expe
 
 
 def parse_equation(text: str, shapes: Sequence[Sequence[Dim]], *, error: _MakesError = _error) -> Equation:
-    """Return what the equation of an Einstein sum says about operands of these shapes.
+    """Parse the equation of an Einstein sum over operands of these shapes.
 
     Args:
-        text: letters and ``...`` for each operand, apart by commas; then perhaps ``->`` and those of the result.
+        text: letters and ``...`` for each operand, separated by commas; then optionally ``->`` and the letters of the
+            result.
         shapes: the shapes of the operands.
-        error: makes the error to raise, as :meth:`byoc_core.ops.TypeContext.error` does.
+        error: builds the error to raise, like :meth:`byoc_core.ops.TypeContext.error`.
 
     Raises:
         IRTypeError: the equation is malformed, or does not fit the shapes.
@@ -94,7 +95,7 @@ def _is_term(term: str) -> bool:
 
 
 def _labels(term: str, hidden: int) -> tuple[str, ...]:
-    """Return the labels of a term whose ``...``, where it has one, stands for so many axes."""
+    """Return the labels of a term; a ``...`` in the term stands for ``hidden`` axes."""
     before, ellipsis, after = term.partition("...")
     numbers = reversed(range(hidden)) if ellipsis else ()
     return (*before, *map(str, numbers), *after)

@@ -1,4 +1,4 @@
-"""Where the elements of a tensor lie in a buffer: offset, sizes and strides, all counted in elements."""
+"""The layout of a tensor's elements in a buffer: offset, sizes and strides, all counted in elements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _TYPICAL_SIZE = 1009
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Element ``index`` lies ``offset + sum(index * strides)`` elements from the start of the buffer."""
+    """A strided layout.
+
+    Element ``index`` lies ``offset + sum(index * strides)`` elements from the start of the buffer.
+    """
 
     offset: Dim
     shape: tuple[Dim, ...]
@@ -24,17 +27,20 @@ class Layout:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there certainly is no element."""
+        """Whether the layout certainly has no element."""
         return 0 in self.shape
 
     @property
     def is_compact(self) -> bool:
-        """Whether the elements certainly lie one after the other in row-major order."""
+        """Whether the elements certainly lie consecutively in row-major order."""
         return is_compact(self.shape, self.strides)
 
     @property
     def canonical(self) -> Layout:
-        """The same elements with strides that sizes tell where elements do not: along axes of one; of none, all."""
+        """The same layout, with strides computed from sizes if the strides do not matter.
+
+        These are the strides of axes of size 1, and all strides of an empty layout.
+        """
         if self.is_empty:
             return Layout(0, self.shape, row_major(self.shape))
         if self.is_compact:
@@ -48,15 +54,15 @@ class Layout:
 
     @property
     def extent(self) -> Dim:
-        """The elements from the first to the last one, both included; of an empty tensor, if that is certain, 0."""
+        """The number of elements from the first to the last, both included; 0 if the tensor is certainly empty."""
         return 0 if self.is_empty else sum(((d - 1) * s for d, s in zip(self.shape, self.strides, strict=True)), 1)
 
     def fits(self, buffer: Sequence[Dim], sizes: Iterable[Dim] = ()) -> bool:
-        """Tells whether all lies, provably, in a buffer of that shape.
+        """Return whether all elements provably lie in a buffer of a shape.
 
         Args:
             buffer: sizes of the buffer.
-            sizes: others that are zero or more, though they may not show it.
+            sizes: further sizes assumed to be zero or more without proof.
         """
         extent = product(self.shape) if self.is_compact else self.extent
         given = unproved_sizes((*self.shape, *buffer, *sizes))
@@ -65,15 +71,15 @@ class Layout:
 
     @property
     def without_repeats(self) -> Layout:
-        """The layout with one element along every axis that repeats the same ones."""
+        """The layout with size 1 along every axis of stride 0, which repeats the same elements."""
         shape = tuple(1 if stride == 0 else dim for dim, stride in zip(self.shape, self.strides, strict=True))
         return Layout(self.offset, shape, self.strides)
 
     def is_injective(self, sizes: Iterable[Dim] = ()) -> bool:
-        """Tells whether no two elements, provably, share a place.
+        """Return whether provably no two elements share a place.
 
         Args:
-            sizes: are zero or more, though they may not show it.
+            sizes: sizes assumed to be zero or more without proof.
         """
         if self.is_compact:
             return True
@@ -86,7 +92,7 @@ class Layout:
         return True
 
     def reshaped(self, shape: Sequence[Dim]) -> Layout | None:
-        """Gives the same elements, in row-major order of their indexes, in another shape; ``None`` where none does."""
+        """Return the layout of the same elements, in row-major order, in another shape; ``None`` if there is none."""
         target = tuple(shape)
         if product(target) != product(self.shape):
             return None
@@ -96,20 +102,20 @@ class Layout:
         return None if strides is None else Layout(self.offset, target, strides)
 
     def permuted(self, axes: Sequence[int]) -> Layout:
-        """Gives the layout with axis ``axes[i]`` in place ``i``."""
+        """Return the layout with axis ``axes[i]`` in place ``i``."""
         return Layout(self.offset, tuple(self.shape[a] for a in axes), tuple(self.strides[a] for a in axes))
 
     def sliced(self, axis: int, start: Dim, size: Dim, step: int = 1) -> Layout:
-        """Gives ``size`` slices along one axis, from ``start``, each ``step`` after the one before."""
+        """Return ``size`` slices along an axis, from ``start``, at distance ``step``."""
         shape, strides = list(self.shape), list(self.strides)
         offset = self.offset + start * strides[axis]
         shape[axis], strides[axis] = size, strides[axis] * step
         return Layout(offset, tuple(shape), tuple(strides))
 
     def levels(self) -> tuple[list[tuple[Dim, Dim]], Dim]:
-        """Gives the set of elements as runs: stride and count of each level, the outermost first, and a run's length.
+        """Return the set of elements as runs: stride and count of each level, outermost first, and the length of a run.
 
-        Axes that repeat elements, or have one, are left out, and those that go on where the next ends are one level.
+        Axes of size 1 or stride 0 are left out. Axes continuing each other without a gap are merged into a level.
         """
         merged: list[tuple[Dim, Dim]] = []
         for stride, dim in self._by_stride():
@@ -124,13 +130,13 @@ class Layout:
         return merged, 1
 
     def _by_stride(self) -> list[tuple[Dim, Dim]]:
-        """Gives stride and size of every axis with more than one element, the largest stride first."""
+        """Return stride and size of every axis with more than one element, the largest stride first."""
         axes = [(s, d) for s, d in zip(self.strides, self.shape, strict=True) if d != 1]
         return sorted(axes, key=lambda axis: typical(axis[0]), reverse=True)
 
 
 def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Gives the strides of a C-contiguous tensor."""
+    """Return the strides of a C-contiguous tensor."""
     strides: list[Dim] = []
     step: Dim = 1
     for dim in reversed(shape):
@@ -140,12 +146,12 @@ def row_major(shape: Sequence[Dim]) -> tuple[Dim, ...]:
 
 
 def compact_layout(shape: Sequence[Dim]) -> Layout:
-    """Gives the layout of a C-contiguous tensor at the start of its buffer."""
+    """Return the layout of a C-contiguous tensor at the start of a buffer."""
     return Layout(0, tuple(shape), row_major(shape))
 
 
 def is_compact(shape: Sequence[Dim], strides: Sequence[Dim]) -> bool:
-    """Tells whether strides are, for certain, those of a C-contiguous tensor; axes of one element have none."""
+    """Return whether strides are certainly C-contiguous; the strides of axes of size 1 do not matter."""
     if 0 in shape:
         return True
     expected: Dim = 1
@@ -159,12 +165,12 @@ def is_compact(shape: Sequence[Dim], strides: Sequence[Dim]) -> bool:
 
 
 def unproved_sizes(shape: Iterable[Dim]) -> tuple[Dim, ...]:
-    """Gives the sizes of axes that are zero or more only because a call with any other size is refused."""
+    """Return the sizes of axes that are zero or more only because a call with any other size is refused."""
     return tuple(dict.fromkeys(dim for dim in shape if not isinstance(dim, int) and not is_nonnegative(dim)))
 
 
 def is_size(value: Dim, sizes: Sequence[Dim]) -> bool:
-    """Tells whether a value is, provably, zero or more where some sizes are."""
+    """Return whether a value is provably zero or more if some sizes are zero or more."""
     if _is_multiple(value, sizes):
         return True
     least = _least_values(sizes)
@@ -172,7 +178,7 @@ def is_size(value: Dim, sizes: Sequence[Dim]) -> bool:
 
 
 def _is_multiple(value: Dim, sizes: Sequence[Dim]) -> bool:
-    """Tells whether a value is, provably, zero or more, or a product of sizes and such a value."""
+    """Return whether a value is provably zero or more, or a product of sizes and such a value."""
     if is_nonnegative(value):
         return True
     quotients = (exact_div(value, size) for size in sizes if not isinstance(value, int))
@@ -180,7 +186,7 @@ def _is_multiple(value: Dim, sizes: Sequence[Dim]) -> bool:
 
 
 def _least_values(sizes: Iterable[Dim]) -> dict[str, Dim]:
-    """Gives for each symbol ``n`` with a size ``n-k`` what to put in its place so that it may be zero: ``n+k``."""
+    """Return the substitute ``n+k`` for each symbol ``n`` with a size ``n-k``, so the new symbol may be zero."""
     least: dict[str, int] = {}
     for size in sizes:
         for name in symbols_of(size):
@@ -191,7 +197,7 @@ def _least_values(sizes: Iterable[Dim]) -> dict[str, Dim]:
 
 
 def typical(dim: Dim) -> int:
-    """Gives the value of a dimension with all symbols large, 0 if it has none there: an order to try, never a proof."""
+    """Return the value of a dimension with all symbols large; 0 if undefined there. A heuristic, never a proof."""
     try:
         return evaluate(dim, dict.fromkeys(symbols_of(dim), _TYPICAL_SIZE))
     except IRTypeError:
@@ -199,7 +205,10 @@ def typical(dim: Dim) -> int:
 
 
 def _strides_of_groups(shape: Sequence[Dim], strides: Sequence[Dim], target: tuple[Dim, ...]) -> tuple[Dim, ...] | None:
-    """Gives the strides of a reshaped tensor: groups of axes of equal product, each of which can be one axis."""
+    """Return the strides of a reshaped tensor; ``None`` if impossible.
+
+    Axes are matched in groups of equal product, each mergeable into a single axis.
+    """
     axes = [(d, s) for d, s in zip(shape, strides, strict=True) if d != 1]
     wanted = [d for d in target if d != 1]
     found: list[Dim] = []

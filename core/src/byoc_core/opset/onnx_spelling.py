@@ -1,4 +1,4 @@
-"""How ONNX spells an op where that is one line."""
+"""ONNX spellings of ops with a single equivalent operator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OnnxSpelling:
 
     Attributes:
         op_type: the ONNX operator's name.
-        attrs: float attributes, the same in ONNX as here, with the defaults that ONNX states.
+        attrs: float attributes, the same in ONNX as here, with the defaults stated by ONNX.
         domain: the ONNX domain; empty for the standard domain.
     """
 

@@ -1,7 +1,7 @@
-"""What an op is: frozen data that type rules, passes, printers, parsers, cost models, judges and the host all read.
+"""The definition of an op: frozen data for type rules, passes, printers, parsers, cost models, judges and the host.
 
-Adding an op is adding one :class:`OpDef` to a registry. A fact that an :class:`OpDef` does not state has a default that
-is safe, and that :meth:`OpDef.unstated` names.
+Adding an op means adding an :class:`OpDef` to a registry. A fact not stated by an :class:`OpDef` has a safe default,
+and is listed by :meth:`OpDef.unstated`.
 """
 
 from __future__ import annotations
@@ -36,32 +36,32 @@ Kernel = Callable[..., "npt.NDArray[Any] | tuple[npt.NDArray[Any], ...]"]
 
 
 class Trait(Enum):
-    """What passes and backends may assume of an op."""
+    """A property of an op, for passes and backends to rely on."""
 
     PURE = "pure"
     """Same inputs, same outputs, no effect: may be removed, repeated and moved."""
     ELEMENTWISE = "elementwise"
-    """Each result element depends on the operand elements at its own (broadcast) position only."""
+    """Each result element depends only on the operand elements at the same (broadcast) position."""
     COMMUTATIVE = "commutative"
     """The two operands may be swapped."""
     EITHER_ZERO = "either-zero"
-    """Where the result is a zero, it may have either sign: an implementation chooses."""
+    """A zero in the result may have either sign, at the implementation's choice."""
     RESHAPING = "reshaping"
     """The result holds the operand's elements in the same row-major order."""
     REDUCTION = "reduction"
     """Combines the elements along axes."""
     DATA_DEPENDENT = "data-dependent"
-    """The elements of the operands decide sizes of the results; each binding declares fresh symbols for them."""
+    """The elements of the operands decide sizes of the results; each binding declares fresh symbols for these sizes."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperandSpec:
-    """One operand of an op.
+    """An operand of an op.
 
     Attributes:
         name: for messages.
-        variadic: whether it stands for zero or more values; of the last operand only.
-        doc: one sentence.
+        variadic: whether the operand stands for zero or more values; of the last operand only.
+        doc: a sentence.
     """
 
     name: str
@@ -87,39 +87,40 @@ class OpDef:
 
     Attributes:
         name: dotted name as in script text after ``R.`` (``"add"``, ``"nn.conv2d"``).
-        operands: its operands, in order.
-        attrs: its attributes, in the order they print.
+        operands: the operands, in order.
+        attrs: the attributes, in printed order.
         infer: type rule: result types from a :class:`TypeContext`; raises :class:`IRTypeError` on a misfit. The core
-            calls it through :func:`byoc_core.ir.infer_results`, which also takes other iterables, or one type alone.
-        traits: what passes may assume.
-        flops: floating-point operations (a multiply-add counts two). :func:`no_flops` says that the op only moves data,
-            so that its results are judged bit for bit. An op that states nothing counts one operation for each
-            element of its results.
+            calls the rule through :func:`byoc_core.ir.infer_results`, which also takes other iterables, or a single
+            type.
+        traits: the properties assumed by passes.
+        flops: floating-point operations (a multiply-add counts two). :func:`no_flops` means: the op only moves data,
+            and results are judged bit for bit. An op without a formula counts one operation for each element of the
+            results.
         nbytes: bytes read and written.
-        kernel: the numpy reference kernel that defines the op; ``None`` for structural ops.
+        kernel: the defining numpy reference kernel; ``None`` for structural ops.
         rounds: rounds of the Python loop in the kernel, for the cost of folding constants; 1 by default.
-        canonicalise: brings equivalent attribute values to one form (``padding=(1, 1)`` to four ints);
+        canonicalise: brings equivalent attribute values to a canonical form (``padding=(1, 1)`` to four ints);
             may raise ``IRTypeError``.
-        complete: brings attributes as a person gives them to those that the op has, by its operands' types (a count of
-            equal parts to their sizes); may raise ``IRTypeError``.
-        declares_results: result types stand in the binding, because the rule alone cannot find them.
-        sized_results: result types to declare, from a fresh symbol for the size that only running tells; of ops with
+        complete: converts attributes given by a person to attributes of the op, by the operands' types (a count of
+            equal parts to sizes); may raise ``IRTypeError``.
+        declares_results: result types stand in the binding, because the rule alone cannot infer the types.
+        sized_results: result types to declare, from a fresh symbol for the size known only at run time; of ops with
             :attr:`Trait.DATA_DEPENDENT`.
-        num_regions: nested functions it holds.
-        leading_attr: the attribute that script text has first: ``R.op("<attribute>", (operands, ...), ...)``.
-        view: where results lie in the operand's memory, of an op that only rearranges. Ops with
-            :attr:`Trait.RESHAPING` have a rule without stating one. By default results are new memory.
-        identity: whether the result is the only operand, where the types agree. True of :attr:`Trait.RESHAPING`; by
+        num_regions: number of nested functions.
+        leading_attr: the first attribute in script text: ``R.op("<attribute>", (operands, ...), ...)``.
+        view: the layout of results in the operand's memory, for an op that only rearranges elements. Ops with
+            :attr:`Trait.RESHAPING` have a rule by default. By default other results are new memory.
+        identity: whether the result is the only operand, if the types agree. True of :attr:`Trait.RESHAPING`; by
             default never.
-        permute: how the op computes on operands whose axes are stored in another order. Ops with
+        permute: the computation of the op on operands with axes stored in another order. Ops with
             :attr:`Trait.ELEMENTWISE` need none; by default transposes stay in front of the op.
-        rounding: how far a right result may be off. By default an op without FLOPs moves data, and an op with FLOPs
+        rounding: the permitted error of results. By default an op without FLOPs moves data, and an op with FLOPs
             has no bound for each element (``Rule.NORM``).
-        bound: how large results can be; by default nothing is known.
-        cases: canonical uses, the most common first; by default none, so that the conformance kit tries the op only
+        bound: the bound of results; by default nothing is known.
+        cases: canonical uses, the most common first; by default none, so the conformance kit tries the op only
             in the patterns of backends.
-        onnx: how ONNX spells the op, where operands and attributes agree.
-        doc: what it computes, with shapes.
+        onnx: the ONNX spelling of the op, if operands and attributes agree.
+        doc: the meaning of the op, with shapes.
     """
 
     name: str
@@ -158,12 +159,12 @@ class OpDef:
 
     @property
     def states_flops(self) -> bool:
-        """Whether the op says how many operations it needs."""
+        """Whether the op states a formula for the number of operations."""
         return self.flops is not unstated_flops
 
     @property
     def unstated(self) -> tuple[str, ...]:
-        """The facts that an op ought to state, and does not: a default stands for each."""
+        """The recommended facts not stated by the op, each replaced by a default."""
         is_stated = {
             "kernel": self.kernel is not None,
             "flops": self.states_flops,
@@ -186,7 +187,7 @@ class OpDef:
         """Check that the op takes ``count`` operands.
 
         Raises:
-            IRTypeError: it does not.
+            IRTypeError: the op does not take ``count`` operands.
         """
         variadic = bool(self.operands) and self.operands[-1].variadic
         if count < len(self.operands) - variadic or (count > len(self.operands) and not variadic):
@@ -199,7 +200,7 @@ class OpDef:
             )
 
     def operand_names(self, count: int) -> tuple[str, ...]:
-        """Return a name for each of ``count`` operands; those of a variadic operand are numbered."""
+        """Return a name for each of ``count`` operands; parts of a variadic operand are numbered."""
         names = [spec.name for spec in self.operands]
         if self.operands and self.operands[-1].variadic:
             last = names.pop()
@@ -207,7 +208,7 @@ class OpDef:
         return tuple(names)
 
     def attrs_for(self, given: Mapping[str, object], operands: Sequence[Type]) -> Mapping[str, AttrValue]:
-        """Return the attributes that a person gave in their stored form, completed by the operands' types.
+        """Return user-given attributes in stored form, completed by the operands' types.
 
         Raises:
             IRTypeError: as :meth:`normalise_attrs`, or the attributes do not fit the operands.

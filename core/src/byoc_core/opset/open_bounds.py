@@ -1,4 +1,4 @@
-"""Bounds of slices that stand for the end of an axis, whatever its size."""
+"""Bounds of slices standing for the end of an axis of any size."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _LEAST = 1 << 62
 
 
 def is_open_bound(bound: Dim) -> bool:
-    """Return whether a bound of `strided_slice` stands for the end of its axis, whatever the size."""
+    """Return whether a bound of `strided_slice` stands for the end of the axis, for any size."""
     return isinstance(bound, int) and abs(bound) >= _LEAST

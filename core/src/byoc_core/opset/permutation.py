@@ -1,7 +1,7 @@
-"""Ops on operands whose axes are stored in another order.
+"""Ops on operands with axes stored in another order.
 
-An order is a permutation of the axes: the value of the program is ``permute_dims(stored, axes=order)``. Its axis ``i``
-is axis ``order[i]`` of the stored array.
+An order is a permutation of the axes: the value of the program is ``permute_dims(stored, axes=order)``. Axis ``i`` of
+the value is axis ``order[i]`` of the stored array.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Order = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Permutable:
-    """How one use of an op computes on operands stored in another order.
+    """The computation of a use of an op on operands stored in another order.
 
     Attributes:
         rank: the number of permuted axes.
-        operands: the positions of the permuted operands; other operands stay as they are.
+        operands: the positions of the permuted operands; other operands stay unchanged.
         attrs: return the op's attributes for an order.
-        dropped: the axes that the result lacks.
+        dropped: the axes missing from the result.
         order_matters: whether float results depend on the order of the elements.
     """
 
@@ -36,24 +36,24 @@ class Permutable:
     order_matters: bool = False
 
     def result_order(self, order: Order) -> Order:
-        """Return the order in which results are stored if operands are stored in ``order``."""
+        """Return the stored order of results if operands are stored in ``order``."""
         kept = [order[axis] for axis in range(self.rank) if axis not in self.dropped]
         return tuple(sorted(kept).index(axis) for axis in kept)
 
 
 PermuteRule = Callable[[OpContext], Permutable | None]
-"""Return how one use of an op computes on permuted operands; ``None`` where it cannot."""
+"""Return the computation of a use of an op on permuted operands; ``None`` if impossible."""
 
 
 def inverse(order: Order) -> Order:
-    """Return the permutation that undoes ``order``."""
+    """Return the inverse permutation of ``order``."""
     return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
 def permute_axis(
     name: str = "axis", operands: tuple[int, ...] | None = (0,), *, order_matters: bool = False
 ) -> PermuteRule:
-    """Return the rule of ops with one axis as an attribute.
+    """Return the rule of ops with a single axis as an attribute.
 
     Args:
         name: the attribute.
@@ -73,7 +73,7 @@ def permute_axis(
 
 
 def permute_reduction(*, order_matters: bool) -> PermuteRule:
-    """Return the rule of ops that reduce axes: attributes ``axis`` (an integer, several, or ``None``) and ``keepdims``.
+    """Return the rule of reductions over attributes ``axis`` (an integer, several, or ``None``) and ``keepdims``.
 
     Args:
         order_matters: whether float results depend on the order of the elements.

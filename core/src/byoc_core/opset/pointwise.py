@@ -1,4 +1,4 @@
-"""Makers of elementwise ops on one or two operands, with the canonical cases that these ops share."""
+"""Builders of elementwise ops on one or two operands, with shared canonical cases."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["BROADCAST_DOC", "POINTWISE", "binary_op", "pair_cases", "unary_cases", "unary_op"]
 
 POINTWISE = frozenset({Trait.PURE, Trait.ELEMENTWISE})
-BROADCAST_DOC = "Shapes: any two that broadcast by numpy's rule."
+BROADCAST_DOC = "Shapes: any two, broadcastable by numpy's rule."
 
 _SHAPES: tuple[Shape, ...] = ((2, 3), (2, 3, 4, 5), (3,), (), (2, 3, 4), (0, 3))
 _PAIRS: tuple[tuple[Shape, Shape], ...] = (
@@ -46,12 +46,12 @@ _CASE_DTYPES = {"float": "float32", "int": "int32", "bool": "bool"}
 
 
 def unary_cases(dtype: str = "float32", **attrs: object) -> Iterable[OpCase]:
-    """Return the cases of elementwise ops on one operand: the ranks that networks have, a scalar, no elements."""
+    """Return the cases of unary elementwise ops: the common ranks of networks, a scalar, no elements."""
     return (example(shape, dtype=dtype, **attrs) for shape in _SHAPES)
 
 
 def pair_cases(dtype: str = "float32") -> Iterable[OpCase]:
-    """Return the cases of elementwise ops on two operands: equal shapes, and the ways to broadcast."""
+    """Return the cases of binary elementwise ops: equal shapes, and the ways to broadcast."""
     return (example(*pair, dtype=dtype) for pair in _PAIRS)
 
 
@@ -75,21 +75,21 @@ def unary_op(
     more_cases: tuple[OpCase, ...] = (),
     onnx: str | OnnxSpelling | None = None,
 ) -> OpDef:
-    """Return an elementwise op of one operand ``x``.
+    """Return an elementwise op of an operand ``x``.
 
     Args:
         name: the op's name.
-        doc: what the op computes.
+        doc: the meaning of the op.
         kernel: the reference kernel.
-        kinds: the kinds of dtypes that the op takes; the first is the kind of the cases.
+        kinds: the kinds of dtypes accepted by the op; the first is the kind of the cases.
         result: the result's dtype; by default the operand's.
         attrs: attributes.
         traits: traits beside ``PURE`` and ``ELEMENTWISE``.
-        flops: the FLOP formula; by default one for each element.
-        rounding: how far a right result may be off; exact where no result is a float.
-        bound: how large results can be.
+        flops: the FLOP formula; by default an operation for each element.
+        rounding: the permitted error; exact if no result is a float.
+        bound: the bound of results.
         more_cases: cases beside :func:`unary_cases`.
-        onnx: the ONNX operator with the same operand, if there is one.
+        onnx: the ONNX operator with the same operand, if any.
     """
 
     def infer(context: TypeContext) -> tuple[Type, ...]:
@@ -129,22 +129,22 @@ def binary_op(
     more_cases: tuple[OpCase, ...] = (),
     onnx: str | OnnxSpelling | None = None,
 ) -> OpDef:
-    """Return an elementwise op of two operands of one dtype that broadcast.
+    """Return an elementwise op of two operands of the same dtype, broadcast together.
 
     Args:
         name: the op's name.
-        doc: what the op computes.
+        doc: the meaning of the op.
         kernel: the reference kernel.
-        kinds: the kinds of dtypes that the op takes; the first is the kind of the cases.
+        kinds: the kinds of dtypes accepted by the op; the first is the kind of the cases.
         result: the result's dtype; by default the operands'.
         attrs: attributes.
         traits: traits beside ``PURE`` and ``ELEMENTWISE``.
         operands: the operands' names.
-        rounding: how far a right result may be off; exact where no result is a float.
-        bound: how large results can be.
+        rounding: the permitted error; exact if no result is a float.
+        bound: the bound of results.
         cases: the cases; by default :func:`pair_cases`.
         more_cases: further cases.
-        onnx: the ONNX operator with the same operands, if there is one.
+        onnx: the ONNX operator with the same operands, if any.
     """
 
     def infer(context: TypeContext) -> tuple[Type, ...]:

@@ -11,7 +11,7 @@ __all__ = ["OpRegistry"]
 
 
 class OpRegistry(Mapping[str, OpDef]):
-    """Ops by name. Filled once, then frozen, handed to whoever parses or builds IR."""
+    """Ops by name. Filled once, then frozen and passed to parsers and builders of IR."""
 
     def __init__(self, ops: Iterable[OpDef] = ()) -> None:
         self._ops: dict[str, OpDef] = {}
@@ -21,7 +21,7 @@ class OpRegistry(Mapping[str, OpDef]):
             self._ops[op.name] = op
 
     def find(self, name: str) -> OpDef:
-        """Return the op of that name.
+        """Return the op with a name.
 
         Raises:
             IRTypeError: there is none; near names are listed.
@@ -32,7 +32,7 @@ class OpRegistry(Mapping[str, OpDef]):
         return op
 
     def extended(self, ops: Iterable[OpDef]) -> OpRegistry:
-        """Return a registry that also holds ``ops``."""
+        """Return a registry extended by ``ops``."""
         return OpRegistry([*self._ops.values(), *ops])
 
     def __getitem__(self, name: str) -> OpDef:

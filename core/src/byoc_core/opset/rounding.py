@@ -1,7 +1,7 @@
-"""How far a right implementation of an op may be from the exact result: the rule of an op, and the rule's figures.
+"""The permitted deviation of an op's results from the exact results: rules and figures.
 
 - *movement*: the op only moves data, so the result is bit for bit the result of the reference kernel;
-- *equal*: integers and truth values are those of the reference kernel;
+- *equal*: integers and truth values equal the values of the reference kernel;
 - *ulp*: each element is within a number of units in the last place (ULP) of the result in float64;
 - *sum*: each element is within ``gamma_K * sum |a||b|`` of the result in float64, ``gamma_K = K*u / (1 - K*u)``, ``K``
   the number of operations behind an element (Higham, Accuracy and Stability of Numerical Algorithms, section 3.1);
@@ -9,8 +9,8 @@
   roundings of the result.
 
 Source of the ULPs of functions: the OpenCL C Specification 3.0, section 7.4, "Relative Error as ULPs", table "ULP
-values for single precision built-in math functions" (of the full profile): the accuracy that devices of all kinds keep.
-Formulas have the bounds of the functions in them, and half a unit for each other operation.
+values for single precision built-in math functions" (of the full profile): the accuracy of devices of all kinds.
+Formulas have the bounds of the contained functions, and half a unit for each other operation.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ __all__ = [
 Magnitude = Callable[[NDArray, NDArray, Mapping[str, Any]], NDArray]
 """Return the largest term of an op's formula for each element, from first operand, result and attributes.
 
-Source of the figure: where terms cancel, an error of an ULP of the largest term is no fault of an implementation.
+Reason for the figure: if terms cancel, an error of an ULP of the largest term is no fault of an implementation.
 """
 
 
 OpenElements = Callable[[Sequence[NDArray], Mapping[str, Any]], NDArray]
-"""Return for each element of an op's result, or once for all, whether the op says nothing about it.
+"""Return for each element of an op's result, or once for all, whether the op leaves the element undefined.
 
-From operands, in float64 or integers as they are, and attributes.
+Arguments are the operands, in float64 or as given integers, and the attributes.
 """
 
 
 class Rule(Enum):
-    """How much a right result of an op may be off."""
+    """The kind of permitted deviation of an op's result."""
 
     MOVEMENT = "movement"
     EQUAL = "equal"
@@ -66,19 +66,19 @@ class Rule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """The error that a right implementation of an op may have.
+    """The permitted error of an implementation of an op.
 
     Attributes:
         rule: of floating-point results.
-        ulps: under ``Rule.ULP``, the largest error of an element in ULP of its magnitude, in 32 and 64 bits.
-        is_chain: under ``Rule.ULP``, whether an implementation takes several steps, each of which may round.
-        magnitude: under ``Rule.ULP``, the largest term of the formula where terms cancel; by default the result.
+        ulps: under ``Rule.ULP``, the largest error of an element in ULP of the element's magnitude, in 32 and 64 bits.
+        is_chain: under ``Rule.ULP``, whether an implementation takes several steps, each with possible rounding.
+        magnitude: under ``Rule.ULP``, the largest term of the formula if terms cancel; by default the result.
         is_normwise: under ``Rule.SUM``, whether fast algorithms (Winograd, FFT) mix neighbours: stable for the whole
-            result, not for each element (Higham, chapter 23), so that the largest ``sum |a||b|`` counts for all.
-        integers: the rule where no result is a float: rounding to an integer is another number where the quotient
-            before it is off by one unit.
-        open_elements: the elements about which the op says nothing: no result there is wrong. By default none.
-        skips_zeros: whether an implementation may skip what it weighs by zero: whether a NaN there counts is open.
+            result, not for each element (Higham, chapter 23). The largest ``sum |a||b|`` then counts for all elements.
+        integers: the rule if no result is a float: rounding to an integer yields another number if the quotient
+            before rounding is off by one unit.
+        open_elements: the elements left undefined by the op: no result there is wrong. By default none.
+        skips_zeros: whether an implementation may skip elements with weight zero: the effect of a NaN there is open.
     """
 
     rule: Rule
@@ -92,13 +92,13 @@ class Rounding:
 
 
 EXACT = Rounding(Rule.ULP, 0.0)
-"""The result is a number that an operand holds, or that any floating-point type holds."""
+"""The result is a number held by an operand, or representable in any floating-point type."""
 ROUNDED = Rounding(Rule.ULP, 0.5)
-"""One operation that IEEE 754 rounds correctly."""
+"""A single operation, correctly rounded by IEEE 754."""
 SUM = Rounding(Rule.SUM)
 """A sum of products of the operands."""
 NORMWISE_SUM = Rounding(Rule.SUM, is_normwise=True)
-"""A sum of products that fast algorithms may compute."""
+"""A sum of products with fast algorithms permitted."""
 MOVEMENT = Rounding(Rule.MOVEMENT)
 """The op only moves data."""
 NORM = Rounding(Rule.NORM)
@@ -106,7 +106,7 @@ NORM = Rounding(Rule.NORM)
 
 
 def nan_is_open(operands: Sequence[NDArray], attrs: Mapping[str, Any]) -> NDArray:
-    """Return the open elements of ops that do not say what they make of NaN."""
+    """Return the open elements of ops with undefined results for NaN."""
     return np.isnan(operands[0])
 
 

@@ -1,4 +1,4 @@
-"""How the kernel of any op is called, be it the core's or a plugin's."""
+"""Calls of the kernels of ops, of the core and of plugins."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ def run_kernel(op: OpDef, inputs: Sequence[NDArray], attrs: Mapping[str, Any]) -
 
     Args:
         op: the op.
-        inputs: one array per operand.
+        inputs: an array per operand.
         attrs: normalised attributes; sizes are integers.
 
     Raises:
-        ExecutionError: the op has no kernel, or the kernel of a plugin's op raised or gave something else than arrays.
+        ExecutionError: the op has no kernel, or the kernel of a plugin's op raised or returned objects other than
+            arrays.
     """
     if op.kernel is None:
         raise ExecutionError(f"op `{op.name}`", "has no reference kernel")

@@ -1,4 +1,4 @@
-"""Sizes of the parts of `split`, from what people write: sizes, a number of equal parts, or indices."""
+"""Sizes of the parts of `split`, from user input: sizes, a number of equal parts, or indices."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from byoc_core.opset.types import TensorType, Type
 __all__ = ["SPLIT_INDICES", "complete_split"]
 
 SPLIT_INDICES = "indices_or_sections"
-"""The attribute as numpy and Relax call it: how many equal parts, or the indices at which parts begin."""
+"""The name of the attribute in numpy and Relax: the number of equal parts, or the start indices of parts."""
 
 
 def complete_split(given: Mapping[str, object], operands: Sequence[Type]) -> Mapping[str, object]:
     """Return the attributes of a `split` with the sizes of the parts as ``sections``.
 
     Raises:
-        IRTypeError: an axis has not so many equal parts, indices do not rise from 0 to the axis's size, or sizes stand
-            beside indices.
+        IRTypeError: an axis is not divisible into the number of equal parts, indices do not rise from 0 to the axis's
+            size, or both sizes and indices are given.
     """
     if SPLIT_INDICES in given and "sections" in given:
         raise IRTypeError("op `split`", f"has both `sections` and `{SPLIT_INDICES}`", expected="one of them")
@@ -37,7 +37,7 @@ def complete_split(given: Mapping[str, object], operands: Sequence[Type]) -> Map
 
 
 def _axis_size(operands: Sequence[Type], axis: object) -> Dim | None:
-    """Return the size of the axis; ``None`` if the type rule is to say what is wrong."""
+    """Return the size of the axis; ``None`` if the type rule must report an error."""
     type_ = operands[0] if operands else None
     if not isinstance(type_, TensorType) or type_.shape is None or not isinstance(axis, int):
         return None

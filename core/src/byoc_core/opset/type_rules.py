@@ -1,4 +1,4 @@
-"""What the type rules of several op families share: axes, broadcasting, comparison of sizes."""
+"""Shared parts of the type rules of op families: axes, broadcasting, comparison of sizes."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _KIND_NAMES = {"float": "floating-point", "int": "integer", "uint": "unsigned in
 
 
 def require_kind(context: TypeContext, index: int, kinds: Sequence[str]) -> TensorType:
-    """Gives tensor operand ``index`` if its dtype is of one of the kinds.
+    """Return the type of tensor operand ``index``, which must have a dtype of the given kinds.
 
     Raises:
-        IRTypeError: it is of another kind.
+        IRTypeError: the dtype is of another kind.
     """
     type_ = context.tensor(index)
     if dtype_info(type_.dtype).kind not in kinds:
@@ -56,10 +56,10 @@ def require_kind(context: TypeContext, index: int, kinds: Sequence[str]) -> Tens
 
 
 def require_dtype_kind(context: TypeContext, dtype: str, kinds: Sequence[str]) -> None:
-    """Checks that the dtype that attribute `dtype` names is of one of the kinds.
+    """Check that the dtype named by attribute `dtype` is of the given kinds.
 
     Raises:
-        IRTypeError: it is of another kind.
+        IRTypeError: the dtype is of another kind.
     """
     if dtype_info(dtype).kind not in kinds:
         raise context.error("attribute `dtype` is not one the op gives", got=dtype, expected=_kinds_text(kinds))
@@ -70,20 +70,20 @@ def _kinds_text(kinds: Sequence[str]) -> str:
 
 
 def require_sizes(context: TypeContext, shape: Sequence[Dim], *, attribute: str = "shape") -> None:
-    """Checks that no size that an attribute gives is negative, as far as that can be decided while compiling.
+    """Check the sizes given by an attribute for negative sizes, as far as decidable while compiling.
 
     Raises:
-        IRTypeError: one is.
+        IRTypeError: a size is negative.
     """
     if any(isinstance(size, int) and size < 0 for size in shape):
         raise context.error(f"attribute `{attribute}` has a negative size", got=shape_text(shape), expected="0 or more")
 
 
 def require_same_dtype(context: TypeContext, first: int, *others: int) -> str:
-    """Gives the dtype that several operands share.
+    """Return the dtype shared by several operands.
 
     Raises:
-        IRTypeError: they do not; the first that differs is named.
+        IRTypeError: the dtypes differ; the first operand with another dtype is named.
     """
     dtype = context.tensor(first).dtype
     for index in others:
@@ -97,12 +97,12 @@ def require_same_dtype(context: TypeContext, first: int, *others: int) -> str:
 
 
 def require_rank(context: TypeContext, index: int, rank: int, meaning: str) -> tuple[Dim, ...]:
-    """Gives the shape of operand ``index``, which must have ``rank`` axes.
+    """Return the shape of operand ``index``, which must have ``rank`` axes.
 
     Args:
         context: the rule's context.
         index: the operand.
-        rank: the number of axes it must have.
+        rank: the required number of axes.
         meaning: the axes' names, for the message (``"(N, C, H, W)"``).
 
     Raises:
@@ -117,7 +117,7 @@ def require_rank(context: TypeContext, index: int, rank: int, meaning: str) -> t
 
 
 def require_equal(context: TypeContext, index: int, axis: int, size: Dim, meaning: str) -> None:
-    """Checks that an axis of operand ``index`` has a size, as far as that can be decided while compiling.
+    """Check that an axis of operand ``index`` has a size, as far as decidable while compiling.
 
     Raises:
         IRTypeError: the sizes differ for all values of the symbols; the axis and both sizes are named.
@@ -134,10 +134,10 @@ def require_equal(context: TypeContext, index: int, axis: int, size: Dim, meanin
 
 
 def require_at_most(context: TypeContext, index: int, axis: int, size: Dim, meaning: str) -> None:
-    """Checks that an axis of operand ``index`` is not larger than a size, as far as that can be decided.
+    """Check that an axis of operand ``index`` is not larger than a size, as far as decidable while compiling.
 
     Raises:
-        IRTypeError: it is larger for all values of the symbols; the axis and both sizes are named.
+        IRTypeError: the axis is larger for all values of the symbols; the axis and both sizes are named.
     """
     found = context.shape(index)[axis]
     if is_positive(found - size):
@@ -150,13 +150,13 @@ def require_at_most(context: TypeContext, index: int, axis: int, size: Dim, mean
 
 
 def require_shape(context: TypeContext, index: int, shape: Sequence[Dim], meaning: str) -> tuple[Dim, ...]:
-    """Gives the shape that operand ``index`` shares with ``shape``: of two sizes the known one.
+    """Return the shape shared by operand ``index`` and ``shape``: of two equal sizes, the known size.
 
     Args:
         context: the rule's context.
         index: the operand.
-        shape: the shape it must have.
-        meaning: why, for the message (``"as operand `x`"``).
+        shape: the required shape.
+        meaning: the reason, for the message (``"as operand `x`"``).
 
     Raises:
         IRTypeError: another rank, or a size that differs for all values of the symbols; the axis is named.
@@ -168,12 +168,12 @@ def require_shape(context: TypeContext, index: int, shape: Sequence[Dim], meanin
 
 
 def known_size(left: Dim, right: Dim) -> Dim:
-    """Gives one of two sizes that are equal when the program runs: the one that is known, else the first."""
+    """Return the known size of two sizes equal at run time; the first size if neither is known."""
     return right if isinstance(right, int) else left
 
 
 def resolve_axis(context: TypeContext, axis: int, rank: int, *, attribute: str = "axis") -> int:
-    """Gives an axis counted from the front.
+    """Return an axis counted from the front.
 
     Raises:
         IRTypeError: there is no such axis.
@@ -190,10 +190,10 @@ def resolve_axis(context: TypeContext, axis: int, rank: int, *, attribute: str =
 def resolve_axes(
     context: TypeContext, axes: Sequence[int] | None, rank: int, *, attribute: str = "axis"
 ) -> tuple[int, ...]:
-    """Gives axes counted from the front, in the order given; all of them where ``axes`` is ``None``.
+    """Return axes counted from the front, in the order given; all axes if ``axes`` is ``None``.
 
     Raises:
-        IRTypeError: there is no such axis, or one stands twice.
+        IRTypeError: there is no such axis, or an axis is repeated.
     """
     if axes is None:
         return tuple(range(rank))
@@ -204,10 +204,10 @@ def resolve_axes(
 
 
 def broadcast_shapes(context: TypeContext, indices: Sequence[int]) -> tuple[Dim, ...] | None:
-    """Gives the shape that operands have together by numpy's rule; ``None`` where a rank is unknown.
+    """Return the broadcast shape of operands by numpy's rule; ``None`` if a rank is unknown.
 
     Raises:
-        IRTypeError: two sizes do not fit; the operand and its axis are named.
+        IRTypeError: two sizes do not fit; the operand and the axis are named.
     """
     result: tuple[Dim, ...] = ()
     for index in indices:
@@ -233,7 +233,7 @@ def broadcast_shapes(context: TypeContext, indices: Sequence[int]) -> tuple[Dim,
 
 
 def padded_type(context: TypeContext) -> TensorType:
-    """Gives the type that operand 0 has with attribute ``pad_width`` around it.
+    """Return the type of operand 0 padded by attribute ``pad_width``.
 
     Raises:
         IRTypeError: the attribute has not two widths of zero or more for each axis.
@@ -251,7 +251,7 @@ def padded_type(context: TypeContext) -> TensorType:
 
 
 def same_type(kinds: Sequence[str]) -> Callable[[TypeContext], tuple[Type, ...]]:
-    """Gives the rule of ops whose result has the type of their only operand."""
+    """Return the type rule of ops with a result of the type of the only operand."""
 
     def infer(context: TypeContext) -> tuple[Type, ...]:
         return (require_kind(context, 0, kinds),)
@@ -260,7 +260,7 @@ def same_type(kinds: Sequence[str]) -> Callable[[TypeContext], tuple[Type, ...]]
 
 
 def flops_per_element(count: int) -> Callable[[OpContext], Dim]:
-    """Gives the cost formula of ops that do ``count`` operations for each element of their result."""
+    """Return the cost formula of ops with ``count`` operations for each element of the result."""
 
     def flops(context: OpContext) -> Dim:
         return context.elements() * count
@@ -269,7 +269,7 @@ def flops_per_element(count: int) -> Callable[[OpContext], Dim]:
 
 
 def gathered_nbytes(context: OpContext) -> Dim:
-    """Gives the bytes of ops that read as much of operand 0 as their result holds, and operand 1 to know where."""
+    """Return the bytes of gather ops: elements of operand 0 read and written, counted by the result, and operand 1."""
     result, indices = context.results[0], context.operands[1]
     if not isinstance(result, TensorType) or not isinstance(indices, TensorType):
         return 0
@@ -278,5 +278,5 @@ def gathered_nbytes(context: OpContext) -> Dim:
 
 
 def shape_text(shape: Sequence[Dim]) -> str:
-    """Gives a shape as Python writes a tuple, for messages: ``(n, 3)``."""
+    """Return a shape in Python's tuple notation, for messages: ``(n, 3)``."""
     return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"

@@ -17,18 +17,18 @@ __all__ = ["MAX_ARRAY_NBYTES", "ObjectType", "TensorType", "Type", "is_static", 
 
 _NO_SYMBOLS: frozenset[str] = frozenset()
 MAX_ARRAY_NBYTES = 2**63 - 1
-"""The most bytes of an array: numpy and C count them in 64 bits with a sign."""
+"""The most bytes of an array: numpy and C count bytes in signed 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
     """A dense tensor.
 
-    Equal types have equal fields: a shape is stored as a tuple of plain ints and expressions, a dtype as its name.
+    Equal types have equal fields: a shape is stored as a tuple of plain ints and expressions, a dtype by name.
     Other spellings (a list, numpy's integers, text such as ``"2*n"``, a numpy dtype) are brought to this form.
 
     Attributes:
-        shape: one dimension per axis, or ``None`` where even the rank is unknown.
+        shape: a dimension per axis, or ``None`` if even the rank is unknown.
         dtype: element type by name.
 
     Raises:
@@ -50,24 +50,24 @@ class TensorType:
 
     @property
     def rank(self) -> int | None:
-        """The number of axes, or ``None`` where unknown."""
+        """The number of axes, or ``None`` if unknown."""
         return None if self.shape is None else len(self.shape)
 
     @property
     def num_elements(self) -> Dim | None:
-        """The product of all sizes, or ``None`` where the rank is unknown."""
+        """The product of all sizes, or ``None`` if the rank is unknown."""
         return None if self.shape is None else product(self.shape)
 
     @property
     def nbytes(self) -> Dim | None:
-        """The bytes of a contiguous tensor of this type, or ``None`` where the rank is unknown."""
+        """The bytes of a contiguous tensor of this type, or ``None`` if the rank is unknown."""
         return None if self.shape is None else product(self.shape) * dtype_info(self.dtype).itemsize
 
     @property
     def oversized_axis(self) -> int | None:
-        """The first axis whose size, with those before it, no array has; ``None`` where arrays of this type may exist.
+        """The first axis at which the sizes so far exceed the largest array; ``None`` if arrays of this type may exist.
 
-        A size of 0 and a symbol count as 1, as zero sizes do in numpy, which refuses ``(0, 2**62, 2**62)``.
+        A size of 0 and a symbol count as 1, like zero sizes in numpy, which refuses ``(0, 2**62, 2**62)``.
         """
         nbytes = dtype_info(self.dtype).itemsize
         for axis, dim in enumerate(self.shape or ()):
@@ -86,7 +86,7 @@ class TensorType:
         return found
 
     def substitute(self, values: Mapping[str, Dim]) -> TensorType:
-        """Replaces symbols in the shape."""
+        """Replace symbols in the shape."""
         if self.shape is None or not self.symbols:
             return self
         return TensorType(tuple(substitute(dim, values) for dim in self.shape), self.dtype)
@@ -114,7 +114,7 @@ def _stored_dim(axis: int, dim: object) -> Dim:
     if isinstance(dim, SupportsIndex) and not isinstance(dim, bool):
         try:
             return int(dim.__index__())
-        except TypeError:  # an array that is not one integer
+        except TypeError:  # an array other than a single integer
             pass
     raise IRTypeError(
         "tensor type",
@@ -139,7 +139,7 @@ def _stored_dtype(dtype: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ObjectType:
-    """An opaque value that only the host understands (a sequence, an optional, a string)."""
+    """An opaque value understood only by the host (a sequence, an optional, a string)."""
 
     kind: str
 
@@ -152,15 +152,15 @@ Type = TensorType | ObjectType
 
 
 def tensor(shape: Iterable[int | str | Dim] | None, dtype: str = "float32") -> TensorType:
-    """Gives a tensor type; sizes may be ints, expressions or text such as ``"n"`` and ``"2*n"``."""
+    """Return a tensor type; sizes may be ints, expressions or text such as ``"n"`` and ``"2*n"``."""
     return TensorType(None if shape is None else tuple(parse_dim(dim) for dim in shape), dtype)
 
 
 def quoted(text: str) -> str:
-    """Gives text as a Python string literal, in double quotes where nothing needs an escape."""
+    """Return text as a Python string literal, in double quotes if nothing needs an escape."""
     return f'"{text}"' if text.isprintable() and not set(text) & {'"', "\\"} else repr(text)
 
 
 def is_static(type_: Type) -> bool:
-    """Tells whether a type is a tensor whose sizes are all known integers."""
+    """Return whether a type is a tensor with known integer sizes."""
     return isinstance(type_, TensorType) and type_.shape is not None and not type_.symbols

@@ -1,9 +1,9 @@
-"""How large the results of an op can be, in float32, where the magnitudes of the operands have bounds.
+"""Bounds on the magnitude of an op's results in float32, from bounds of the operands.
 
-A bound of a value says that each of its elements is a number, no NaN or infinity, of at most that magnitude. A rule
-returns the bound of an op's results from the bounds of the operands; infinity where it can prove none. A rule's bound
-holds for intermediate results too: for sums of any of the terms, in any order. Bounds are float64, with a margin for
-what float32 rounds.
+A bound of a value means: each element is a number, no NaN or infinity, of at most this magnitude. A rule returns the
+bound of an op's results from the bounds of the operands; infinity if no bound can be proved. A rule's bound also holds
+for intermediate results: for sums of any of the terms, in any order. Bounds are float64, with a margin for the rounding
+of float32.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ __all__ = [
 UNIT = 2.0**-23
 """Twice the unit roundoff of float32."""
 LARGEST = 2.0**127
-"""The largest bound that is one: half of what float32 holds, so that no rounding on the way overflows."""
+"""The largest valid bound: half of the largest float32, so intermediate rounding never overflows."""
 LEAST_EPSILON = 2.0**-100
-"""What an op must add to a variance: float32 might take less for zero."""
+"""The least term added by an op to a variance: float32 might round a smaller term to zero."""
 _MOST_TERMS = 1 << 21
-"""Sums of more terms have no bound here: their rounding errors may add up to as much as the terms."""
+"""Sums of more terms have no bound here: the rounding errors may add up to as much as the terms."""
 
 
 class ValueFacts(ABC):
-    """What a rule may ask about one use of an op.
+    """The facts about a use of an op available to a rule.
 
     Attributes:
         context: types and attributes.
@@ -56,7 +56,7 @@ class ValueFacts(ABC):
 
     @abstractmethod
     def bound(self, operand: int) -> float:
-        """Return the bound of an operand; infinity where there is none."""
+        """Return the bound of an operand; infinity for none."""
 
     @abstractmethod
     def is_constant(self, operand: int) -> bool:
@@ -68,7 +68,7 @@ class ValueFacts(ABC):
 
     @abstractmethod
     def smallest(self, operand: int) -> float:
-        """Return the least magnitude in an operand; 0 where the operand is no constant."""
+        """Return the least magnitude in an operand; 0 if the operand is no constant."""
 
     @abstractmethod
     def largest_sum(self, operand: int, axis: int) -> float:
@@ -84,13 +84,13 @@ class ValueFacts(ABC):
         return tuple(dim for dim in self.context.operand_shape(operand) if isinstance(dim, int))
 
     def magnitude_of(self, name: str) -> float:
-        """Return the magnitude of a float attribute; infinity where the attribute is NaN."""
+        """Return the magnitude of a float attribute; infinity if the attribute is NaN."""
         found = abs(float(self.context.attrs[name]))
         return math.inf if math.isnan(found) else found
 
 
 BoundRule = Callable[[ValueFacts], float]
-"""Return the bound of an op's results; infinity where none is proved."""
+"""Return the bound of an op's results; infinity if none is proved."""
 
 
 def summed(largest: float, terms: int) -> float:
@@ -109,7 +109,7 @@ def bound_of_any(facts: ValueFacts) -> float:
 
 
 def bound_of_total(facts: ValueFacts) -> float:
-    """Return the bound of sums of one element of each operand."""
+    """Return the bound of sums of an element of each operand."""
     return sum(facts.bounds) * (1 + UNIT)
 
 
@@ -119,7 +119,7 @@ def bound_of_one(_: ValueFacts) -> float:
 
 
 def bound_towards_zero(facts: ValueFacts) -> float:
-    """Return the bound of a function whose magnitude is at most the operand's, computed in several steps."""
+    """Return the bound of a function of magnitude at most the operand's, computed in several steps."""
     return facts.bound(0) * (1 + 32 * UNIT)
 
 

@@ -1,4 +1,4 @@
-"""Ops that only rearrange elements: where results lie in the operand's memory, or operands in the result's."""
+"""Ops without computation: layouts of results in the operand's memory, or of operands in the result's memory."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from byoc_core.opset.layout import Layout
 __all__ = ["RESHAPED", "LayoutRule", "ViewRule"]
 
 LayoutRule = Callable[[OpContext, Layout], Sequence[Layout | None]]
-"""Return a layout for each value, from the layout of the one value on the other side of the op.
+"""Return a layout for each value, from the layout of the only value on the other side of the op.
 
-``None`` where the value is no strided view.
+``None`` if the value is no strided view.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ViewRule:
-    """How an op that copies no element lies in memory.
+    """The memory layout of an op without copies.
 
     Attributes:
-        results: the layouts of the results in the operand's buffer, from the operand's layout. ``None`` where the op
-            joins its operands: then the operands are views of the result.
-        operands: the layouts that operands must have in the result's buffer, from the result's layout. ``None`` where
+        results: the layouts of the results in the operand's buffer, from the operand's layout. ``None`` if the op
+            joins the operands, because then operands are views of the result.
+        operands: the required layouts of operands in the result's buffer, from the result's layout. ``None`` if
             operands are no views of the result.
         is_whole: whether the result holds each element of the operand once.
     """
@@ -39,16 +39,16 @@ class ViewRule:
         return self.results is None
 
     def result_layouts(self, context: OpContext, layout: Layout) -> list[Layout | None]:
-        """Return the layouts of the results where the operand has ``layout``.
+        """Return the layouts of the results if the operand has ``layout``.
 
-        ``None`` for a result that is no strided view, or whose sizes are not provably the declared sizes.
+        ``None`` for a result that is no strided view, or has sizes not provably equal to the declared sizes.
         """
         shapes = [context.result_shape(index) for index in range(len(context.results))]
         found = [None] * len(shapes) if self.results is None else self.results(context, layout)
         return _of_declared_sizes(found, shapes)
 
     def operand_layouts(self, context: OpContext, layout: Layout) -> list[Layout | None]:
-        """Return the layouts that the operands must have so that the only result has ``layout`` without a copy.
+        """Return the layouts required of the operands for the only result to have ``layout`` without a copy.
 
         ``None`` for an operand without such a layout.
         """
@@ -66,4 +66,4 @@ RESHAPED = ViewRule(
     operands=lambda context, layout: [layout.reshaped(context.operand_shape())],
     is_whole=True,
 )
-"""The rule of ops that keep the elements and their row-major order (``Trait.RESHAPING``)."""
+"""The rule of ops preserving the elements and their row-major order (``Trait.RESHAPING``)."""

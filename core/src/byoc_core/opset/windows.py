@@ -1,4 +1,4 @@
-"""What the ops of convolution and pooling share: layouts, window attributes, window counts, an image for cases."""
+"""Shared parts of convolution and pooling: layouts, window attributes, window counts, an image for cases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 RANKS = (1, 2, 3)
-"""The numbers of spatial axes that images may have."""
+"""The permitted numbers of spatial axes of images."""
 
 DATA_LAYOUTS: Mapping[int, tuple[str, str]] = {1: ("NCW", "NWC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 """The data layouts by number of spatial axes, the default first."""
@@ -32,22 +32,22 @@ _EXAMPLE_SIZES = {"N": 2, "C": 16, "D": 7, "H": 9, "W": 8}
 
 
 def axis_letters(rank: int) -> str:
-    """Gives the letters of the spatial axes: ``W``, ``HW`` or ``DHW``."""
+    """Return the letters of the spatial axes: ``W``, ``HW`` or ``DHW``."""
     return "DHW"[-rank:]
 
 
 def axis_names(rank: int) -> tuple[str, ...]:
-    """Gives the names of the spatial axes, in order."""
+    """Return the names of the spatial axes, in order."""
     return ("depth", "height", "width")[-rank:]
 
 
 def axes_of(layout: str, channels: str) -> tuple[int, ...]:
-    """Gives where a layout has the axes ``channels`` (two letters), and then its spatial axes in order."""
+    """Return the positions of the axes ``channels`` (two letters) in a layout, then the spatial axes in order."""
     return tuple(layout.index(letter) for letter in channels + axis_letters(len(layout) - 2))
 
 
 def layout_text(layout: str) -> str:
-    """Gives a layout as a shape for messages: ``(N, C, H, W)``."""
+    """Return a layout as a shape for messages: ``(N, C, H, W)``."""
     return "(" + ", ".join(layout) + ")"
 
 
@@ -59,18 +59,18 @@ def example_image(layout: str) -> Shape:
 def canonicalise_windows(
     op: str, rank: int, attrs: Mapping[str, AttrValue], *, strides_default: str = ""
 ) -> dict[str, AttrValue]:
-    """Gives window attributes in one form: a value for each axis, and paddings before all axes, then after them.
+    """Return window attributes in canonical form: a value for each axis, and paddings before all axes, then after.
 
-    One value stands for all; as many paddings as axes stand for both sides.
+    A single value applies to all axes. Paddings given once per axis apply to both sides.
 
     Args:
         op: the op's name, for messages.
         rank: the number of spatial axes.
         attrs: normalised attributes.
-        strides_default: the attribute that ``strides`` of ``None`` copies.
+        strides_default: the attribute copied to ``strides`` of ``None``.
 
     Raises:
-        IRTypeError: an attribute has another number of values, or a value that is too small.
+        IRTypeError: an attribute has the wrong number of values, or a value is too small.
     """
     result = dict(attrs)
     if strides_default and result["strides"] is None:
@@ -97,10 +97,10 @@ def _repeated(op: str, name: str, value: AttrValue, repeats: Mapping[int, int], 
 
 
 def count_windows(context: TypeContext, image: Sequence[Dim], window: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Gives how many windows fit along each spatial axis, from the op's attributes.
+    """Return the number of windows along each spatial axis, from the op's attributes.
 
     Args:
-        context: the rule's context; its attributes are canonical.
+        context: the rule's context; the attributes are canonical.
         image: sizes of the image.
         window: sizes of the window.
 

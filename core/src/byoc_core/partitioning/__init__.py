@@ -1,4 +1,4 @@
-"""Partition and codegen: from a module to one whose regions are compiled by backends."""
+"""Partition and codegen: from a module to a module with regions compiled by backends."""
 
 from byoc_core.absent_names import absent_name
 from byoc_core.partitioning.checking.legality import check_partition
@@ -38,5 +38,5 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Raise an error that says where a pass is that other systems keep in this module."""
+    """Raise an error with the actual place of a pass kept in this module by other systems."""
     raise absent_name(__name__, name, __all__)

@@ -1,4 +1,4 @@
-"""The claims of a partition: a policy's, within the user's constraints."""
+"""The claims of a partition: a policy's claims, within the user's constraints."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ __all__ = ["ClaimByPolicy"]
 
 @dataclass(frozen=True)
 class ClaimByPolicy(Pass):
-    """Lets a policy claim ops within the user's constraints.
+    """A pass claiming ops by a policy, within the user's constraints.
 
-    It is checked that names and claims are as they must be. Whether the module is the same program otherwise,
-    :meth:`check_program` tells, which costs more: nobody need ask where a comparison of what is made of the claims with
-    what the policy was given shows it as well.
+    Names and claims are checked. :meth:`check_program` checks whether the module is otherwise the same program, at a
+    higher cost. This check is unnecessary if a comparison of the final result with the policy's input shows the same.
 
     Attributes:
-        policy: who takes what.
-        request: what it is asked; the constraints are added.
-        constraints: on the module.
+        policy: the policy to be used.
+        request: the request to the policy; the constraints are added.
+        constraints: the constraints on the module.
     """
 
     policy: Policy
@@ -36,11 +35,11 @@ class ClaimByPolicy(Pass):
     constraints: Constraints
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module with claims.
+        """Return the module with claims.
 
         Raises:
-            PartitionError: the policy added or lost an op, or claimed what it must not.
-            InternalError: the same of a policy of the core.
+            PartitionError: the policy added or lost an op, or made a forbidden claim.
+            InternalError: the same for a policy of the core.
             HookError: a backend's hook failed.
             PatternError: a pattern's check raised.
 
@@ -52,11 +51,11 @@ class ClaimByPolicy(Pass):
         return self._claim(module, request)
 
     def check_program(self, before: IRModule, claimed: IRModule) -> None:
-        """Checks that the policy changed nothing but claims.
+        """Check that the policy changed nothing but claims.
 
         Raises:
-            PartitionError: it did.
-            InternalError: the same of a policy of the core.
+            PartitionError: the policy changed something else.
+            InternalError: the same for a policy of the core.
         """
         if claimed is not before:
             self._blame(find_other_program(before, claimed))

@@ -1,4 +1,4 @@
-"""Functions that are compiled already: kept beside the external modules, so that reports count their work."""
+"""Functions compiled already: kept beside the external modules for counting in reports."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["record_compiled", "with_compiled_regions"]
 
 
 def record_compiled(module: IRModule, functions: Iterable[Function]) -> IRModule:
-    """Return the module with a record of functions that were compiled, by ``global_symbol``."""
+    """Return the module with a record of compiled functions, by ``global_symbol``."""
     known: Mapping[str, Function] = module.attrs.get(EXTERNAL_FUNCTIONS, {})
     added = {str(function.attrs["global_symbol"]): function for function in functions}
     return module.with_attrs(**{EXTERNAL_FUNCTIONS: {**known, **added}}) if added else module
 
 
 def with_compiled_regions(module: IRModule) -> tuple[IRModule, frozenset[str]]:
-    """Return the module as if the external functions that it calls were not compiled yet, and their symbols.
+    """Return the module with called external functions as if not compiled yet, and the symbols of these functions.
 
-    For counting only: calls of external functions become calls of the annotated functions that were compiled.
+    For counting only: calls of external functions become calls of the recorded annotated functions.
 
-    Cost: linear in the bindings; free where nothing was compiled.
+    Cost: linear in the bindings; free without compiled functions.
     """
     recorded: Mapping[str, Function] = module.attrs.get(EXTERNAL_FUNCTIONS, {})
     if not recorded:
@@ -50,7 +50,7 @@ def with_compiled_regions(module: IRModule) -> tuple[IRModule, frozenset[str]]:
 
 
 def _renamed(function: Function, taken: set[str]) -> Function:
-    """Return the function under a name that is free; the function that its ops came from stays the same."""
+    """Return the function under a free name; the original function of the ops stays the same."""
     name, count = function.name, 1
     while name in taken:
         count += 1

@@ -1,4 +1,4 @@
-"""Links: what the parameters and results of control flow stand for, so that the graph of ops holds together."""
+"""Links: the values behind the parameters and results of control flow, for a connected graph of ops."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["find_links"]
 
 
 def find_links(module: IRModule) -> list[dict[str, Any]]:
-    """Gives ``function, name, reads`` for each parameter of a body and each result of an ``if`` or a ``loop``.
+    """Return ``function, name, reads`` for each parameter of a body and each result of an ``if`` or a ``loop``.
 
-    A parameter reads the operand that it is given first; a loop's number of the round, the most rounds there may be.
-    A result reads what each body gives for it, and what decides how often bodies run. ``reads`` are names of values;
-    constants have none.
+    A parameter reads the initial operand; the round number of a loop reads the maximum number of rounds. A result reads
+    the corresponding result of each body, and the values deciding how often bodies run. ``reads`` are names of values,
+    without constants.
 
     Cost: linear in bindings and operands.
     """

@@ -1,4 +1,4 @@
-"""Why an op was not taken: collected while backends are asked, read by the report."""
+"""Refusals of ops: collected while backends are asked, read by the report."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["PartitionLog", "Refusal"]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One backend's no to one op, or to one pattern that it is part of.
+    """A backend's refusal of an op, or of a pattern containing the op.
 
     Attributes:
-        backend: who said no.
-        rejection: why.
+        backend: the refusing backend.
+        rejection: the reason.
         pattern: the composite pattern's name; empty for the op alone.
-        ops: the ops that the reason speaks of, by the names of their first results.
+        ops: the ops named by the reason, by the names of their first results.
     """
 
     backend: str
@@ -29,11 +29,11 @@ class Refusal:
 
 @dataclass(slots=True)
 class PartitionLog:
-    """The refusals of one partition run, by function and by the name of the op's first result.
+    """The refusals of a partition run, by function and by the name of the op's first result.
 
     Attributes:
-        handed_over: the backends that refused a whole region in codegen, by the region's ``global_symbol``.
-        num_passed_over: how many ops were not searched for near misses of patterns, since the bound was met before.
+        handed_over: the backends with a refusal of a whole region in codegen, by the region's ``global_symbol``.
+        num_passed_over: the number of ops not searched for near misses of patterns, because the bound was met before.
     """
 
     handed_over: dict[str, list[str]] = field(default_factory=dict)
@@ -41,21 +41,21 @@ class PartitionLog:
     _refusals: dict[tuple[str, str], list[Refusal]] = field(default_factory=dict)
 
     def refuse(self, function: str, binding: Binding, refusal: Refusal) -> None:
-        """Records a refusal; the same one twice counts once."""
+        """Record a refusal; equal refusals count once."""
         refusals = self._refusals.setdefault((function, binding.results[0].name), [])
         if refusal not in refusals:
             refusals.append(refusal)
 
     def refuse_region(self, region: str, backend: str) -> None:
-        """Records that a backend refused a region that it had claimed."""
+        """Record a backend's refusal of a region claimed by the backend."""
         self.handed_over.setdefault(region, []).append(backend)
 
     def refusals(self, function: str, name: str) -> tuple[Refusal, ...]:
-        """Gives the refusals of an op, in the order they came."""
+        """Return the refusals of an op, in the order of recording."""
         return tuple(self._refusals.get((function, name), ()))
 
     def extend(self, other: PartitionLog) -> None:
-        """Adds what another log holds, behind what is there."""
+        """Append the contents of another log."""
         self.num_passed_over += other.num_passed_over
         for key, refusals in other._refusals.items():
             own = self._refusals.setdefault(key, [])

@@ -1,4 +1,4 @@
-"""Where each op of a partitioned module stands: in which region, in which composite, and whose values it reads."""
+"""The place of each op of a partitioned module: the region, the composite, and the values read."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from byoc_core.ir import CALL, COMPOSITE, STRUCTURAL_OPS, Binding, Constant, Fun
 __all__ = ["OpKey", "OpSite", "members_of", "op_key", "walk_bodies", "walk_ops"]
 
 OpKey = tuple[str, str]
-"""An op of a module: the name of the function it came from, and that of its first result."""
+"""An op of a module: the names of the original function and of the op's first result."""
 
 
 def op_key(source: str, binding: Binding) -> OpKey:
-    """Gives the key of an op."""
+    """Return the key of an op."""
     return source, binding.results[0].name
 
 
 def members_of(binding: Binding) -> tuple[Binding, ...]:
-    """Gives the ops of a composite; of any other binding, the binding itself."""
+    """Return the ops of a composite; of any other binding, the binding itself."""
     return binding.regions[0].bindings if binding.op is COMPOSITE else (binding,)
 
 
 @dataclass(frozen=True, slots=True)
 class OpSite:
-    """One op and its place.
+    """An op and its place.
 
     Attributes:
-        source: the function of the module that it comes from.
-        function: the function that it stands in: its region's, or ``source`` itself.
+        source: the op's original function in the module.
+        function: the function containing the op: the region's function, or ``source`` itself.
         binding: the op.
-        composite: the composite that it is part of, or ``None``.
-        outer: what the parameters of the composite's body stand for, by ``id``.
+        composite: the composite containing the op, or ``None``.
+        outer: the values of the parameters of the composite's body, by ``id``.
     """
 
     source: str
@@ -43,12 +43,12 @@ class OpSite:
 
     @property
     def name(self) -> str:
-        """The op's name: that of its first result."""
+        """The op's name: the name of the first result."""
         return self.binding.results[0].name
 
     @property
     def backend(self) -> str | None:
-        """The backend that the region is annotated for; ``None`` outside regions."""
+        """The annotated backend of the region; ``None`` outside regions."""
         backend = self.function.attrs.get("Codegen")
         return None if backend is None else str(backend)
 
@@ -59,13 +59,13 @@ class OpSite:
 
     @property
     def inputs(self) -> list[str]:
-        """The names of the values that the op reads, each once; constants have none."""
+        """The names of the values read by the op, each once; constants have none."""
         values = (self.outer.get(id(operand), operand) for operand in self.binding.operands)
         return list({value.name: None for value in values if not isinstance(value, Constant)})
 
 
 def walk_bodies(function: Function) -> Iterator[Function]:
-    """Yields a function and the bodies of the control flow in it, at any depth; composites are left alone."""
+    """Yield a function and the bodies of the contained control flow, at any depth; composites are left alone."""
     yield function
     for binding in function.bindings:
         for region in binding.regions if binding.op is not COMPOSITE else ():
@@ -73,10 +73,10 @@ def walk_bodies(function: Function) -> Iterator[Function]:
 
 
 def walk_ops(module: IRModule) -> Iterator[OpSite]:
-    """Yields every op of a module, those in composites and in bodies of control flow too.
+    """Yield every op of a module, including composites and bodies of control flow.
 
-    Control flow itself, calls and composites are no ops. A region's ops come where it is first called, so that the ops
-    of a function come in the order in which they run.
+    Control flow itself, calls and composites are no ops. A region's ops come at the first call of the region; the ops
+    of a function come in execution order.
     """
     regions = {name: function for name, function in module.functions.items() if "Codegen" in function.attrs}
     for function in module.functions.values():
@@ -87,7 +87,7 @@ def walk_ops(module: IRModule) -> Iterator[OpSite]:
 
 
 def _walk(function: Function, body: Function, regions: dict[str, Function]) -> Iterator[OpSite]:
-    """Yields the ops of a body; takes the regions that it calls out of ``regions``."""
+    """Yield the ops of a body; remove the called regions from ``regions``."""
     source = str(function.attrs.get("source", function.name))
     for binding in body.bindings:
         if binding.op is COMPOSITE:

@@ -44,26 +44,26 @@ def partition(
     partition_options: PartitionOptions | None = None,
     registry: Backends | None = None,
 ) -> IRModule:
-    """Carves out the regions that backends claim.
+    """Carve out the regions claimed by backends.
 
     Args:
-        module: what to partition; functions annotated already stay as they are.
+        module: the module to partition; functions annotated already stay unchanged.
         backends: names, plugin objects or handles, from the first to be asked to the last.
-        policy: who takes what; greedy by order by default.
+        policy: the policy for claims; greedy by order by default.
         options: each backend's options, by backend name.
-        log: gets the refusals.
+        log: receives the refusals.
         partition_options: the user's constraints.
-        registry: the backends that names stand for; by default those installed for this process.
+        registry: the backends available by name; by default the backends installed for this process.
 
     Returns:
-        The module with a function for every region, annotated with ``Codegen`` and ``global_symbol``. Ops that nobody
-        claimed stay where they are.
+        The module with a function for every region, annotated with ``Codegen`` and ``global_symbol``. Unclaimed ops
+        stay in place.
 
     Raises:
         BackendNotFoundError: a backend is not installed.
-        OptionsError: ``module`` is none; options for a backend that is not listed, or not its options; constraints that
-            name what is not there, or contradict one another; ``policy`` is none.
-        PartitionError: an op is not taken by the backend that it is forced to; or a policy did anything but claim.
+        OptionsError: ``module`` is no module; options for a backend not listed, or options unknown to a backend;
+            constraints with unknown names or contradictions; ``policy`` is no policy.
+        PartitionError: an op is not taken by the backend forced on the op; or a policy did anything but claim.
         HookError: a backend's hook failed.
         InternalError: the result is not the same program.
     """
@@ -93,14 +93,14 @@ def partition_pipeline(
     """Return the pass of :func:`partition`.
 
     Args:
-        request: the backends, their options, and the log that gets the refusals.
+        request: the backends, their options, and the log for the refusals.
         constrain: returns the constraints on a module with unique names.
-        policy: who takes what; greedy by order by default.
-        verify_input: ``False`` where the module has been verified already.
-        tells_near_misses: whether the log gets near misses of patterns too.
+        policy: the policy for claims; greedy by order by default.
+        verify_input: ``False`` for a module verified already.
+        tells_near_misses: whether the log receives near misses of patterns too.
 
     Raises:
-        OptionsError: options for a backend that is not listed; ``policy`` is none.
+        OptionsError: options for a backend not listed; ``policy`` is no policy.
     """
     check_option_owners(request.options, [handle.name for handle in request.backends])
     chosen: Policy = policy if policy is not None else GreedyByOrder()
@@ -121,10 +121,10 @@ class _Partition(Pass):
     tells_near_misses: bool
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the partitioned module.
+        """Return the partitioned module.
 
-        With limits on regions it runs until it finds no new region: what one region gave back may be enough for
-        another, together with ops that were taken when it was asked.
+        With limits on regions the pass runs until no new region is found: ops given back by one region may suffice for
+        another, together with ops taken in the earlier round.
         """
         known = with_own_ops(module, self.request.backends)
         unique = Sequential([UniqueNames()], verify_input=self.verify_input)(known)
@@ -150,7 +150,7 @@ class _Partition(Pass):
         return carved
 
     def _merge(self, module: IRModule, claimed: IRModule, claim: ClaimByPolicy) -> IRModule:
-        """Gives the module with regions. One check covers both steps; only where it fails is each checked."""
+        """Return the module with regions. One check covers both steps; only after a failure is each step checked."""
         sideways = claim.constraints.options.sideways
         separated = frozenset(backend.name for backend in self.request.backends if backend.separates_sizes)
         try:
@@ -159,7 +159,7 @@ class _Partition(Pass):
             carved = claimed if merged is closed else merged
             is_lawful = carved is module or is_carved_lawfully(module, claimed, carved)
         except Exception:
-            claim.check_program(module, claimed)  # what merging stumbled over may be no valid module
+            claim.check_program(module, claimed)  # merging may have failed on an invalid module
             raise
         if is_lawful:
             return carved
@@ -171,7 +171,7 @@ def check_policy(policy: object) -> None:
     """Check that a user gave a policy.
 
     Raises:
-        OptionsError: it is something else.
+        OptionsError: the argument is something else.
     """
     if isinstance(policy, type):
         raise OptionsError("policy", "is a class", got=policy.__name__, expected=f"an instance: {policy.__name__}()")
@@ -181,10 +181,10 @@ def check_policy(policy: object) -> None:
 
 
 def check_module(module: object) -> None:
-    """Checks that a user gave a module.
+    """Check that a user gave a module.
 
     Raises:
-        OptionsError: it is something else.
+        OptionsError: the argument is something else.
     """
     if not isinstance(module, IRModule):
         hint = "Import a model with `byoc_core.from_onnx`, or parse script with `byoc_core.parse`."
@@ -195,17 +195,17 @@ def check_backends(backends: object) -> None:
     """Check that a user gave a list of backends.
 
     Raises:
-        OptionsError: it is a single name.
+        OptionsError: the argument is a single name.
     """
     if isinstance(backends, str):
         raise OptionsError("backends", "is a single string", got=repr(backends), expected=f"[{backends!r}]")
 
 
 def check_option_owners(options: Mapping[str, object], names: Sequence[str]) -> None:
-    """Checks that options are given for backends that take part.
+    """Check that options are given for backends taking part.
 
     Raises:
-        OptionsError: a name is not among them.
+        OptionsError: a name is not among the backends.
     """
     for name in options:
         if name not in names:

@@ -1,4 +1,4 @@
-"""Codegen: annotated functions become runtime modules, their calls external calls."""
+"""Codegen: annotated functions become runtime modules, and calls of these functions become external calls."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ from byoc_core.transform.rewrite import map_functions, map_regions, with_binding
 __all__ = ["Handover", "RunCodegen"]
 
 Handover = Callable[[Function, str, Rejection], Function]
-"""What to do with a function that its backend refused: gives it annotated for another backend, or raises."""
+"""The handling of a function refused by its backend: returns the function annotated for another backend, or raises."""
 
 
 @dataclass(frozen=True)
 class RunCodegen(Pass):
-    """Compiles every function annotated with ``Codegen`` and ``global_symbol``.
+    """A pass compiling every function annotated with ``Codegen`` and ``global_symbol``.
 
-    The runtime modules are appended to the module attribute ``external_mods``; calls of the functions become
-    ``call_dps_packed`` of their symbols (a pure ``call_packed`` where results have sizes that only running tells); the
-    functions are removed. The module attribute ``external_functions`` keeps them by symbol: the report of a later
-    :func:`byoc_core.build` counts their work.
+    The runtime modules are appended to the module attribute ``external_mods``. Calls of the functions become
+    ``call_dps_packed`` of the symbols (a pure ``call_packed`` for results with sizes known only at run time). The
+    functions are removed. The module attribute ``external_functions`` keeps the functions by symbol: the report of a
+    later :func:`byoc_core.build` counts the functions' work.
 
     Attributes:
         options: each backend's options, by backend name.
-        entry_functions: removes functions that none of these reaches; ``None`` keeps all others.
+        entry_functions: removes functions reached by none of these; ``None`` keeps all others.
         backends: plugin objects, or handles, to use under their names instead of installed plugins.
-        handover: what to do with refused functions; by default a refusal is an error.
-        registry: the backends that names stand for; by default those installed for this process.
+        handover: the handling of refused functions; by default a refusal is an error.
+        registry: the backends available by name; by default the backends installed for this process.
     """
 
     options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -61,12 +61,12 @@ class RunCodegen(Pass):
     registry: Backends | None = None
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module with external calls.
+        """Return the module with external calls.
 
         Raises:
-            CodegenError: an annotation is incomplete, or a backend refuses an op of a function annotated for it;
-                names op, function and backend, and shows the line.
-            BackendNotFoundError: a function is annotated for a backend that is not installed.
+            CodegenError: an annotation is incomplete, or a backend refuses an op of a function annotated for this
+                backend; names op, function and backend, and shows the line.
+            BackendNotFoundError: a function is annotated for a backend not installed.
             HookError: a backend's hook failed.
             VerifyError: two functions have one global symbol.
         """
@@ -82,7 +82,7 @@ class RunCodegen(Pass):
         return module
 
     def _annotated(self, module: IRModule) -> dict[str, list[Function]]:
-        """Gives the annotated functions by backend, in module order."""
+        """Return the annotated functions by backend, in module order."""
         found: dict[str, list[Function]] = {}
         taken = {s for m in module.attrs.get(EXTERNAL_MODULES, ()) for s in m.function_names}
         for function in module.functions.values():
@@ -136,7 +136,7 @@ class RunCodegen(Pass):
         return _replace_calls(module, compiled, {name: lifted[name].constants for name in compiled if name in lifted})
 
     def refuse(self, module: IRModule, function: Function, backend: str, refusal: Rejection) -> NoReturn:
-        """Raises the error for a function that its backend refused: names the guilty op and shows its line.
+        """Raise the error for a function refused by the backend: names the guilty op and shows the op's line.
 
         Raises:
             CodegenError: always.
@@ -165,7 +165,7 @@ def _static_refusal(function: Function, handle: BackendHandle) -> Rejection | No
 
 @dataclass(frozen=True, slots=True)
 class _Lifted:
-    """A function whose constants became parameters, and the constants to pass behind its arguments."""
+    """A function with constants turned into parameters, and the constants to pass after the arguments."""
 
     function: Function
     constants: tuple[Constant, ...]
@@ -205,7 +205,7 @@ def _replace_calls(
         operands = (*binding.operands, *extra.get(callee.name, ()))
         symbol = {"symbol": callee.attrs["global_symbol"]}
         if result_symbols(callee):
-            # Nobody can allocate what has a size that only running tells.
+            # A result with a size known only at run time cannot be allocated by the caller.
             attrs = CALL_PACKED.normalise_attrs({**symbol, "pure": True})
             return replace(binding, op=CALL_PACKED, operands=operands, attrs=attrs)
         return replace(binding, op=CALL_DPS_PACKED, operands=operands, attrs=CALL_DPS_PACKED.normalise_attrs(symbol))

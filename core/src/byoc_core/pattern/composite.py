@@ -1,4 +1,4 @@
-"""A backend's pattern with its name, its check and its rank."""
+"""A backend's pattern with name, check and rank."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["CompositePattern"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CompositePattern:
-    """A group of ops that a backend takes as one.
+    """A group of ops taken by a backend as a unit.
 
     Attributes:
         name: ``<backend>.<what>``, e.g. ``"mynpu.conv2d_relu"``.
-        pattern: what to match.
-        check: looks at a match and refuses it with a reason, or gives ``None``.
-        priority: higher goes first; the whole order is that of
+        pattern: the pattern to match.
+        check: examines a match and returns a rejection with a reason, or ``None``.
+        priority: higher goes first; for the whole order see
             :attr:`byoc_core.partitioning.claiming.selection.Candidate.rank`.
-        leaked: what becomes of a match whose inner value is read elsewhere: ``"decline"`` it, or ``"return"`` the value
-            as one more result of the composite, behind those of the last op.
+        leaked: the handling of a match with an inner value read elsewhere: ``"decline"`` the match, or ``"return"`` the
+            value as a further result of the composite, after the results of the last op.
     """
 
     name: str
@@ -43,5 +43,5 @@ class CompositePattern:
 
     @property
     def backend(self) -> str:
-        """The backend it belongs to."""
+        """The name of the composite's backend."""
         return self.name.partition(".")[0]

@@ -1,4 +1,4 @@
-"""What patterns may ask of a value or an attribute, as data that says in words what it asks and what it found."""
+"""Conditions of patterns on a value or an attribute, as data with words for the expected and the found value."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ __all__ = ["Condition", "HasDtype", "HasRank", "HasShape", "HoldsArray", "Predic
 
 
 def listed(items: object) -> str:
-    """Gives items as a list in words: ``a, b or c``."""
+    """Return items as a list in words: ``a, b or c``."""
     texts = [str(item) for item in items] if isinstance(items, tuple | list) else [str(items)]
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} or {texts[-1]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A test of an attribute's value, with words for it.
+    """A test of an attribute's value, with a text.
 
     Attributes:
-        test: tells whether the value fits.
-        text: what fits, as in "expected at most 2"; the test's name where nothing is said.
+        test: returns whether the value fits.
+        text: the description of fitting values, as in "expected at most 2"; the test's name if empty.
     """
 
     test: Callable[[Any], object]
     text: str = ""
 
     def __call__(self, value: Any) -> bool:
-        """Tells whether a value fits."""
+        """Return whether a value fits."""
         return bool(self.test(value))
 
     def __str__(self) -> str:
@@ -47,16 +47,16 @@ class Predicate:
 
 
 class Condition(ABC):
-    """What a pattern asks of a value. ``str`` gives what it asks for, as a noun."""
+    """A condition of a pattern on a value. ``str`` returns the wanted property, as a noun."""
 
     __slots__ = ()
 
     def holds(self, value: Value, index: FunctionIndex) -> bool:
-        """Tells whether a value fulfils it."""
+        """Return whether a value fulfils the condition."""
         return self._holds(value, index)
 
     def misfit(self, value: Value, index: FunctionIndex) -> str:
-        """Gives what is wrong with a value that does not, as the clause after its name."""
+        """Return the fault of a value not fulfilling the condition, as the clause after the value's name."""
         return self._misfit(value, index)
 
     @abstractmethod
@@ -108,7 +108,7 @@ class HasShape(Condition):
     """The value is a tensor of this shape.
 
     Attributes:
-        shape: for each axis a size, ``None`` for any, or a name for any; one name stands for one size.
+        shape: for each axis a size, ``None`` for any size, or a name for any size; equal names stand for equal sizes.
     """
 
     shape: tuple[Dim | str | None, ...]
@@ -135,10 +135,10 @@ class HasShape(Condition):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class HoldsArray(Condition):
-    """The value is a constant that holds a number everywhere, or these elements.
+    """The value is a constant with a number everywhere, or with these elements.
 
     Floats are compared after rounding to the constant's dtype; NaN equals NaN, and signs of zeros do not count.
-    Cost: the constant's size where its first element fits, else none.
+    Cost: the constant's size if the first element fits, else none.
 
     Attributes:
         array: a number (0-d), or all elements.
@@ -173,7 +173,7 @@ def _agree(have: npt.NDArray[Any], want: npt.NDArray[Any]) -> bool:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Where(Condition):
-    """A test of one's own."""
+    """A user-defined test."""
 
     predicate: Predicate
 

@@ -1,4 +1,4 @@
-"""The functions that patterns are written with."""
+"""Functions for writing patterns."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["any_number", "is_const", "is_extern", "is_op", "is_var", "sequence",
 
 
 def wildcard() -> ValuePattern:
-    """Gives a pattern that matches any value; it becomes an input of the composite."""
+    """Return a pattern for any value; the value becomes an input of the composite."""
     return ValuePattern(kind="any")
 
 
 def is_const(value: npt.ArrayLike | None = None) -> ValuePattern:
-    """Gives a pattern that matches a constant.
+    """Return a pattern for a constant.
 
     Args:
-        value: a number, which every element must be, or an array, which the constant must equal; ``None`` for any
-            constant. Floats are compared after rounding to the constant's dtype.
+        value: a number to equal every element, or an array to equal the constant; ``None`` for any constant. Floats are
+            compared after rounding to the constant's dtype.
 
     Raises:
         PatternError: the value is no array of numbers, or has no element.
@@ -38,12 +38,12 @@ def is_const(value: npt.ArrayLike | None = None) -> ValuePattern:
 
 
 def is_var() -> ValuePattern:
-    """Gives a pattern that matches a parameter of the function."""
+    """Return a pattern for a parameter of the function."""
     return ValuePattern(kind="var")
 
 
 def is_op(*names: str) -> OpPattern:
-    """Gives a pattern that matches an op (any of several); call it with the operands' patterns.
+    """Return a pattern for an op (any of several); call the pattern with the operands' patterns.
 
     Raises:
         PatternError: no name is given, or something else than a name.
@@ -55,20 +55,20 @@ def is_op(*names: str) -> OpPattern:
 
 
 def is_extern(symbol: str) -> OpPattern:
-    """Gives a pattern that matches the call of an external function (``call_dps_packed``) by its symbol."""
+    """Return a pattern for the call of an external function (``call_dps_packed``) by symbol."""
     if not is_text(symbol):
         raise PatternError("is_extern", "is no symbol", got=repr(symbol), expected="text")
     return is_op(CALL_DPS_PACKED.name).has_attr(symbol=symbol)
 
 
 def any_number(pattern: Pattern, at_least: int = 0) -> Repeated:
-    """Gives what stands for any number of operands, each of which matches the pattern; the last argument of an op.
+    """Return a placeholder for any number of operands, each matching the pattern; the last argument of an op.
 
-    Captures in the pattern are tuples: ``match.values("name")``. Pattern objects that are used in it alone may match
-    another value in each operand.
+    Captures in the pattern are tuples: ``match.values("name")``. Pattern objects used only inside this pattern may
+    match another value in each operand.
 
     Raises:
-        PatternError: it is no pattern, or the number is negative.
+        PatternError: the argument is no pattern, or the number is negative.
     """
     if not isinstance(pattern, Pattern):
         raise PatternError("any_number", "an operand is not a pattern", got=repr(pattern))
@@ -78,14 +78,14 @@ def any_number(pattern: Pattern, at_least: int = 0) -> Repeated:
 
 
 def sequence(first: Pattern, *then: OpPattern) -> Pattern:
-    """Gives a pattern of ops that each read the one before, at whatever operand position.
+    """Return a pattern for a sequence of ops, each reading the previous op at any operand position.
 
     Args:
         first: any pattern.
         then: op patterns without operand patterns; their other operands are inputs.
 
     Raises:
-        PatternError: one of ``then`` is no such pattern.
+        PatternError: an element of ``then`` is no such pattern.
     """
     chain = first
     for link in then:

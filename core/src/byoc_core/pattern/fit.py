@@ -1,4 +1,4 @@
-"""Whether one value or one op fits one node of a pattern, and in words what is wrong where it does not."""
+"""The comparison of a value or op with a single node of a pattern, with a description of any misfit."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["Misfit", "condition_misfit", "kind_misfit", "made_by", "op_misfit", 
 
 
 class Misfit(NamedTuple):
-    """What is wrong, and how much of the pattern fitted before.
+    """A fault, and the extent of the fit before the fault.
 
     Attributes:
-        clause: what stands there and what was expected: "is of rank 2, expected 4".
-        part: which part of the op is meant; "" for the value itself.
+        clause: the found and the expected property: "is of rank 2, expected 4".
+        part: the part of the op at fault; "" for the value itself.
         ops: the ops at fault, by the names of their first results.
-        num_matched: how many ops fitted before.
+        num_matched: the number of ops fitting before the fault.
     """
 
     clause: str
@@ -31,12 +31,12 @@ class Misfit(NamedTuple):
 
 
 def op_names(pattern: OpPattern) -> str:
-    """Gives the ops that fit, as a list in words."""
+    """Return the ops accepted by a pattern, as a list in words."""
     return listed([f"`{name}`" for name in sorted(pattern.ops)])
 
 
 def made_by(value: Value, index: FunctionIndex) -> str:
-    """Gives what makes a value, as a clause."""
+    """Return the origin of a value (op, constant or parameter), as a clause."""
     found = index.producer(value)
     if found is None:
         return "is a constant" if isinstance(value, Constant) else "is a parameter"
@@ -44,7 +44,7 @@ def made_by(value: Value, index: FunctionIndex) -> str:
 
 
 def kind_misfit(pattern: ValuePattern, value: Value, index: FunctionIndex) -> Misfit | None:
-    """Gives what is wrong with the kind of a value, if anything."""
+    """Return the fault in the kind of a value, if any."""
     if (
         pattern.kind == "any"
         or (pattern.kind == "const" and isinstance(value, Constant))
@@ -56,7 +56,7 @@ def kind_misfit(pattern: ValuePattern, value: Value, index: FunctionIndex) -> Mi
 
 
 def condition_misfit(pattern: Pattern, value: Value, index: FunctionIndex) -> Misfit | None:
-    """Gives the first condition on the value that fails, if any."""
+    """Return the misfit of the first failing condition on the value, if any."""
     for condition in pattern.conditions:
         if not condition.holds(value, index):
             return Misfit(condition.misfit(value, index))
@@ -64,7 +64,7 @@ def condition_misfit(pattern: Pattern, value: Value, index: FunctionIndex) -> Mi
 
 
 def op_misfit(pattern: OpPattern, binding: Binding, result_index: int) -> Misfit | None:
-    """Gives what is wrong with an op of a right name, its operands and its result's type apart, if anything."""
+    """Return the fault of an op with a right name, if any; operands and the type of the result are not checked."""
     name = f"`{binding.op.name}`"
     if binding.codegen is not None:
         return Misfit(f"is made by {name}, which backend `{binding.codegen}` has taken")
@@ -81,7 +81,7 @@ def op_misfit(pattern: OpPattern, binding: Binding, result_index: int) -> Misfit
 
 
 def reader_misfit(pattern: OpPattern, reader: Binding, index: FunctionIndex) -> Misfit | None:
-    """Gives what is wrong with an op that reads a value, if anything."""
+    """Return the fault of an op reading a value, if any."""
     if reader.op.name not in pattern.ops:
         return Misfit(f"is read by `{reader.op.name}`, expected {op_names(pattern)}")
     return _attribute_misfit(pattern, reader) or condition_misfit(pattern, reader.results[0], index)

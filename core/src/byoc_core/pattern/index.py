@@ -1,4 +1,4 @@
-"""Who makes and who reads each value of a function."""
+"""An index of the producer and the readers of each value of a function."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["FunctionIndex"]
 
 
 class FunctionIndex:
-    """Who makes and who reads each value of a function.
+    """The producer and the readers of each value of a function.
 
     Cost: linear in the size of the function, once.
     """
 
     def __init__(self, function: Function, constants: Mapping[str, npt.NDArray[Any]] | None = None) -> None:
-        """Indexes a function.
+        """Index a function.
 
         Args:
-            function: what is matched against.
-            constants: the module's store; patterns that ask for the values of constants need it.
+            function: the function to match against.
+            constants: the module's store; needed by patterns with conditions on the values of constants.
         """
         self.function = function
         self.position: dict[int, int] = {}
@@ -41,7 +41,7 @@ class FunctionIndex:
             self.add(binding)
 
     def add(self, binding: Binding) -> None:
-        """Adds a binding that stands after all others; it reads nothing that is yet to come."""
+        """Add a binding positioned after all others; the binding reads only earlier values."""
         self.position[id(binding)] = len(self.order)
         self.order.append(binding)
         for index, result in enumerate(binding.results):
@@ -50,23 +50,23 @@ class FunctionIndex:
             self._users.setdefault(id(operand), []).append(binding)
 
     def producer(self, value: Value) -> tuple[Binding, int] | None:
-        """Gives the binding that makes a value and which of its results it is; ``None`` for params and constants."""
+        """Return the binding making a value and the index of the result; ``None`` for params and constants."""
         return self._producer.get(id(value))
 
     def users(self, value: Value) -> list[Binding]:
-        """Gives the bindings that read a value, each once, in order."""
+        """Return the bindings reading a value, each once, in order."""
         return self._users.get(id(value), [])
 
     def is_param(self, value: Value) -> bool:
-        """Tells whether a value is a parameter."""
+        """Return whether a value is a parameter."""
         return id(value) in self._params
 
     def is_result(self, value: Value) -> bool:
-        """Tells whether the function returns the value."""
+        """Return whether the function returns the value."""
         return id(value) in self._results
 
     def array(self, value: Value) -> npt.NDArray[Any] | None:
-        """Gives the array of a constant; ``None`` for other values.
+        """Return the array of a constant; ``None`` for other values.
 
         Raises:
             PatternError: the index was made without the module's constants.
@@ -82,31 +82,31 @@ class FunctionIndex:
         return self._constants[value.digest]
 
     def ancestry(self) -> Ancestry:
-        """Gives which bindings depend on which. Cost: linear in the bindings added since it was last asked for."""
+        """Return the dependences between bindings. Cost: linear in the bindings added since the last call."""
         if self._ancestry is None:
             self._ancestry = Ancestry(self)
         self._ancestry.extend()
         return self._ancestry
 
     def identity(self, value: Value) -> Binding | None:
-        """Gives the binding that makes a value if it gives its operand back and no backend claims it."""
+        """Return the binding making a value, if the binding is an identity and no backend claims it."""
         found = self.producer(value)
         return found[0] if found is not None and found[0].codegen is None and is_identity(found[0]) else None
 
     def identities(self, value: Value) -> Iterator[Binding]:
-        """Yields the identities that a value has come through, the last one first."""
+        """Yield the identities passed by a value, the last identity first."""
         while (binding := self.identity(value)) is not None:
             yield binding
             value = binding.operands[0]
 
     def source(self, value: Value) -> Value:
-        """Gives the value as it was before the identities that it came through."""
+        """Return the value before all identities passed by it."""
         for binding in self.identities(value):
             value = binding.operands[0]
         return value
 
     def readers(self, value: Value) -> tuple[list[Binding], bool]:
-        """Gives the bindings that read a value, be it through identities, and whether the function returns it."""
+        """Return the bindings reading a value, also through identities, and whether the function returns the value."""
         found: dict[int, Binding] = {}
         returned, pending = False, [value]
         while pending:

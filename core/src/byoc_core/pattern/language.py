@@ -1,4 +1,4 @@
-"""The pattern language: what a backend writes to say which groups of ops it takes as one.
+"""The pattern language: a backend's description of the groups of ops taken as a unit.
 
 ::
 
@@ -7,7 +7,7 @@
     pattern = conv_bias.optional(lambda x: is_op("nn.relu")(x))
 
 A pattern is a frozen tree, matched from the last op backwards. One pattern object used in two places matches the same
-value in both. ``str(pattern)`` shows it: ``nn.relu(nn.conv2d(*, const))``.
+value in both. ``str(pattern)`` shows the pattern: ``nn.relu(nn.conv2d(*, const))``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from byoc_core.pattern.readers import ReadBy
 
 __all__ = ["Alternatives", "OpPattern", "Pattern", "Repeated", "ValuePattern", "is_size", "is_text", "require_bare"]
 
-_SHOWN_DEPTH = 40  # what lies deeper is printed as "..."
+_SHOWN_DEPTH = 40  # deeper parts are printed as "..."
 
 
 def _no_attrs() -> Mapping[str, Any]:
@@ -41,10 +41,10 @@ def _no_attrs() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Pattern:
-    """What every pattern can do.
+    """The common base of all patterns.
 
     Attributes:
-        name: the capture under which a match holds the value, or ``None``.
+        name: the capture name of the value in a match, or ``None``.
         conditions: all must hold for the matched value.
     """
 
@@ -52,7 +52,7 @@ class Pattern:
     conditions: tuple[Condition, ...] = field(default=(), kw_only=True)
 
     def named(self, name: str) -> Self:
-        """Gives the pattern with a capture: ``match["name"]`` is the value it matched.
+        """Return the pattern with a capture: ``match["name"]`` is the matched value.
 
         Raises:
             PatternError: the name is empty.
@@ -62,10 +62,10 @@ class Pattern:
         return replace(self, name=name)
 
     def has_dtype(self, *dtypes: str) -> Self:
-        """Gives the pattern restricted to tensors of these dtypes.
+        """Return the pattern restricted to tensors of these dtypes.
 
         Raises:
-            PatternError: no dtype is given, or one is not known.
+            PatternError: no dtype is given, or a dtype is not known.
         """
         for dtype in dtypes:
             if dtype not in all_dtypes():
@@ -74,10 +74,10 @@ class Pattern:
         return self._restricted("has_dtype", "dtype", dtypes, HasDtype(dtypes))
 
     def has_rank(self, *ranks: int) -> Self:
-        """Gives the pattern restricted to tensors with these numbers of axes.
+        """Return the pattern restricted to tensors with these numbers of axes.
 
         Raises:
-            PatternError: no rank is given, or one is not a number of axes.
+            PatternError: no rank is given, or a rank is not a number of axes.
         """
         for rank in ranks:
             if not is_size(rank):
@@ -85,10 +85,10 @@ class Pattern:
         return self._restricted("has_rank", "rank", ranks, HasRank(ranks))
 
     def has_shape(self, *shape: Dim | str | None) -> Self:
-        """Gives the pattern restricted to shapes of one form.
+        """Return the pattern restricted to shapes of one form.
 
         Args:
-            shape: for each axis its size, ``None`` for any size, or a name for any size, symbolic ones included; equal
+            shape: for each axis the size, ``None`` for any size, or a name for any size, symbolic sizes included; equal
                 names stand for equal sizes: ``has_shape("n", "n")`` is square.
 
         Raises:
@@ -101,11 +101,11 @@ class Pattern:
         return self._with_condition(HasShape(shape))
 
     def only_used_by(self, reader: OpPattern) -> Self:
-        """Gives the pattern restricted to values that are read by ops of this kind only, once or more.
+        """Return the pattern restricted to values read only by ops of this kind, once or more.
 
         Args:
-            reader: an op pattern without operand patterns. What reads an identity of the value reads the value; a value
-                that the function returns does not fit.
+            reader: an op pattern without operand patterns. Readers of an identity of the value count as readers of the
+                value; a value returned by the function does not fit.
 
         Raises:
             PatternError: the reader is no such pattern.
@@ -113,15 +113,15 @@ class Pattern:
         return self._read_by("only_used_by", reader, every=True)
 
     def used_by(self, reader: OpPattern) -> Self:
-        """Gives the pattern restricted to values that an op of this kind reads; see :meth:`only_used_by`."""
+        """Return the pattern restricted to values read by an op of this kind; see :meth:`only_used_by`."""
         return self._read_by("used_by", reader, every=False)
 
     def where(self, test: Callable[[Any], object], text: str = "") -> Self:
-        """Gives the pattern with one more condition on the value.
+        """Return the pattern with one more condition on the value.
 
         Args:
             test: takes the value.
-            text: what fits, in words, for reports: "a weight of our own".
+            text: the description of fitting values, for reports: "a weight of our own".
 
         Raises:
             PatternError: the test cannot be called.
@@ -131,11 +131,11 @@ class Pattern:
         return self._with_condition(Where(Predicate(test, text)))
 
     def optional(self, wrap: Callable[[Pattern], Pattern]) -> Alternatives:
-        """Gives the pattern followed, where present, by what ``wrap`` puts around it; longer first."""
+        """Return the pattern with optional ops around it, given by ``wrap``; the longer form is tried first."""
         return Alternatives((wrap(self), self))
 
     def __or__(self, other: Pattern) -> Alternatives:
-        """Gives a pattern that matches either; the left is tried first."""
+        """Return a pattern for either alternative; the left is tried first."""
         return Alternatives((self, other))
 
     def _with_condition(self, condition: Condition) -> Self:
@@ -169,7 +169,7 @@ class Pattern:
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class ValuePattern(Pattern):
-    """Matches a value without looking at what made it.
+    """A pattern for a value, regardless of the producer.
 
     Attributes:
         kind: ``"any"``, ``"const"`` or ``"var"`` (a function parameter).
@@ -183,11 +183,11 @@ class ValuePattern(Pattern):
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """Operands of which there may be any number, the last ones of an op.
+    """Any number of operands, the last operands of an op.
 
     Attributes:
-        pattern: what each of them must match, each for itself.
-        at_least: how many there must be.
+        pattern: the pattern to be matched by each operand independently.
+        at_least: the minimum number of operands.
     """
 
     pattern: Pattern
@@ -196,16 +196,16 @@ class Repeated:
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class OpPattern(Pattern):
-    """Matches a result of an op.
+    """A pattern for a result of an op.
 
     Attributes:
-        ops: names of the ops that fit.
+        ops: names of the accepted ops.
         operands: patterns of the operands, in order; ``None`` for any operands.
-        attrs: what the binding's attributes must be: a value, or a :class:`Predicate`.
-        result_index: which of the op's results the value must be.
-        rest: the operands after ``operands``, where their number is open.
-        reads: what one of the operands must match, whichever; the others are inputs. Only without ``operands``.
-        origin: the pattern whose op this is a further result of, see :meth:`result`.
+        attrs: the required attributes of the binding: a value each, or a :class:`Predicate`.
+        result_index: the index of the value among the op's results.
+        rest: the operands after ``operands``, if their number is open.
+        reads: the pattern of an operand at any position; the others are inputs. Only without ``operands``.
+        origin: the original pattern, if this is the pattern of a further result of the same op; see :meth:`result`.
     """
 
     ops: frozenset[str]
@@ -221,7 +221,7 @@ class OpPattern(Pattern):
             raise PatternError("is_op", "names no op")
 
     def __call__(self, *operands: Pattern | Repeated) -> Self:
-        """Gives the pattern with operand patterns; the last may be :func:`any_number` of one pattern.
+        """Return the pattern with operand patterns; the last may be :func:`any_number` of one pattern.
 
         Raises:
             PatternError: an operand is no pattern, ``any_number`` is not the last, or the op has operands already.
@@ -241,21 +241,21 @@ class OpPattern(Pattern):
 
     @property
     def is_bare(self) -> bool:
-        """Whether nothing is said about the operands."""
+        """Whether the operands are unrestricted."""
         return self.operands is None and self.reads is None
 
     def has_attr(self, **attrs: Any) -> Self:
-        """Gives the pattern restricted by attributes of the op.
+        """Return the pattern restricted by attributes of the op.
 
         Args:
-            attrs: for each attribute its value (lists count as tuples, types must agree), or a test of it: a function,
-                or a :class:`Predicate`, which has words for reports.
+            attrs: for each attribute the value (lists count as tuples, types must agree), or a test of the value: a
+                function, or a :class:`Predicate` with words for reports.
         """
         wanted = {key: _stored(value) for key, value in attrs.items()}
         return replace(self, attrs={**self.attrs, **wanted}, origin=None)
 
     def result(self, index: int) -> Self:
-        """Gives the pattern for another result of an op that has several.
+        """Return the pattern for another result of an op with several results.
 
         Patterns for results of one pattern object match results of one op: with ``s = is_op("split")(wildcard())``,
         ``is_op("add")(s.result(0), s.result(1))`` adds the two halves of one split.
@@ -268,7 +268,7 @@ class OpPattern(Pattern):
         return replace(self, result_index=index, origin=self.origin or self)
 
     def reading(self, operand: Pattern) -> Self:
-        """Gives the pattern restricted to ops that read a value, at whatever position; the other operands are inputs.
+        """Return the pattern restricted to ops reading a value at any position; the other operands are inputs.
 
         Raises:
             PatternError: the operand is no pattern, or the op has operand patterns already.
@@ -294,7 +294,7 @@ class OpPattern(Pattern):
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Alternatives(Pattern):
-    """Matches what any of several patterns matches; earlier ones are tried first."""
+    """A pattern for anything matched by any of several patterns; earlier patterns are tried first."""
 
     choices: tuple[Pattern, ...] = ()
 
@@ -310,17 +310,17 @@ class Alternatives(Pattern):
 
 
 def is_size(value: object) -> bool:
-    """Tells whether something is a number that counts: an int, 0 or more."""
+    """Return whether an object is a size: an int, 0 or more."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def is_text(value: object) -> bool:
-    """Tells whether something is text, and not empty."""
+    """Return whether an object is text and not empty."""
     return isinstance(value, str) and value != ""
 
 
 def require_bare(where: str, what: str, pattern: object) -> None:
-    """Raises :class:`PatternError` unless something is an op pattern without operand patterns."""
+    """Raise :class:`PatternError` unless an object is an op pattern without operand patterns."""
     if not (isinstance(pattern, OpPattern) and pattern.is_bare):
         expected = "an op pattern without operand patterns"
         raise PatternError(where, f"the {what} does not fit", got=repr(pattern), expected=expected)

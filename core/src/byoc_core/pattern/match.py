@@ -1,4 +1,4 @@
-"""What a match tells a backend's check, and whoever makes something of the match."""
+"""Matches, as seen by a backend's check and by the users of the match."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def _nothing() -> Mapping[str, tuple[Value, ...]]:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Match:
-    """One way in which a pattern fits.
+    """A fit of a pattern.
 
-    ``"name" in match`` tells whether a capture is there: one in an alternative that did not match is not.
+    ``"name" in match`` returns whether a capture is present: captures in an unmatched alternative are absent.
 
     Attributes:
         root: the last binding.
         bindings: all matched bindings, in function order.
-        inputs: values from outside that the matched bindings read, in order of first use, each once.
+        inputs: outside values read by the matched bindings, in order of first use, each once.
         captures: values by capture name.
-        index: the function they stand in.
-        repeated: what captures in ``any_number`` matched, by name, in the operands' order.
+        index: the function of the bindings.
+        repeated: the values of captures in ``any_number``, by name, in the operands' order.
     """
 
     root: Binding
@@ -43,11 +43,11 @@ class Match:
     repeated: Mapping[str, tuple[Value, ...]] = field(default_factory=_nothing)
 
     def __contains__(self, name: object) -> bool:
-        """Tells whether there is a capture of this name."""
+        """Return whether there is a capture of this name."""
         return name in self.captures or name in self.repeated
 
     def __getitem__(self, name: str) -> Value:
-        """Gives the captured value.
+        """Return the captured value.
 
         Raises:
             PatternError: the match has no such capture, or the capture is repeated.
@@ -62,7 +62,7 @@ class Match:
         raise PatternError("match", f"has no capture `{name}`", expected=", ".join(known) or "none", hint=hint or None)
 
     def values(self, name: str) -> tuple[Value, ...]:
-        """Gives all values of a capture, repeated or not.
+        """Return all values of a capture, repeated or not.
 
         Raises:
             PatternError: the match has no such capture.
@@ -70,7 +70,7 @@ class Match:
         return self.repeated[name] if name in self.repeated else (self[name],)
 
     def binding(self, name: str) -> Binding:
-        """Gives the binding that makes the captured value; it may be an input's, and lie outside the match.
+        """Return the binding making the captured value; the binding of a captured input may lie outside the match.
 
         Raises:
             PatternError: the captured value is made by no op.
@@ -81,14 +81,14 @@ class Match:
         return found[0]
 
     def attrs(self, name: str) -> Mapping[str, AttrValue]:
-        """Gives the attributes of the binding that makes the captured value; raises like :meth:`binding`."""
+        """Return the attributes of the binding making the captured value; raises like :meth:`binding`."""
         return self.binding(name).attrs
 
     def tensor(self, name: str) -> TensorType:
-        """Gives the type of the captured value.
+        """Return the type of the captured value.
 
         Raises:
-            PatternError: it is no tensor.
+            PatternError: the value is no tensor.
         """
         type_ = self[name].type
         if not isinstance(type_, TensorType):
@@ -96,11 +96,11 @@ class Match:
         return type_
 
     def users(self, name: str) -> tuple[Binding, ...]:
-        """Gives the bindings that read the captured value, inside the match and outside, in function order."""
+        """Return the bindings reading the captured value, inside the match and outside, in function order."""
         return tuple(self.index.users(self[name]))
 
     def array(self, name: str) -> npt.NDArray[Any] | None:
-        """Gives the array of a captured constant, read-only; ``None`` where the value is no constant."""
+        """Return the array of a captured constant, read-only; ``None`` if the value is no constant."""
         return self.index.array(self[name])
 
     @property
@@ -110,7 +110,7 @@ class Match:
 
     @property
     def leaked(self) -> tuple[Var, ...]:
-        """Values made inside, other than the root's results, that something outside reads."""
+        """Values made inside and read outside, except the root's results."""
         inside = {id(binding) for binding in self.bindings}
         return tuple(
             result

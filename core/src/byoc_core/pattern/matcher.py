@@ -1,4 +1,4 @@
-"""Matches patterns against one function, from a root binding backwards."""
+"""Pattern matching in one function, from a root binding backwards."""
 
 from __future__ import annotations
 
@@ -19,27 +19,28 @@ __all__ = ["find_matches"]
 def find_matches(
     pattern: Pattern, root: Binding, index: FunctionIndex, on_limit: Callable[[str], None] | None = None
 ) -> Iterator[Match]:
-    """Yields the ways in which a pattern fits with ``root`` as its last op, preferred ones first.
+    """Yield the matches of a pattern with ``root`` as the last op, preferred matches first.
 
-    Two ways differ in their bindings or in what they capture.
+    Two matches differ in bindings or captures.
 
-    Bindings that a backend has claimed are not matched, and a match never reads, by whatever way, a value that
-    depends on a value it makes (it is convex). Leaves of the pattern are inputs: none is made inside.
+    Bindings claimed by a backend are not matched. A match is convex: no input depends, directly or indirectly, on a
+    value made by the match. Leaves of the pattern are inputs: none is made inside.
 
-    Identities (see ``byoc_core.ops.identity``) between a matched op and what it reads do not stop a match: where a part
-    of the pattern does not fit what an identity gives, it is tried on what the identity reads, and the identity becomes
-    one of the match's bindings. So does one that stands between two values for which one pattern object stands.
+    Identities (see ``byoc_core.ops.identity``) between a matched op and an operand do not stop a match. If a part of
+    the pattern does not fit the result of an identity, the part is tried on the operand of the identity, and the
+    identity becomes a binding of the match. The same holds for an identity between two values of the same pattern
+    object.
 
-    Cost: proportional to the pattern's size times the values in its reach, whatever the size of the function, and to
-    the ways that are given: ``MAX_WAYS`` at most. Patterns that use objects at many places may need more; where one
-    needs more than ``MAX_STEPS``, it does not match.
+    Cost: proportional to the pattern's size times the values in reach, whatever the size of the function, and to the
+    number of matches: ``MAX_WAYS`` at most. Patterns with objects used at many places may need more; a pattern in need
+    of more than ``MAX_STEPS`` does not match.
 
     Args:
-        pattern: what to match.
+        pattern: the pattern to match.
         root: the last op.
-        index: the function that it stands in.
-        on_limit: called, before matches that come after, with each bound that the search met, as a clause; what lies
-            beyond it might have been a match.
+        index: the function of the root.
+        on_limit: called, before later matches, with each bound met by the search, as a clause; there might be matches
+            beyond the bound.
     """
     plan = plan_of(pattern)
     if root.codegen is not None or root.op.name not in plan.root_ops:
@@ -71,19 +72,19 @@ def find_matches(
 _UNKNOWN_WAY = f"whether an input depends on what the match makes was not found out within {MAX_VISITS} ops"
 
 _Scope = Mapping[int, int]
-"""In which of the repeated operands one is, by shared key that is local to them."""
+"""The index of the current repeated operand, by shared key local to the repeated operands."""
 
 _Group = tuple[int, int, int]
-"""What shared pattern (by key), which result, and in which repeated operand."""
+"""The shared pattern (by key), the result index, and the repeated operand."""
 
 _NO_SCOPE: _Scope = {}
 
 
 class _Facts:
-    """What a way says: which bindings it has, which values are its leaves and captures.
+    """The contents of a way: bindings, leaves and captures.
 
     Attributes:
-        matched: ops that fit a part of the pattern, by id.
+        matched: ops fitting a part of the pattern, by id.
     """
 
     def __init__(self, way: Way, plan: Plan, index: FunctionIndex) -> None:
@@ -122,7 +123,7 @@ class _Facts:
             self._leaves += [(operand, None) for i, operand in enumerate(way.binding.operands) if i != read]
 
     def _parts(self, way: Way, scope: _Scope, is_repeated: bool) -> Iterator[tuple[Way, _Scope, bool]]:
-        """Yields the parts of a way; each repeated operand is a scope of its own."""
+        """Yield the parts of a way; each repeated operand is a scope of its own."""
         pattern = way.pattern
         if not isinstance(pattern, OpPattern) or pattern.rest is None or way.is_through:
             yield from ((part, scope, is_repeated) for part in way.parts)
@@ -135,7 +136,7 @@ class _Facts:
                 yield part, {**scope, **dict.fromkeys(self._plan.local[id(pattern)], self._scopes)}, True
 
     def _meet(self, values: Sequence[Value]) -> Value:
-        """Gives the value that all of these are but for identities, the last such; takes the identities in."""
+        """Return the last common value before the identities of these values; add the identities to the bindings."""
         chains = [[(value, None), *((b.operands[0], b) for b in self._index.identities(value))] for value in values]
         common = next(v for v, _ in chains[0] if all(any(is_same(v, w) for w, _ in chain) for chain in chains))
         for chain in chains:
@@ -150,12 +151,12 @@ class _Facts:
         return value if group is None else self._meets[group]
 
     def has_inner_leaf(self) -> bool:
-        """Tells whether a leaf, which stands for an input, is made inside (``add(y, y)`` is no bias of ``y``)."""
+        """Return whether a leaf (an input) is made inside (``add(y, y)`` is no bias of ``y``)."""
         leaves = (self._index.producer(self._value(value, group)) for value, group in self._leaves)
         return any(found is not None and id(found[0]) in self._bindings for found in leaves)
 
     def to_match(self, root: Binding) -> Match:
-        """Gives the match with a last op."""
+        """Return the match with a last op."""
         position = self._index.position
         bindings = tuple(sorted(self._bindings.values(), key=lambda binding: position[id(binding)]))
         made = {id(result) for binding in bindings for result in binding.results}

@@ -1,4 +1,4 @@
-"""Why a pattern does not fit where one of its ops stands: the near misses of reports."""
+"""Reasons for a pattern not fitting at an op with a right name: the near misses of reports."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from byoc_core.pattern.search import Search, op_ids
 __all__ = ["Mismatch", "explain_mismatch"]
 
 MAX_READERS = 16
-"""How many readers of a value are looked at."""
+"""The maximum number of examined readers of a value."""
 
 MAX_PLACES = 64
-"""How many places of the pattern at ops of the function are looked at."""
+"""The maximum number of examined places of the pattern at ops of the function."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Why a pattern does not fit.
+    """The reason for a pattern not fitting.
 
     Attributes:
-        num_matched: how many ops fitted.
-        part: which part of the pattern failed: "operand 0 of `nn.relu`".
-        text: one clause for a person: what stands there and what was expected.
+        num_matched: the number of fitting ops.
+        part: the failing part of the pattern: "operand 0 of `nn.relu`".
+        text: a clause for a person: the found and the expected property.
         ops: the ops at fault, by the names of their first results.
     """
 
@@ -40,15 +40,15 @@ class Mismatch:
 
 
 def explain_mismatch(pattern: Pattern, binding: Binding, index: FunctionIndex) -> Mismatch | None:
-    """Return why a pattern does not fit a binding, as its last op or as an inner op.
+    """Return the reason for a pattern not fitting a binding, as the last op or as an inner op.
 
-    Of several failures (of alternatives, of operand orders, of ways in which operands fit, of readers, of places in the
-    pattern) the result is the failure before which most ops fitted; the first of equals.
+    Of several failures (of alternatives, operand orders, ways of the operands, readers, places in the pattern) the
+    result is the failure with the most fitting ops; the first of equals.
 
     Returns:
         ``None`` if the pattern fits, or has no op of the binding's name.
 
-    Cost: the pattern's size times the values in its reach, for up to ``MAX_PLACES`` ops that read one another.
+    Cost: the pattern's size times the values in reach, for up to ``MAX_PLACES`` ops reading one another.
     """
     order = [part for part in walk(pattern) if isinstance(part, OpPattern)]
     if not any(binding.op.name in part.ops for part in order):
@@ -68,10 +68,10 @@ def explain_mismatch(pattern: Pattern, binding: Binding, index: FunctionIndex) -
 
 
 class _Climb:
-    """From an op of the function upwards, along the op patterns that read one another.
+    """The walk from an op of the function upwards, along op patterns reading one another.
 
     Attributes:
-        found: whether a match holds the binding.
+        found: whether a match contains the binding.
     """
 
     def __init__(self, pattern: Pattern, binding: Binding, index: FunctionIndex) -> None:
@@ -89,12 +89,12 @@ class _Climb:
         self._seen: set[tuple[int, int]] = set()
 
     def fits(self, root: Binding) -> bool:
-        """Return whether a match at a root holds the binding."""
+        """Return whether a match at a root contains the binding."""
         matches = find_matches(self._pattern, root, self._index)
         return any(inner is self._binding for match in matches for inner in match.bindings)
 
     def mismatches(self, part: OpPattern, binding: Binding) -> Iterator[Mismatch]:
-        """Yield why the pattern does not fit with an op in the place of a part, readers before what they read."""
+        """Yield the reasons for the pattern not fitting with an op in place of a part, readers before operands."""
         pending = [(part, binding)]
         while pending and not self.found and len(self._seen) < MAX_PLACES:
             part, binding = pending.pop()
@@ -118,7 +118,7 @@ class _Climb:
                     yield _unread(above, binding, readers[:MAX_READERS], returned, num_matched)
 
     def _at_root(self, root: Binding, num_matched: int) -> Iterator[Mismatch]:
-        """Yield why all parts fit at a root, and yet there is no match."""
+        """Yield the reason for the lack of a match at a root with all parts fitting."""
         limits: list[str] = []
         if self.fits(root):
             self.found = True

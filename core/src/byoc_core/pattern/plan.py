@@ -1,4 +1,4 @@
-"""What the matcher must know of a pattern as a whole: where it can end, and which of its parts stand for one value."""
+"""The analysis of a pattern for the matcher: possible last ops, and parts standing for the same value."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["Plan", "ends_of", "key_of", "parts_of", "plan_of", "root_ops", "walk
 class Plan:
     """A pattern, analysed.
 
-    Patterns that stand for one value, or for results of one op, have one key (see :func:`key_of`).
+    Patterns for the same value, or for results of the same op, share a key (see :func:`key_of`).
 
     Attributes:
-        pattern: the pattern; it keeps the ids below alive.
-        root_ops: names of the ops at which it can end.
-        shared: the keys that one match may meet more than once.
-        within: by the id of a pattern, the shared keys that it may meet, itself included; those that meet none are left
-            out.
-        local: by the id of an op pattern, the shared keys that stand for a value of its own in each repeated operand.
+        pattern: the pattern; keeps the ids below alive.
+        root_ops: names of the possible last ops.
+        shared: the keys possibly met more than once by a match.
+        within: by the id of a pattern, the shared keys in the pattern, including its own; patterns without shared keys
+            are left out.
+        local: by the id of an op pattern, the shared keys with a separate value in each repeated operand.
     """
 
     pattern: Pattern
@@ -36,12 +36,12 @@ class Plan:
 
 
 def key_of(pattern: Pattern) -> int:
-    """Gives what patterns for one value, and for results of one op, have in common."""
+    """Return the common key of patterns for the same value, and of patterns for results of one op."""
     return id(pattern.origin or pattern) if isinstance(pattern, OpPattern) else id(pattern)
 
 
 def parts_of(pattern: Pattern) -> tuple[Pattern, ...]:
-    """Gives the patterns that a pattern is made of: its choices, or what its operands must match."""
+    """Return the direct parts of a pattern: the choices, or the patterns of the operands."""
     if isinstance(pattern, Alternatives):
         return pattern.choices
     if not isinstance(pattern, OpPattern):
@@ -51,7 +51,7 @@ def parts_of(pattern: Pattern) -> tuple[Pattern, ...]:
 
 
 def walk(pattern: Pattern) -> Iterator[Pattern]:
-    """Yields each pattern object of a pattern once, parts before what is made of them."""
+    """Yield each pattern object of a pattern once, parts before the whole."""
     seen: set[int] = set()
     pending = [(pattern, False)]
     while pending:
@@ -65,7 +65,7 @@ def walk(pattern: Pattern) -> Iterator[Pattern]:
 
 
 def ends_of(pattern: Pattern) -> Iterator[OpPattern]:
-    """Yield the op patterns at which a pattern can end, in order, each once."""
+    """Yield the possible last op patterns of a pattern, in order, each once."""
     pending, seen = [pattern], set[int]()
     while pending:
         current = pending.pop()
@@ -79,19 +79,18 @@ def ends_of(pattern: Pattern) -> Iterator[OpPattern]:
 
 
 def root_ops(pattern: Pattern) -> frozenset[str]:
-    """Gives the names of the ops at which a pattern can end."""
+    """Return the names of the possible last ops of a pattern."""
     return plan_of(pattern).root_ops
 
 
 @lru_cache(maxsize=1024)
 def plan_of(pattern: Pattern) -> Plan:
-    """Gives the analysis of a pattern.
+    """Return the analysis of a pattern.
 
     Raises:
-        PatternError: a part of it is of no kind that the matcher knows, or two parts that can match together have one
-            name.
+        PatternError: a part is of a kind unknown to the matcher, or two parts of one possible match have the same name.
 
-    Cost: its size times the number of parts that are used more than once.
+    Cost: the pattern's size times the number of parts used more than once.
     """
     order = list(walk(pattern))
     for part in order:
@@ -119,7 +118,7 @@ def plan_of(pattern: Pattern) -> Plan:
 
 
 def _check_names(order: Sequence[Pattern]) -> None:
-    """Raises :class:`PatternError` where two captures of one match have one name."""
+    """Raise :class:`PatternError` if two captures of one match have the same name."""
     captures: dict[int, frozenset[tuple[str, int]]] = {}
     for whole in order:
         found: frozenset[tuple[str, int]] = frozenset()
@@ -136,7 +135,7 @@ def _check_names(order: Sequence[Pattern]) -> None:
 
 
 def _keys_outside(pattern: Pattern, whole: OpPattern) -> frozenset[int]:
-    """Gives the keys that a pattern meets elsewhere than in the repeated operands of an op."""
+    """Return the keys met by a pattern outside the repeated operands of an op."""
     seen: dict[int, Pattern] = {}
     pending = [pattern]
     while pending:

@@ -1,4 +1,4 @@
-"""Which values depend on which: the search that tells whether a match is convex."""
+"""Dependences between values, and the search deciding whether a match is convex."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["MAX_VISITS", "Ancestry", "is_convex"]
 
 MAX_VISITS = 4096
-"""How many bindings the search for a way from a match back into it looks at."""
+"""The maximum number of bindings visited by the search for a path from a match back into the match."""
 
 
 class Ancestry:
-    """For each binding the longest way from a start of the function, and who is on it.
+    """The longest path from a start of the function to each binding, with membership tests.
 
     Source: the jump pointers of E. W. Myers, "An applicative random-access stack", IPL 17 (1983).
 
@@ -31,7 +31,7 @@ class Ancestry:
         self._jump: list[int] = []
 
     def extend(self) -> None:
-        """Takes in the bindings that were added to the index since."""
+        """Add the bindings added to the index since the last call."""
         for position in range(len(self.level), len(self._index.order)):
             made = self._producers(self._index.order[position].operands)
             parent = max(made, key=lambda producer: (self.level[producer], producer), default=position)
@@ -45,16 +45,16 @@ class Ancestry:
             self._jump.append(jump)
 
     def is_on_way(self, before: int, after: int) -> bool:
-        """Tells whether the binding at one position is on the longest way to that at another."""
+        """Return whether the binding at position ``before`` is on the longest path to the binding at ``after``."""
         while self.level[after] > self.level[before]:
             jump = self._jump[after]
             after = jump if self.level[jump] >= self.level[before] else self._parent[after]
         return before == after
 
     def depends(self, starts: Iterable[int], targets: Sequence[int]) -> bool | None:
-        """Tells whether a binding among ``starts`` is or depends on one among ``targets``.
+        """Return whether a binding among ``starts`` is or depends on a binding among ``targets``.
 
-        Where that is not known after ``MAX_VISITS`` bindings the answer is ``None``.
+        The answer is ``None`` if still unknown after ``MAX_VISITS`` bindings.
         """
         lowest, first = min(self.level[target] for target in targets), min(targets)
         pending = sorted(starts)
@@ -77,10 +77,10 @@ class Ancestry:
 
 
 def is_convex(bindings: Sequence[Binding], inputs: Sequence[Value], index: FunctionIndex) -> bool | None:
-    """Tells whether no input of these bindings, which stand in order, depends on a value that they make.
+    """Return whether no input of these bindings (in function order) depends on a value made by the bindings.
 
-    Cost: that of finding a reader outside for each binding; where one stands before an input, also a search between the
-    two, of ``MAX_VISITS`` bindings at most. Where that is too few the answer is ``None``.
+    Cost: finding an outside reader for each binding. If such a reader comes before an input, also a search between the
+    two, of ``MAX_VISITS`` bindings at most. If this number is too small, the answer is ``None``.
     """
     made = (index.producer(value) for value in inputs)
     starts = {index.position[id(found[0])] for found in made if found is not None}
@@ -88,7 +88,7 @@ def is_convex(bindings: Sequence[Binding], inputs: Sequence[Value], index: Funct
     inside = {id(binding) for binding in bindings}
     targets = []
     for binding in bindings:
-        for result in binding.results:  # readers stand in order, so the first one outside tells
+        for result in binding.results:  # readers are in order: the first outside reader suffices
             outside = next((user for user in index.users(result) if id(user) not in inside), None)
             if outside is not None and index.position[id(outside)] <= last:
                 targets.append(index.position[id(binding)])

@@ -1,4 +1,4 @@
-"""What patterns may ask of the readers of a value."""
+"""Conditions of patterns on the readers of a value."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["ReadBy"]
 class ReadBy(Condition):
     """Every reader of the value, or some reader, is of a kind.
 
-    Reads through identities count as reads by what reads the identity. That the function returns the value counts as a
-    reader that does not fit.
+    Reads through identities count as reads by the readers of the identity. A return of the value by the function counts
+    as a reader without fit.
 
     Attributes:
         reader: the kind: an op pattern without operand patterns.
-        every: whether all readers must fit (and there is one), or one is enough.
+        every: whether all readers must fit (with at least a single reader); else a single fitting reader suffices.
     """
 
     reader: OpPattern

@@ -1,11 +1,11 @@
-"""The search for the ways in which a pattern fits at a value, and for the best failure if the pattern does not fit.
+"""The search for all ways of a pattern to fit at a value, and for the best failure if the pattern does not fit.
 
-Each pair of a part of the pattern and a value is solved once, and equal ways are one: so the cost is that of the pairs,
-whatever their combinations. What a part fits may hang on values that other parts have bound before (one pattern object
-stands for one value); such values are a part of the pair.
+Each pair of a part of the pattern and a value is solved once, and equal ways are merged: the cost is proportional to
+the number of pairs, not to the number of combinations. The fit of a part may depend on values bound before by other
+parts (a pattern object stands for a single value); these values belong to the pair.
 
-The best failure is the misfit before which most ops fitted: of alternatives, of operand orders, and of the ways in
-which the operands before the failing operand fit. The first of equals wins.
+The best failure is the misfit preceded by the most fitting ops: of alternatives, of operand orders, and of the ways of
+the operands before the failing operand. The first of equals wins.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from byoc_core.pattern.plan import Plan, key_of, parts_of
 __all__ = ["MAX_STEPS", "MAX_WAYS", "Answer", "Bound", "Search", "Way", "is_same", "key_of_value", "op_ids"]
 
 MAX_WAYS = 256
-"""How many ways of one part at one value are looked at, preferred ones first."""
+"""The maximum number of examined ways of one part at one value, preferred ways first."""
 
 MAX_STEPS = 100_000
-"""How many pairs of a part and a value are looked at from one root; a pattern that needs more does not match there."""
+"""The maximum number of examined pairs of a part and a value from one root; a pattern needing more does not match."""
 
 Bound = Mapping[int, Hashable]
-"""What shared patterns stand for: the binding of an op pattern, the value before identities of others, by key."""
+"""The bindings of shared patterns by key: the op of an op pattern, or the value before identities of others."""
 
 _NOTHING: Bound = {}
 _NO_KEYS: frozenset[int] = frozenset()
@@ -42,15 +42,15 @@ _OTHER_VALUE = Misfit("is not the value that stands elsewhere for the same part 
 
 @dataclass(eq=False, slots=True)
 class Way:
-    """One way in which a part of a pattern fits at a value.
+    """One way of a part of a pattern to fit at a value.
 
     Attributes:
         pattern: the part.
-        value: the value that was asked about.
-        binding: the op that fits, or the identity that was looked through; ``None`` for values and for what was bound.
-        is_through: whether the binding is an identity that was looked through; the only part is the way behind it.
-        parts: the ways of the operands, or of what is behind the identity.
-        bound: what shared patterns came to stand for.
+        value: the queried value.
+        binding: the fitting op, or the identity looked through; ``None`` for values and for bound patterns.
+        is_through: whether the binding is an identity looked through; the only part is the way behind the identity.
+        parts: the ways of the operands, or of the operand of the identity.
+        bound: the bindings of shared patterns.
     """
 
     pattern: Pattern
@@ -68,7 +68,7 @@ class _Goal(NamedTuple):
 
 
 class _Partial(NamedTuple):
-    """Ways of the operands so far; ``seen`` is all that is bound, ``bound`` what these ways have bound."""
+    """Ways of the operands so far; ``seen`` is everything bound, ``bound`` everything bound by these ways."""
 
     parts: tuple[Way, ...]
     seen: Bound
@@ -76,30 +76,30 @@ class _Partial(NamedTuple):
 
 
 Answer = list[Way] | Misfit
-"""The ways in which a part of a pattern fits at a value, preferred ones first; if there is none, the best failure."""
+"""The ways of a part of a pattern to fit at a value, preferred ways first; if there is none, the best failure."""
 
 _Solving = Generator[_Goal, Answer, Answer]
 
 _UNRECORDED = Misfit("does not fit", num_matched=-1)
-"""The failure of every part in a search that records none; every recorded failure is better."""
+"""The failure of every part in a search without recorded failures; every recorded failure is better."""
 
 
 def key_of_value(value: Value) -> Hashable:
-    """Return the key that equal values share: equal constants are one value."""
+    """Return the key shared by equal values: equal constants are one value."""
     return value if isinstance(value, Constant) else id(value)
 
 
 def is_same(left: Value, right: Value) -> bool:
-    """Return whether two values are one."""
+    """Return whether two values are the same."""
     return left is right or (isinstance(left, Constant) and left == right)
 
 
 class Search:
-    """Find the ways in which a pattern fits, from one root.
+    """A search for the ways of a pattern to fit, from one root.
 
     Attributes:
-        num_steps: the number of pairs of a part and a value that were looked at, and of ways that were put together.
-        limit: the bound that the search met, as a clause; empty if the search found all ways.
+        num_steps: the number of examined pairs of a part and a value, plus the number of combined ways.
+        limit: the bound met by the search, as a clause; empty if the search found all ways.
     """
 
     def __init__(self, plan: Plan, index: FunctionIndex, *, records_failures: bool = False) -> None:
@@ -108,8 +108,8 @@ class Search:
         Args:
             plan: the pattern, analysed.
             index: the function.
-            records_failures: whether answers say why a part does not fit. Such a search looks at more pairs: it cannot
-                drop a part at a glance.
+            records_failures: whether answers give the reason for a part not fitting. The search then examines more
+                pairs, because no part can be dropped at a glance.
         """
         self.num_steps = 0
         self.limit = ""
@@ -120,7 +120,7 @@ class Search:
         self._ways: dict[Hashable, Way] = {}
 
     def solve(self, pattern: Pattern, value: Value) -> Answer:
-        """Return the ways in which a part of the pattern, or the whole pattern, fits at a value."""
+        """Return the ways of a part of the pattern, or of the whole pattern, to fit at a value."""
         pending: list[tuple[Hashable, _Solving]] = []
         answer = self._begin(_Goal(pattern, value, _NOTHING), pending)
         while pending:
@@ -138,7 +138,7 @@ class Search:
         return answer or _UNRECORDED
 
     def _begin(self, goal: _Goal, pending: list[tuple[Hashable, _Solving]]) -> Answer | None:
-        """Return the answer; if it takes the answers of other goals, return ``None`` and add what solves the goal."""
+        """Return the answer, or ``None`` after adding a solver to ``pending`` if answers of other goals are needed."""
         pattern, value, bound = goal
         self.num_steps += 1
         if isinstance(pattern, OpPattern) and not self._records_failures and not self._may_fit(pattern, value):
@@ -168,9 +168,9 @@ class Search:
         return answer
 
     def _may_fit(self, pattern: OpPattern, value: Value) -> bool:
-        """Return whether an op of the pattern may make a value, or the operand of an identity that makes it.
+        """Return whether an op of the pattern may make a value, or the operand of an identity making the value.
 
-        Most values fail this glance, so a pattern that nearly never fits is cheap.
+        Most values fail this quick test, which keeps a rarely fitting pattern cheap.
         """
         found = self._index.producer(value)
         if found is None:
@@ -195,12 +195,12 @@ class Search:
         return True
 
     def _leaf(self, pattern: ValuePattern, value: Value) -> Answer:
-        """Return the way in which a value fits as it is."""
+        """Return the way of a value to fit unchanged."""
         misfit = kind_misfit(pattern, value, self._index) or condition_misfit(pattern, value, self._index)
         return [self._way(pattern, value)] if misfit is None else self._failure(misfit, value)
 
     def _again(self, pattern: Pattern, value: Value, target: Hashable) -> Answer:
-        """Return the way in which a value is what the pattern stands for already."""
+        """Return the way of a value to be the value already bound to the pattern."""
         if isinstance(pattern, OpPattern):
             binding, result_index = self._index.producer(value) or (None, 0)
             is_target = id(binding) == target and result_index == pattern.result_index
@@ -227,7 +227,7 @@ class Search:
         return list(found) or failure
 
     def _solve_op(self, pattern: OpPattern, goal: _Goal) -> _Solving:
-        """Find the ways of the op that makes the value; if there is none, of the operand of an identity."""
+        """Find the ways of the op making the value; if there is none, the ways of the operand of an identity."""
         _, value, bound = goal
         found: dict[Way, None] = {}
         failure = _UNRECORDED
@@ -249,7 +249,7 @@ class Search:
         return list(found) or failure
 
     def _solve_behind(self, goal: _Goal, identity: Binding, failure: Misfit = _UNRECORDED) -> _Solving:
-        """Find the ways in which a part that does not fit at an identity's result fits at the identity's operand."""
+        """Find the ways at the operand of an identity for a part not fitting at the result of the identity."""
         pattern, value, bound = goal
         answer = yield _Goal(pattern, identity.operands[0], bound)
         if isinstance(answer, Misfit):
@@ -259,7 +259,7 @@ class Search:
     def _solve_operands(
         self, pattern: OpPattern, binding: Binding, bound: Bound
     ) -> Generator[_Goal, Answer, tuple[Sequence[_Partial], Misfit]]:
-        """Find the ways of all operands, in each order that may fit, and the best failure of an operand."""
+        """Find the ways of all operands, in each possible order, and the best failure of an operand."""
         found: list[_Partial] = []
         failure = _UNRECORDED
         local = self._plan.local.get(id(pattern), _NO_KEYS)
@@ -285,14 +285,14 @@ class Search:
         return found, failure
 
     def _failure(self, misfit: Misfit, value: Value) -> Misfit:
-        """Return the misfit with the op that makes the value as the op at fault, if the search records failures."""
+        """Return the misfit with the op making the value as the op at fault, if the search records failures."""
         if not self._records_failures:
             return _UNRECORDED
         found = self._index.producer(value)
         return misfit if found is None else misfit._replace(ops=(found[0].results[0].name,))
 
     def _keep(self, found: dict[Way, None], way: Way) -> None:
-        """Add a way to the ways found, unless there are ``MAX_WAYS`` already."""
+        """Add a way to the found ways, unless there are ``MAX_WAYS`` already."""
         if len(found) < MAX_WAYS or way in found:
             found[way] = None
         else:
@@ -309,7 +309,7 @@ class Search:
         parts: tuple[Way, ...] = (),
         bound: Bound = _NOTHING,
     ) -> Way:
-        """Return a way, with the binding of its own pattern if that pattern is shared."""
+        """Return a way, with the binding of the way's own pattern if the pattern is shared."""
         if self._is_shared(pattern):
             own: Hashable
             if isinstance(pattern, OpPattern):
@@ -321,11 +321,11 @@ class Search:
         return self._interned(Way(pattern, value, binding, False, parts, bound))
 
     def _interned(self, way: Way) -> Way:
-        """Return the one way that says the same: equal captures, ops, leaves and shared values."""
+        """Return the unique way with equal captures, ops, leaves and shared values."""
         pattern, parts = way.pattern, tuple(map(id, way.parts))
         is_listed = isinstance(pattern, OpPattern) and (pattern.rest is not None or pattern.reads is not None)
         if not is_listed and len(parts) > 1:
-            parts = tuple(sorted(parts))  # the order in which a commutative op's operands fit is nothing
+            parts = tuple(sorted(parts))  # the operand order of a commutative op does not matter
         key = (
             id(pattern) if is_listed or self._is_shared(pattern) else pattern.name,
             isinstance(pattern, ValuePattern),
@@ -342,14 +342,14 @@ def _without(bound: Bound, keys: frozenset[int]) -> Bound:
 
 
 def _extended(partial: _Partial, way: Way, local: frozenset[int]) -> _Partial:
-    """Return the ways of operands with the way of one more; what ``local`` keys stand for holds in its operand only."""
+    """Return the ways of operands plus one more way; bindings of ``local`` keys hold in their operand only."""
     parts, seen, bound = partial
     new = _without(way.bound, local)
     return _Partial((*parts, way), {**seen, **new}, {**bound, **new}) if new else _Partial((*parts, way), seen, bound)
 
 
 def _orders(pattern: OpPattern, binding: Binding) -> list[tuple[Sequence[Pattern], Sequence[int]]]:
-    """Return the orders of operands that are tried: the patterns of operands, and the operands' positions."""
+    """Return the operand orders to be tried: the patterns of operands, and the operands' positions."""
     parts, count = pattern.operands, len(binding.operands)
     if pattern.reads is not None:
         return [((pattern.reads,), (position,)) for position in range(count)]
@@ -363,7 +363,7 @@ def _orders(pattern: OpPattern, binding: Binding) -> list[tuple[Sequence[Pattern
 
 
 def _at_operand(misfit: Misfit, binding: Binding, position: int, before: Sequence[Way]) -> Misfit:
-    """Return the misfit of an operand as a misfit of the op, with the ops that fitted before it."""
+    """Return the misfit of an operand as a misfit of the op, with the ops fitting before the operand."""
     return misfit._replace(
         part=misfit.part or f"operand {position} of `{binding.op.name}`",
         num_matched=misfit.num_matched + len({id(binding), *op_ids(before)}),
@@ -371,7 +371,7 @@ def _at_operand(misfit: Misfit, binding: Binding, position: int, before: Sequenc
 
 
 def op_ids(ways: Sequence[Way]) -> set[int]:
-    """Return the ids of the bindings that ways match, identities apart."""
+    """Return the ids of the bindings matched by ways, identities excluded."""
     found: set[int] = set()
     pending = list(ways)
     while pending:
@@ -383,5 +383,5 @@ def op_ids(ways: Sequence[Way]) -> set[int]:
 
 
 def _better(first: Misfit, second: Misfit) -> Misfit:
-    """Return the misfit before which more ops fitted; the first of equals."""
+    """Return the misfit with more ops fitting before; the first of equals."""
     return second if second.num_matched > first.num_matched else first

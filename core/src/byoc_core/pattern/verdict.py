@@ -1,4 +1,4 @@
-"""Answers to "can you take this?": a yes, or a no with its reason. Values, not exceptions."""
+"""Answers of a backend to "can you take this?": a yes, or a no with a reason. Values, not exceptions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """No, and why.
+    """No, with the reason.
 
     Attributes:
-        code: stable, lower case with hyphens (``"dtype"``, ``"dynamic-shape"``): reports group by it.
-            The lint lists the ops that are refused by the code ``"new-op"``.
-        text: one clause for a person, with the values at fault.
+        code: stable, lower case with hyphens (``"dtype"``, ``"dynamic-shape"``): reports group by the code.
+            The lint lists the ops refused by the code ``"new-op"``.
+        text: a clause for a person, with the values at fault.
     """
 
     code: str
@@ -27,5 +27,5 @@ class Rejection:
 
     @classmethod
     def of_new_op(cls, op: str) -> Rejection:
-        """Return the rejection of an op for which the backend has neither a rule nor a reason yet."""
+        """Return the rejection of an op without a rule or a reason of the backend yet."""
         return cls("new-op", f"this backend has not looked at `{op}` yet")

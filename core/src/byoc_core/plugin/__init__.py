@@ -1,7 +1,7 @@
-"""Plugins: found in package metadata, loaded on demand, quarantined when faulty. Knows nothing of the IR.
+"""Plugins: found in package metadata, loaded on demand, quarantined when faulty. Independent of the IR.
 
-The order of things: metadata is read when ``byoc_core`` is imported; :func:`installed` judges it and gives a
-:class:`Catalog` of :class:`PluginRecord`; opening a plugin imports its code and gives a ``PluginHandle`` that calls its
+The order of events: importing ``byoc_core`` reads the metadata. :func:`installed` judges the metadata and returns a
+:class:`Catalog` of :class:`PluginRecord`. Opening a plugin imports the code and gives a ``PluginHandle`` for calling
 hooks. The registries of :mod:`byoc_core.backend` and :mod:`byoc_core.runtime` are built on these.
 """
 

@@ -1,8 +1,8 @@
-"""What to tell of a plugin that is not installed: near names, and how to install the plugin.
+"""Messages for a plugin not installed: near names, and advice for installing the plugin.
 
-``pip install`` of a name runs the code of whoever published the distribution. A name that a user typed may be misspelt:
-only distributions that are released together with byoc-core are advised. A name from an artifact is the text of a
-stranger: only this module puts such a name behind ``pip install``, and always together with the doubt.
+``pip install`` of a name runs code of the distribution's publisher. A name typed by the user may be misspelt, so only
+distributions released together with byoc-core are advised. A name from an artifact is the text of a stranger. Only this
+module puts such a name behind ``pip install``, always together with the doubt.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _DISTRIBUTION = re.compile("[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 
 
 def describe_absence(kind: str, name: str, known: Sequence[str], *, is_claim: bool = False) -> tuple[str, str | None]:
-    """Return problem and hint for the name of a plugin that is not installed.
+    """Return problem and hint for the name of a plugin not installed.
 
     Args:
-        kind: what plugins of the group are, as people call them: ``"backend"`` or ``"runtime"``.
+        kind: the common noun for plugins of the group: ``"backend"`` or ``"runtime"``.
         name: the name.
         known: the installed names of the group.
-        is_claim: whether the name stands in a file of a stranger. No distribution is advised for such a name.
+        is_claim: whether the name comes from a stranger's file. No distribution is advised for such a name.
     """
     problem = f"{kind} `{name}` is not installed; installed: {', '.join(known) or 'none'}"
     if is_claim:
@@ -41,14 +41,14 @@ def describe_absence(kind: str, name: str, known: Sequence[str], *, is_claim: bo
 
 
 def describe_claim(source: str, distribution: str) -> str:
-    """Return the advice where a file says which distribution brings a plugin.
+    """Return the advice for a distribution named in a file as the source of a plugin.
 
-    A name that no distribution can have (PEP 508, at most 100 letters) is shown, but in no command: the name may hold
+    A name impossible for a distribution (PEP 508, at most 100 letters) is shown, but in no command: the name may hold
     options of pip, or another command.
 
     Args:
-        source: the file, as errors name it.
-        distribution: what the file says.
+        source: the file's name in errors.
+        distribution: the distribution named in the file.
     """
     if not _DISTRIBUTION.fullmatch(distribution):
         return f"Distribution {distribution!r} brings it, as {source} says; no distribution can have that name."

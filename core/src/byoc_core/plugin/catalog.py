@@ -1,4 +1,4 @@
-"""The plugins of one group: what is installed, loaded on demand, and quarantined when it fails."""
+"""The installed plugins of a group, loaded on demand and quarantined on failure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Catalog", "Judgement"]
 
 
 class Judgement(NamedTuple):
-    """The records of all claims to one name, in order of distribution, and what could not be read of them."""
+    """The records of all claims to a name, in order of distribution, and the problems in reading others."""
 
     records: tuple[PluginRecord, ...]
     problems: tuple[str, ...] = ()
@@ -30,14 +30,14 @@ class Judgement(NamedTuple):
 class Catalog:
     """Records of one entry-point group, in order of name and then distribution.
 
-    Filled once. The only thing that changes later is a record's state, when a plugin turns out to be broken:
-    it is then quarantined for the rest of the process, and the others go on.
+    The catalogue is filled once. Later, only a record's state changes, when a plugin proves broken: the plugin is
+    quarantined for the rest of the process, and the others go on.
 
     Args:
         group: the entry-point group.
         records: one per entry point.
-        problems: what else was found wrong while looking, for ``byoc doctor``.
-        judges: for further names, in order, what gives their records; each is asked once, when the name first is.
+        problems: other faults found during discovery, for ``byoc doctor``.
+        judges: for further names, in order, the function returning their records; called once, at the name's first use.
     """
 
     def __init__(
@@ -60,22 +60,22 @@ class Catalog:
 
     @property
     def records(self) -> tuple[PluginRecord, ...]:
-        """All records with their present state; two for one name where distributions clash."""
+        """All records with their present state; several for a name claimed by clashing distributions."""
         return tuple(record for name in self._names for record in self._claims(name).records)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What was found wrong while looking, beside the records that say so themselves."""
+        """The faults found during discovery, except faults stated in the records."""
         return tuple(
             dict.fromkeys((*self._problems, *(p for name in self._names for p in self._claims(name).problems)))
         )
 
     def names(self) -> tuple[str, ...]:
-        """Gives the names of all plugins that may be used."""
+        """Return the names of all usable plugins."""
         return tuple(record.name for record in self.records if record.state is PluginState.AVAILABLE)
 
     def find(self, name: str) -> PluginRecord | None:
-        """Gives the record of that name (the one that may be used, where several claim it), or ``None``."""
+        """Return the record of a name, or ``None``; the usable record if the name is claimed several times."""
         claims = self._claims(name).records
         usable = [record for record in claims if record.state is PluginState.AVAILABLE]
         return next(iter(usable or claims), None)
@@ -90,12 +90,12 @@ class Catalog:
         return judgement
 
     def load(self, name: str) -> object:
-        """Imports a plugin, once, and gives the module or object that its entry point refers to.
+        """Import a plugin, once, and return the module or object referenced by its entry point.
 
         Raises:
-            PluginError: there is none of that name, it may not be used, or its import fails (it is then quarantined).
-            KeyboardInterrupt: the user interrupts the import (nothing tells apart a plugin that raises it); the log
-                says whose.
+            PluginError: the name is unknown, the plugin may not be used, or its import fails (a quarantine follows).
+            KeyboardInterrupt: the user interrupts the import (a plugin raising the same exception cannot be told
+                apart); the log names the plugin.
         """
         if name in self._loaded:
             return self._loaded[name]
@@ -111,14 +111,14 @@ class Catalog:
         return self._loaded.setdefault(name, plugin)
 
     def open(self, name: str, specs: ModuleType) -> PluginHandle:
-        """Loads a plugin and checks its hooks against the specifications.
+        """Load a plugin and check its hooks against the specifications.
 
         Args:
             name: the plugin's name.
             specs: the module of hook specifications.
 
         Raises:
-            PluginError: as :meth:`load`, or its hooks are wrong (it is then quarantined).
+            PluginError: as :meth:`load`, or the hooks are wrong (a quarantine follows).
         """
         from byoc_core.plugin.handle import PluginHandle
 
@@ -130,7 +130,7 @@ class Catalog:
             raise self.quarantine(record, error.problem, error.hint or "") from error
 
     def quarantine(self, record: PluginRecord, reason: str, remedy: str) -> PluginError:
-        """Marks a plugin as broken and gives the error to raise."""
+        """Mark a plugin as broken and return the error to raise."""
         broken = replace(record, state=PluginState.BROKEN, reason=reason, remedy=remedy)
         records, problems = self._claims(record.name)
         self._judged[record.name] = Judgement(tuple(broken if r == record else r for r in records), problems)
@@ -138,7 +138,7 @@ class Catalog:
         return _unusable(broken)
 
     def quarantine_faulty(self, record: PluginRecord, fault: ByocError) -> PluginError:
-        """Marks a plugin as broken because it does not introduce itself properly, and gives the error to raise."""
+        """Mark a plugin as broken for an improper introduction, and return the error to raise."""
         place = fault.where.removeprefix(f"{record.label}, ")
         reason = str(ByocError(place, fault.problem, got=fault.got, expected=fault.expected))
         return self.quarantine(record, reason, f"Report this to the authors of {record.distribution}.")
@@ -153,8 +153,8 @@ class Catalog:
 
 
 def _import_object(value: str) -> object:
-    """Gives what an entry point's value, ``module`` or ``module:object.attribute``, refers to."""
-    module, _, attributes = value.partition("[")[0].partition(":")  # behind `[` stand extras, which say nothing here
+    """Return the object referenced by an entry point's value, ``module`` or ``module:object.attribute``."""
+    module, _, attributes = value.partition("[")[0].partition(":")  # extras follow `[` and are ignored
     found: object = import_module(module.strip())
     for name in filter(None, attributes.strip().split(".")):
         found = getattr(found, name)

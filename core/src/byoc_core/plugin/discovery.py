@@ -1,4 +1,4 @@
-"""Finds plugins in the metadata of installed distributions, and judges which may be used. No plugin code runs here."""
+"""Discovery of plugins in the metadata of installed distributions, and decisions on their use. No plugin code runs."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from byoc_core.version import __version__
 __all__ = ["BACKENDS_GROUP", "CORE_DISTRIBUTION", "RUNTIMES_GROUP", "discover", "make_catalog"]
 
 BACKENDS_GROUP = "byoc.backends"
-"""The group of entry points that name backends."""
+"""The entry-point group of backends."""
 
 RUNTIMES_GROUP = "byoc.runtimes"
-"""The group of entry points that name runtimes."""
+"""The entry-point group of runtimes."""
 
 CORE_DISTRIBUTION = "byoc-core"
 
 
 def discover(group: str, *, settings: PluginSettings | None = None, path: Sequence[str] | None = None) -> Catalog:
-    """Gives the catalogue of all plugins that installed distributions declare for a group.
+    """Return the catalogue of all plugins declared by installed distributions for a group.
 
-    A distribution that stands on the path twice (an editable install beside a wheel) counts once, the first time,
-    as it would for an import. Names that byoc-core itself declares cannot be taken from it and cannot be disabled.
+    A distribution found on the path twice (an editable install beside a wheel) counts once, at the first place, like in
+    an import. Names declared by byoc-core itself cannot be taken over or disabled.
 
     Args:
         group: ``byoc.backends`` or ``byoc.runtimes``.
-        settings: the user's settings; by default those of the environment at this moment.
+        settings: the user's settings; by default read from the current environment.
         path: folders to look in; by default ``sys.path``.
 
     Raises:
@@ -45,7 +45,7 @@ def discover(group: str, *, settings: PluginSettings | None = None, path: Sequen
 
 
 def make_catalog(group: str, metadata: Metadata, settings: PluginSettings) -> Catalog:
-    """Return the catalogue of a group: each plugin that the metadata declares, judged by the settings."""
+    """Return the catalogue of a group: each plugin declared by the metadata, judged by the settings."""
     claims: dict[str, list[_Claim]] = {}
     for declaration in metadata.declarations:
         for declared, name, value in declaration.entries:
@@ -65,7 +65,7 @@ class _Claim(NamedTuple):
 
 
 def _judge_claims(claims: Sequence[_Claim], settings: PluginSettings) -> Judgement:
-    """Gives the records of all claims to one name. Versions are compared where a distribution asks for some."""
+    """Return the records of all claims to a name. Versions are compared if a distribution requires a range."""
     found: list[PluginRecord] = []
     problems = []
     for name, group, value, declaration in claims:
@@ -80,7 +80,7 @@ def _judge_claims(claims: Sequence[_Claim], settings: PluginSettings) -> Judgeme
 
 
 def _core_requirement(declaration: Declaration) -> str:
-    """Gives the range of core versions from ``Requires-Dist``; several lines are joined."""
+    """Return the range of core versions from ``Requires-Dist``; several lines are joined."""
     if not declaration.requires:
         return ""
     from packaging.requirements import Requirement
@@ -97,7 +97,7 @@ def _core_requirement(declaration: Declaration) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Rivals:
-    """Who else claims a plugin's name: records of the core, and of others."""
+    """The other claims to a plugin's name: records of the core, and of others."""
 
     core: tuple[PluginRecord, ...]
     others: tuple[PluginRecord, ...]
@@ -109,7 +109,7 @@ def _rivals(record: PluginRecord, found: list[PluginRecord]) -> _Rivals:
 
 
 def _judge(record: PluginRecord, rivals: _Rivals, settings: PluginSettings) -> PluginRecord:
-    """Gives the record with its state: the settings come first, then clashes, then versions."""
+    """Return the record with its state, decided by the settings first, then clashes, then versions."""
     if _is_core(record):
         return record
     if record.group == BACKENDS_GROUP:

@@ -1,4 +1,4 @@
-"""One plugin behind pluggy: its hooks are checked once, and every call names who failed."""
+"""A plugin behind pluggy: its hooks are checked once, and errors of calls name the plugin."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _T = TypeVar("_T")
 
 
 class PluginHandle:
-    """A plugin registered alone in a ``PluginManager`` of its own, so that no call reaches another plugin.
+    """A plugin registered alone in a separate ``PluginManager``, to keep calls from reaching another plugin.
 
     Args:
-        record: who it is.
+        record: the plugin's record.
         plugin: a module or an object with ``hookimpl``-marked functions.
         specs: the module of hook specifications.
 
     Raises:
-        PluginError: a hook is misspelt, takes an argument that its specification lacks, is not marked, or is
-            missing; or there is no hook at all.
+        PluginError: a hook is misspelt, takes an argument missing in the specification, is not marked, or is missing;
+            or there is no hook at all.
     """
 
     def __init__(self, record: PluginRecord, plugin: object, specs: ModuleType) -> None:
@@ -37,7 +37,7 @@ class PluginHandle:
         self._manager = pluggy.PluginManager(PROJECT_NAME)
         self._manager.register(plugin, name=record.name)
         hooks = read_hook_specs(specs, record.group)
-        self._check_arguments(hooks)  # before pluggy does, whose text names no hook
+        self._check_arguments(hooks)  # before pluggy, because its message names no hook
         try:
             self._manager.add_hookspecs(specs)
         except pluggy.PluginValidationError as error:
@@ -45,17 +45,17 @@ class PluginHandle:
         self._check(hooks)
 
     def has(self, hook: str) -> bool:
-        """Tells whether the plugin implements a hook."""
+        """Return whether the plugin implements a hook."""
         return bool(getattr(self._manager.hook, hook).get_hookimpls())
 
     def call(self, hook: str, **arguments: object) -> Any:
-        """Calls a hook and gives what it returns; ``None`` where the plugin does not implement it.
+        """Call a hook and return the result; ``None`` if the plugin does not implement the hook.
 
         Raises:
-            HookError: the hook raised something else than one of byoc's own errors, or wanted to end the process; the
-                cause is chained.
-            ByocError: the hook reported an error in byoc's terms; a note says whose hook it was.
-            KeyboardInterrupt, MemoryError: as they are: neither is the plugin's fault.
+            HookError: the hook raised an exception outside byoc's own errors, or tried to end the process; the cause is
+                chained.
+            ByocError: the hook reported an error in byoc's terms; a note names the plugin and the hook.
+            KeyboardInterrupt, MemoryError: passed through: neither is the plugin's fault.
         """
         try:
             return getattr(self._manager.hook, hook)(**arguments)
@@ -72,10 +72,10 @@ class PluginHandle:
             ) from error
 
     def check(self, hook: str, value: object, expected: type[_T], *, what: str = "returned") -> _T:
-        """Gives ``value`` if it is of the type that a hook must give.
+        """Return ``value`` if of the type required from a hook.
 
         Raises:
-            HookError: it is of another type.
+            HookError: ``value`` is of another type.
         """
         if not isinstance(value, expected):
             raise HookError(
@@ -87,15 +87,15 @@ class PluginHandle:
         return value
 
     def introduce(self, hook: str, expected: type[_T], key: str) -> _T:
-        """Gives what the plugin says of itself.
+        """Return the plugin's info about itself.
 
         Args:
-            hook: the hook that says it.
-            expected: what the hook must give.
-            key: the field of it that must be the entry point's name.
+            hook: the hook returning the info.
+            expected: the required type of the info.
+            key: the field of the info to compare with the entry point's name.
 
         Raises:
-            HookError: the hook raised, gave a value of another type, or names another plugin.
+            HookError: the hook raised, returned a value of another type, or names another plugin.
         """
         info = self.check(hook, self.call(hook), expected)
         name = getattr(info, key)
@@ -109,7 +109,7 @@ class PluginHandle:
         return info
 
     def where(self, hook: str) -> str:
-        """Gives the place for messages: plugin, distribution, version and hook."""
+        """Return the location text for messages: plugin, distribution, version and hook."""
         return f"{self.record.label}, hook `{hook}`"
 
     def _check_arguments(self, hooks: Sequence[HookSpec]) -> None:
@@ -126,7 +126,7 @@ class PluginHandle:
         known = {hook.name for hook in hooks}
         marked = {caller.name for caller in self._manager.get_hookcallers(self.plugin) or ()}
         try:
-            self._manager.check_pending()  # lets pass what is marked `optionalhook`: hooks of a newer core
+            self._manager.check_pending()  # accepts hooks marked `optionalhook`: hooks of a newer core
         except pluggy.PluginValidationError as error:
             name = min(marked - known)
             hint = near_names(name, known) or f"The hooks are {', '.join(sorted(known))}."

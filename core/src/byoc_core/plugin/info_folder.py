@@ -1,7 +1,8 @@
-"""The metadata of one installed distribution, read from the folder in which pip or setuptools left it.
+"""The metadata of an installed distribution, read from the folder left by pip or setuptools.
 
-Formats: "Recording installed projects" (the folder), "Core metadata" (its file ``METADATA``, whose head has the form of
-a mail's) and "Entry points" (``entry_points.txt``) of the PyPA specifications; and the ``*.egg-info`` of setuptools.
+Formats: "Recording installed projects" (the folder), "Core metadata" (the file ``METADATA``, with a head in the form of
+a mail header) and "Entry points" (``entry_points.txt``) of the PyPA specifications; and the ``*.egg-info`` of
+setuptools.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ __all__ = ["Entry", "InfoFolder"]
 
 
 class Entry(NamedTuple):
-    """One entry point."""
+    """An entry point."""
 
     name: str
     value: str
@@ -23,10 +24,10 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InfoFolder:
-    """A folder ``*.dist-info`` or ``*.egg-info``, as much of it as discovery needs.
+    """A folder ``*.dist-info`` or ``*.egg-info``, read as far as discovery needs.
 
-    What it gives is what an ``importlib.metadata.Distribution`` of the same folder would; importing that module takes
-    some 20 ms, several times as long as reading a hundred folders.
+    The results equal the results of an ``importlib.metadata.Distribution`` of the same folder. Importing that module
+    takes some 20 ms, several times as long as reading a hundred folders.
 
     Attributes:
         path: the folder.
@@ -35,7 +36,7 @@ class InfoFolder:
     path: str
 
     def read_text(self, name: str) -> str | None:
-        """Gives the text of a file; ``None`` where there is none that can be read."""
+        """Return the text of a file; ``None`` if missing or unreadable."""
         try:
             with open(f"{self.path}/{name}", encoding="utf-8") as file:  # noqa: PTH123 - pathlib would cost more than this
                 return file.read()
@@ -44,17 +45,17 @@ class InfoFolder:
 
     @property
     def metadata(self) -> Mapping[str, str | None]:
-        """The fields ``Name`` and ``Version``; ``None`` where there is none."""
+        """The fields ``Name`` and ``Version``; ``None`` for a missing field."""
         return {name: next(iter(self._fields(name)), None) for name in ("Name", "Version")}
 
     @property
     def version(self) -> str:
-        """The version; empty where the metadata names none."""
+        """The version; empty if the metadata names none."""
         return self.metadata["Version"] or ""
 
     @property
     def requires(self) -> list[str]:
-        """The lines ``Requires-Dist``, or what older versions of setuptools wrote in their place."""
+        """The lines ``Requires-Dist``, or the equivalent written by older versions of setuptools."""
         lines = self._fields("Requires-Dist")
         if not lines and self.read_text("requires.txt"):
             from importlib.metadata import PathDistribution
@@ -83,17 +84,17 @@ class InfoFolder:
         return entries
 
     def _fields(self, wanted: str) -> list[str]:
-        """Gives the values of all fields of a name."""
+        """Return the values of all fields of a name."""
         values: list[str] = []
         name = ""
         for line in (self.read_text("METADATA") or self.read_text("PKG-INFO") or "").split("\n"):
-            if line[:1] in (" ", "\t"):  # goes on with the line before
+            if line[:1] in (" ", "\t"):  # continues the previous line
                 if name == wanted.lower():
                     values[-1] += line.rstrip()
                 continue
             head, colon, value = line.partition(":")
             if not colon:
-                break  # the description begins
+                break  # the description begins here
             name = head.lower()
             if name == wanted.lower():
                 values.append(value.strip())

@@ -1,4 +1,4 @@
-"""The plugins of this process: one look at what is installed, and the catalogues and registries made of it."""
+"""The plugins of this process: metadata read once, with catalogues and registries built on top."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _R = TypeVar("_R")
 
 
 class Installation:
-    """What one look at the metadata and the environment found. Catalogues and registries are made of it once.
+    """The metadata and the environment, read once. Catalogues and registries are built once from this snapshot.
 
-    Where metadata cannot be read, pydantic's own plugins are switched off (``PYDANTIC_DISABLE_PLUGINS``): to find them
-    it reads the entry points of every distribution when the first model is made, and one that is unreadable would fail
-    the import of whatever makes a model.
+    With unreadable metadata, pydantic's own plugins are switched off (``PYDANTIC_DISABLE_PLUGINS``). To find its
+    plugins, pydantic reads the entry points of every distribution when the first model is defined. An unreadable
+    distribution would fail every import defining a model.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Installation:
         return self._catalogs.setdefault(group, make_catalog(group, self.snapshot.metadata, settings))
 
     def registry(self, make: Callable[[Catalog], _R], group: str) -> _R:
-        """Return the registry that a class makes of the catalogue of a group, the same one each time."""
+        """Return the registry built by a class from the catalogue of a group, the same object each time."""
         known = self._registries.get((make, group))
         registry: _R = known or self._registries.setdefault((make, group), make(self.catalog(group)))
         return registry
@@ -63,16 +63,16 @@ _HANDED_IN: ContextVar[Installation | None] = ContextVar("byoc_installation", de
 
 
 def installation() -> Installation:
-    """Return the installation that was handed in by :func:`using`, or else that of the process.
+    """Return the installation set by :func:`using`, or else the process's installation.
 
-    That of the process is as it was at the first call: when ``byoc_core`` was imported.
+    The process's installation is a snapshot from the first call: the import of ``byoc_core``.
     """
     return _HANDED_IN.get() or _of_process()
 
 
 @contextmanager
 def using(other: Installation) -> Iterator[None]:
-    """Hand an installation in, for this context: for tests that install plugins or change the environment."""
+    """Set the installation for this context: for tests installing plugins or changing the environment."""
     token = _HANDED_IN.set(other)
     try:
         yield

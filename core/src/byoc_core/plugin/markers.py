@@ -22,12 +22,12 @@ hookimpl = pluggy.HookimplMarker(PROJECT_NAME)
 
 @dataclass(frozen=True, slots=True)
 class HookTerms:
-    """What a hook's specification says beside its signature and its text.
+    """The terms of a hook's specification, beside its signature and its text.
 
     Attributes:
-        since: the version of byoc-core that brought the hook.
-        required: whether every plugin of the group must implement it.
-        arguments_since: the versions that brought arguments later than the hook, by name.
+        since: the version of byoc-core introducing the hook.
+        required: whether every plugin of the group must implement the hook.
+        arguments_since: the versions introducing arguments later than the hook, by name.
     """
 
     since: str
@@ -38,12 +38,13 @@ class HookTerms:
 def hookspec(
     *, since: str, required: bool = False, arguments_since: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[[_F], _F]:
-    """Marks a function as the specification of a hook (the core's side): the plugin's answer is the result.
+    """Mark a function as the specification of a hook (the core's side): the plugin's answer is the result.
 
     Args:
-        since: the version of byoc-core that brings the hook.
-        required: whether every plugin of the group must implement it.
-        arguments_since: the versions that brought arguments later than the hook, by name. A hook never loses one.
+        since: the version of byoc-core introducing the hook.
+        required: whether every plugin of the group must implement the hook.
+        arguments_since: the versions introducing arguments later than the hook, by name. A hook never loses an
+            argument.
     """
     terms = HookTerms(since, required, MappingProxyType(dict(arguments_since)))
     mark = pluggy.HookspecMarker(PROJECT_NAME)(firstresult=True)
@@ -56,5 +57,5 @@ def hookspec(
 
 
 def terms_of(function: object) -> HookTerms | None:
-    """Gives the terms of a hook's specification; ``None`` for everything else."""
+    """Return the terms of a hook's specification; ``None`` for everything else."""
     return getattr(function, _TERMS, None)

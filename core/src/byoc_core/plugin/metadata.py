@@ -1,8 +1,8 @@
-"""What installed distributions declare: entry points, versions, requirements, as text. No plugin code runs here.
+"""The declarations of installed distributions as text: entry points, versions, requirements. No plugin code runs here.
 
-Cost: one pass over ``sys.path``, a few milliseconds per hundred distributions. ``importlib.metadata``, whose import
-alone takes some 20 ms, is asked only where somebody has imported it already, or where distributions lie elsewhere than
-pip puts them. Versions are compared later, when a plugin is asked for.
+Cost: one pass over ``sys.path``, a few milliseconds per hundred distributions. Importing ``importlib.metadata`` takes
+some 20 ms. The module is used only if already imported, or if distributions lie outside pip's usual places. Versions
+are compared later, on the first request for a plugin.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _GROUP_PREFIX = "byoc."
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """One distribution that declares plugins.
+    """A distribution declaring plugins.
 
     Attributes:
-        distribution: its name.
-        version: its version.
-        requires: its ``Requires-Dist`` lines that name a distribution of byoc.
-        entries: group, name and value of each entry point of byoc's groups, sorted, each once.
+        distribution: the distribution's name.
+        version: the distribution's version.
+        requires: the ``Requires-Dist`` lines naming a distribution of byoc.
+        entries: group, name and value of each entry point of byoc's groups, sorted, without duplicates.
     """
 
     distribution: str
@@ -44,7 +44,7 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """All declarations found, and what could not be read."""
+    """All declarations found, and the problems in reading others."""
 
     declarations: tuple[Declaration, ...]
     problems: tuple[str, ...]
@@ -52,17 +52,17 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Metadata and environment variables as they were at one moment."""
+    """Metadata and environment variables at one moment."""
 
     metadata: Metadata
     environment: Mapping[str, str]
 
 
 def read_metadata(path: Sequence[str] | None = None) -> Metadata:
-    """Reads what distributions declare.
+    """Read the declarations of installed distributions.
 
-    A distribution that stands on the path twice (an editable install beside a wheel) counts once, the first time,
-    as it would for an import.
+    A distribution found on the path twice (an editable install beside a wheel) counts once, at the first place, like in
+    an import.
 
     Args:
         path: folders to look in; by default ``sys.path``.
@@ -78,7 +78,7 @@ def read_metadata(path: Sequence[str] | None = None) -> Metadata:
 
 
 def normalise(name: str) -> str:
-    """Gives a distribution's name in the form that packaging compares: lower case, runs of ``-_.`` as one ``-``."""
+    """Return a distribution's name in packaging's form for comparison: lower case, runs of ``-_.`` as one ``-``."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -103,7 +103,7 @@ def _distinct_distributions(path: Sequence[str] | None) -> Iterator[Distribution
 
 
 def _distributions(path: Sequence[str] | None) -> Iterator[Distribution | InfoFolder]:
-    """Yields what ``importlib.metadata.distributions`` gives, in its order; asks it where it is imported already."""
+    """Yield the results of ``importlib.metadata.distributions``, in order; use the module if already imported."""
     foreign = any(finder is not PathFinder and hasattr(finder, "find_distributions") for finder in sys.meta_path)
     if "importlib.metadata" in sys.modules or (path is None and foreign):
         from importlib.metadata import distributions
@@ -119,7 +119,7 @@ def _distributions(path: Sequence[str] | None) -> Iterator[Distribution | InfoFo
 
             yield from distributions(path=[folder])
             continue
-        except (OSError, TypeError, ValueError):  # nothing there, or no path at all: an import passes over it too
+        except (OSError, TypeError, ValueError):  # missing, or no path at all: imports skip it too
             continue
         yield from (
             InfoFolder(f"{folder or '.'}/{name}") for name in names if name.lower().endswith((".dist-info", "egg-info"))

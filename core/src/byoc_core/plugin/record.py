@@ -1,4 +1,4 @@
-"""What is known about one plugin before any of its code runs."""
+"""The facts known about a plugin before any of its code runs."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ __all__ = ["PluginRecord", "PluginState"]
 
 
 class PluginState(StrEnum):
-    """Whether a plugin may be used, and if not, why not."""
+    """Whether a plugin may be used, and the reason if not."""
 
     AVAILABLE = "available"
-    """Nothing speaks against it; its code has perhaps not run yet."""
+    """No objection is known; the plugin's code has perhaps not run yet."""
     DISABLED = "disabled"
-    """A setting of the user switches it off."""
+    """A setting of the user switches the plugin off."""
     INCOMPATIBLE = "incompatible"
-    """Its distribution asks for another version of byoc-core."""
+    """The plugin's distribution requires another version of byoc-core."""
     CLASH = "clash"
     """Another distribution claims the same name."""
     BROKEN = "broken"
-    """It cannot be imported, or its hooks are wrong."""
+    """The plugin cannot be imported, or its hooks are wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class PluginRecord:
-    """One entry point of one distribution, with its state.
+    """An entry point of a distribution, with its state.
 
     Attributes:
         name: the entry point's name: a backend's name, or a runtime's type key.
         group: the entry-point group.
-        value: what the entry point refers to, ``package.module`` or ``package.module:object``.
-        distribution: the distribution that declares it, as pip calls it.
+        value: the object reference of the entry point, ``package.module`` or ``package.module:object``.
+        distribution: the declaring distribution, by its name in pip.
         version: the distribution's version.
-        core_requirement: the distribution's range of byoc-core versions (``">=0.1,<0.2"``); empty where it names none.
-        state: whether it may be used.
-        reason: why it may not be used, as a clause; empty while it is available.
-        remedy: the next step, as a sentence; empty while it is available.
+        core_requirement: the distribution's range of byoc-core versions (``">=0.1,<0.2"``); empty without a range.
+        state: whether the plugin may be used.
+        reason: the reason against use, as a clause; empty while the plugin is available.
+        remedy: the next step, as a sentence; empty while the plugin is available.
     """
 
     name: str
@@ -51,6 +51,6 @@ class PluginRecord:
 
     @property
     def label(self) -> str:
-        """How messages name the plugin: ``plugin `dnn` (byoc-dnn 1.0)``."""
+        """The plugin's name in messages: ``plugin `dnn` (byoc-dnn 1.0)``."""
         origin = f"{self.distribution} {self.version}".strip()
         return f"plugin `{self.name}`" + (f" ({origin})" if origin else "")

@@ -1,4 +1,4 @@
-"""Distributions that are released together with byoc-core: the only ones that byoc advises to install by itself.
+"""Distributions released together with byoc-core: the only distributions recommended by byoc itself.
 
 ``released.json`` is written by the repository's ``python -m release.metadata`` from the entry points of the packages.
 """

@@ -13,7 +13,7 @@ __all__ = ["PluginSettings"]
 
 @dataclass(frozen=True, slots=True)
 class PluginSettings:
-    """Which plugins may be used, and who wins a name that two distributions claim.
+    """The usable plugins, and the preferred distribution for a name claimed twice.
 
     Attributes:
         allowed: names of the only backends to use (``BYOC_BACKENDS=a,b``), or ``None`` for all.
@@ -27,7 +27,7 @@ class PluginSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> PluginSettings:
-        """Reads the three variables; one that is unset or blank says nothing.
+        """Read the three variables; an unset or blank variable has no effect.
 
         Raises:
             OptionsError: ``BYOC_PREFER`` is not a list of ``name=distribution``.

@@ -1,4 +1,4 @@
-"""Hook specifications as data: what plugins may implement, and since which version of the core."""
+"""Hook specifications as data: the hooks open to plugins, with the version of the core bringing each."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from byoc_core.plugin.markers import terms_of
 __all__ = ["QUESTIONS", "HookArgument", "HookSpec", "read_hook_specs"]
 
 QUESTIONS = ("Called by", "When", "How often", "Result", "If it raises")
-"""What the text of every hook answers, in this order."""
+"""The questions answered by the text of every hook, in this order."""
 
 _EXAMPLE = "Example::\n"
 
 
 @dataclass(frozen=True, slots=True)
 class HookArgument:
-    """One argument of a hook; an implementation may leave it out.
+    """An argument of a hook; an implementation may leave the argument out.
 
     Attributes:
-        name: as implementations spell it.
-        type: its annotation.
-        since: the version of byoc-core that brought it.
+        name: the spelling in implementations.
+        type: the annotation.
+        since: the version of byoc-core introducing the argument.
     """
 
     name: str
@@ -36,16 +36,16 @@ class HookArgument:
 
 @dataclass(frozen=True, slots=True)
 class HookSpec:
-    """One hook.
+    """The specification of a hook.
 
     Attributes:
-        group: the entry-point group of the plugins that implement it.
-        name: its name.
-        required: whether every plugin of the group must implement it.
-        arguments: what it is called with.
-        returns: the annotation of what it gives.
-        since: the version of byoc-core that brought it.
-        doc: who calls it, when, how often, what becomes of the result, what if it raises, an example.
+        group: the entry-point group of the implementing plugins.
+        name: the hook's name.
+        required: whether every plugin of the group must implement the hook.
+        arguments: the arguments of a call.
+        returns: the annotation of the result.
+        since: the version of byoc-core introducing the hook.
+        doc: caller, time, frequency, use of the result, consequence of an exception, an example.
     """
 
     group: str
@@ -58,18 +58,18 @@ class HookSpec:
 
     @property
     def signature(self) -> str:
-        """The hook as the ``def`` line of an implementation that takes everything."""
+        """The hook as the ``def`` line of an implementation with all arguments."""
         arguments = ", ".join(f"{argument.name}: {argument.type}" for argument in self.arguments)
         return f"def {self.name}({arguments}) -> {self.returns}"
 
     @property
     def summary(self) -> str:
-        """The first line: what the hook gives, and whether it is required."""
+        """The first line: the hook's purpose, and whether the hook is required."""
         return self.doc.partition("\n")[0]
 
     @property
     def answers(self) -> Mapping[str, str]:
-        """The answers to :data:`QUESTIONS`, each in one line; a question that the text does not answer is missing."""
+        """The answers to :data:`QUESTIONS`, each in one line; unanswered questions are missing."""
         text = self.doc.partition(_EXAMPLE)[0]
         parts = re.split(rf"^({'|'.join(QUESTIONS)}): ", text, flags=re.MULTILINE)[1:]
         return MappingProxyType({q: " ".join(a.split()) for q, a in zip(parts[::2], parts[1::2], strict=True)})
@@ -81,11 +81,11 @@ class HookSpec:
 
 
 def read_hook_specs(specs: ModuleType, group: str) -> tuple[HookSpec, ...]:
-    """Gives the hooks that a module specifies, in the order of its text.
+    """Return the hooks specified by a module, in source order.
 
     Args:
         specs: the module.
-        group: the entry-point group of the plugins that implement them.
+        group: the entry-point group of the implementing plugins.
     """
     found = []
     for name, function in vars(specs).items():

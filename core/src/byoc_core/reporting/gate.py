@@ -1,4 +1,4 @@
-"""A gate for builds that must offload: how much of the work may stay on the host."""
+"""A gate for builds with required offload: the share of the work allowed on the host."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _MAX_REASONS = 5
 
 
 def check_offload(report: Mapping[str, Any], share: float) -> None:
-    """Checks that at least a share of the FLOPs is not the host's.
+    """Check that at least a share of the FLOPs is offloaded.
 
-    Where no op counts FLOPs, everything is offloaded if no op is the host's, else nothing.
+    If no op counts FLOPs, everything is offloaded if no op is the host's, else nothing.
 
     Args:
-        report: the report's data; symbolic sizes count as it says.
+        report: the report's data, with the counted values of symbolic sizes.
         share: from 0 to 1.
 
     Raises:
@@ -36,7 +36,7 @@ def check_offload(report: Mapping[str, Any], share: float) -> None:
         raise PartitionError("offload", "the report does not tell which share is offloaded", expected=expected)
     if offloaded < share:
         lines = [f"  {to_printable(reason.line())}" for reason in host_reasons(report)[:_MAX_REASONS]]
-        # Rounded down, so that it never reads as what was required.
+        # Rounded down: the text never equals the required share.
         found = f"{math.floor(offloaded * 1000) / 10:.1f}%"
         problem = f"too small a share of the FLOPs is offloaded{to_printable(counting(report))}"
         detail = "\n".join(["why ops stayed on the host:", *lines]) if lines else None

@@ -2,9 +2,9 @@
 
 The data is the list ``kernels`` of an explanation's report::
 
-    [{"backend", "kernels": [...], "text": why there are none}]
+    [{"backend", "kernels": [...], "text": the reason for an empty list}]
 
-A kernel has the fields of :class:`byoc_core.backend.hooks.KernelReport`; numbers that depend on symbolic sizes are
+A kernel has the fields of :class:`byoc_core.backend.hooks.KernelReport`; numbers depending on symbolic sizes are
 expressions.
 """
 
@@ -23,7 +23,7 @@ _UNITS = ((10**12, "s"), (10**9, "ms"), (10**6, "us"), (10**3, "ns"))
 
 
 def render_kernels(data: Mapping[str, Any]) -> str:
-    """Return the kernels of a report for people to read; numbers count symbolic sizes as the report does.
+    """Return the kernels of a report as readable text; symbolic sizes have the report's counted values.
 
     Args:
         data: the data of a report with ``kernels``.
@@ -40,7 +40,7 @@ def render_kernels(data: Mapping[str, Any]) -> str:
 
 
 def _kernel_lines(kernel: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a kernel: a heading, and under it sections."""
+    """Yield the lines of a kernel: a heading, then sections."""
     ops, results = (", ".join(map(str, kernel.get(key) or [])) for key in ("ops", "results"))
     yield f"{kernel.get('name')}: {ops}{f' -> {results}' if results else ''}"
     yield f"  function: {kernel.get('function')}"
@@ -67,7 +67,7 @@ def _count(number: int | None, noun: str) -> str:
 
 
 def _time(ps: object, data: Mapping[str, Any]) -> str:
-    """Return picoseconds for people to read; ``?`` where they are no number."""
+    """Return picoseconds as readable text; ``?`` if the value is no number."""
     count = flops_count(ps, data)
     if count is None:
         return "?"

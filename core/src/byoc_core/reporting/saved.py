@@ -1,4 +1,4 @@
-"""The offload report as it is true of an artifact: sizes that are compiled at first use are the host's there."""
+"""The offload report of an artifact: regions compiled only at first use count as the host's."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _LOGGER = logging.getLogger("byoc_core")
 _CODE = "dynamic-shape"
 _TEXT = "backend `{}` takes static shapes only, and the artifact is compiled for no sizes of the region"
 _MAX_TEXT = 1 << 16
-"""The most characters of expressions that are added to one."""
+"""The most characters of expressions added to one sum."""
 
 
 def report_of_artifact(report: Mapping[str, Any], modules: Iterable[SpecialisedModule]) -> Mapping[str, Any]:
-    """Return the report of an executable as it is true of the artifact.
+    """Return the report of an executable, changed to be true of the artifact.
 
     Args:
-        report: the report; it may come from the artifact of a stranger.
-        modules: the modules of backends of static shapes, as the artifact holds them.
+        report: the report; may come from the artifact of a stranger.
+        modules: the artifact's modules of backends with static shapes.
     """
     others: dict[str, str] = {}
     unheld: set[str] = set()
@@ -49,11 +49,11 @@ def report_of_artifact(report: Mapping[str, Any], modules: Iterable[SpecialisedM
 
 
 def warn_of_lost_offload(report: Mapping[str, Any], saved: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Say in the log how much of the work is the host's in an artifact, and a backend's in the process that saved it.
+    """Log the share of work done by the host in an artifact, and by a backend in the saving process.
 
     Args:
         report: of the executable.
-        saved: of the artifact, as :func:`report_of_artifact` gives it.
+        saved: of the artifact, from :func:`report_of_artifact`.
         path: the artifact.
     """
     here, there = (item.get("offloaded_share") for item in (report, saved))
@@ -67,7 +67,7 @@ def warn_of_lost_offload(report: Mapping[str, Any], saved: Mapping[str, Any], pa
 
 
 def _apportioned(report: dict[str, Any]) -> Mapping[str, Any]:
-    """Return a report with its shares, symbolic sizes counted as it says, where it says what is a size."""
+    """Return a report with new shares, counting symbolic sizes with the report's valid values, else as 1."""
     counting_ones = apportion(report)
     told = report.get("counted_sizes")
     counted = {
@@ -79,7 +79,7 @@ def _apportioned(report: dict[str, Any]) -> Mapping[str, Any]:
 
 
 def _with_host_regions(report: Mapping[str, Any], regions: Collection[str]) -> dict[str, Any] | None:
-    """Return a report in which ops of some regions are the host's, its shares left as they are; ``None`` for none."""
+    """Return a report with the ops of some regions moved to the host, shares unchanged; ``None`` if no op moves."""
     changed = []
     rows: list[Mapping[str, Any]] = []
     for row in items_of(report.get("ops")):
@@ -114,7 +114,7 @@ def _tally(item: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> dict[s
 
 
 def _flops_of(rows: Iterable[Mapping[str, Any]]) -> int | str:
-    """Return the sum of the FLOPs of ops; with sizes of one where the expression would be long."""
+    """Return the sum of the FLOPs of ops; with all sizes counted as 1 if the expression would be long."""
     number, texts = 0, []
     for row in rows:
         flops = row.get("flops")
@@ -132,7 +132,7 @@ def _flops_of(rows: Iterable[Mapping[str, Any]]) -> int | str:
 def _read(text: str) -> Dim:
     try:
         return read_dim(text)
-    except IRTypeError:  # too long an expression: it counts as none
+    except IRTypeError:  # too long an expression counts as none
         return 0
 
 

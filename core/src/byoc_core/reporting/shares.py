@@ -1,7 +1,7 @@
-"""Shares of the work in an offload report: who has how much of the FLOPs, every symbolic size counted as some number.
+"""Shares of the work in an offload report: the FLOPs of each backend, region and reason, every symbolic size counted.
 
-Compiling a model counts with sizes of one; whoever reads its artifact may count with others. The report may
-come from anywhere: what is no work counts as none.
+Compilation counts each size as 1; a reader of the artifact may count with other sizes. The report may come from
+anywhere: invalid amounts of work count as none.
 """
 
 from __future__ import annotations
@@ -26,42 +26,41 @@ __all__ = [
 ]
 
 HOST_NAME = "host"
-"""The name of the core's own backend, which takes everything; its ops count as not offloaded."""
+"""The name of the core's own backend. The host takes every op; the host's ops count as not offloaded."""
 
 VIEW = "(view)"
-"""Stands for a backend where an op belongs to no region, since it only looks at memory in another way; no backend can
-have this name."""
+"""Stands for the backend of an op outside of all regions that only views memory. No backend can have this name."""
 
 MAX_FLOPS = 10**30
-"""What counts more than this is no count."""
+"""The largest valid count; larger numbers are no count."""
 
 _SHARE_DIGITS = 6
 _NO_RULE, _NEAR_MISS = "no-rule", "near-miss"
 
 
 def items_of(value: object) -> list[Mapping[str, Any]]:
-    """Gives the members of a list that are mappings; none where it is no list."""
+    """Return the mappings among the members of a list; empty if the value is no list."""
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 def apportion(
     report: Mapping[str, Any], sizes: Mapping[str, int] | None = None, *, known: Mapping[str, Dim] | None = None
 ) -> dict[str, Any]:
-    """Gives the report with every share of FLOPs computed anew.
+    """Return the report with every share of FLOPs computed anew.
 
     Args:
-        report: as :func:`byoc_core.partitioning.build_report` gives it, or of an artifact.
-        sizes: what symbolic sizes count as; those not named, as 1.
-        known: expressions by their text, which need not be read. Of others, one that :func:`byoc_core.dims.read_dim`
-            refuses (it is too long) counts as none.
+        report: from :func:`byoc_core.partitioning.build_report`, or of an artifact.
+        sizes: the counted values of symbolic sizes; others count as 1.
+        known: parsed expressions by text, to save parsing. Of the other expressions, a text refused by
+            :func:`byoc_core.dims.read_dim` (because too long) counts as none.
 
     Returns:
-        The report with ``share`` in its ``ops``, ``backends``, ``regions`` and ``summary``, with ``offloaded_share``,
-        and with ``counted_sizes``: what each symbolic size of the FLOPs counts as. Where no op counts FLOPs, all is
+        The report with ``share`` in ``ops``, ``backends``, ``regions`` and ``summary``, with ``offloaded_share``, and
+        with ``counted_sizes``: the counted value of each symbolic size of the FLOPs. If no op counts FLOPs, all is
         offloaded (1.0) if no op is the host's, else nothing (0.0).
 
     Raises:
-        OptionsError: ``sizes`` names something that no FLOPs depend on.
+        OptionsError: ``sizes`` has a name without influence on any FLOPs.
 
     Cost: linear in the ops; each expression is read once.
     """
@@ -106,17 +105,17 @@ def apportion(
 
 
 def reason_keys(row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Gives backend and code of each reason for which an op stays on the host: one for each backend that has one."""
+    """Return backend and code of each reason for an op's stay on the host: one reason for each backend with reasons."""
     decisive = decisive_reasons(items_of(row.get("reasons")))
     keys = [(backend, _text(reason.get("code"))) for backend, reason in decisive.items()]
     return keys or [("", _text(row.get("code")))]
 
 
 def decisive_reasons(reasons: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Gives for each backend the one of its reasons that says most, backends in the order in which they come.
+    """Return the decisive reason of each backend, backends in the order of appearance.
 
-    The last that speaks of the op alone, since a region that is handed back is refused last; unless it only says that
-    the backend has no rule for single ops. Then the first that speaks of a pattern that fits, then one of a near miss.
+    First choice is the last reason about the op alone, because a returned region is refused last. Next are the first
+    reason about a fitting pattern, then a near miss, then a mere lack of a rule for single ops.
     """
     chosen: dict[str, tuple[int, Mapping[str, Any]]] = {}
     for reason in reasons:
@@ -154,7 +153,7 @@ def _read(text: str) -> Dim:
 
 
 def counted_sizes(report: Mapping[str, Any]) -> Mapping[str, object]:
-    """Return what each symbolic size of a report's FLOPs counts as: 1 in a report that does not tell."""
+    """Return the counted value of each symbolic size of a report's FLOPs: 1 in a report without counted values."""
     counted = report.get("counted_sizes")
     if isinstance(counted, Mapping):
         return counted
@@ -164,9 +163,9 @@ def counted_sizes(report: Mapping[str, Any]) -> Mapping[str, object]:
 
 
 def count_expression(text: str, sizes: Mapping[str, object]) -> int | None:
-    """Return the number of FLOPs that an expression gives, symbols without a size counted as 1.
+    """Return the number of FLOPs of an expression, symbols without a size counted as 1.
 
-    ``None`` where the text is no expression, or one that :func:`byoc_core.dims.read_dim` refuses.
+    ``None`` if the text is no expression, or is refused by :func:`byoc_core.dims.read_dim`.
     """
     try:
         dim = read_dim(text)

@@ -1,11 +1,11 @@
-"""The offload report as text: who took which share of the work, and why the rest stayed on the host.
+"""The offload report as text: each backend's share of the work, and the reasons for the rest staying on the host.
 
-The report's data is plain JSON, made by whoever compiled the model, in the form that
-``byoc_core.partitioning.build_report`` describes, with the dynamic sizes beside it::
+The report's data is plain JSON, made during compilation, in the form described by
+``byoc_core.partitioning.build_report``, with the dynamic sizes added::
 
     "sizes": [{"function", "size", "kind": "input", "expression" or "unknown", "where"}]
 
-An artifact may carry any JSON here, or a report of an older form, so what does not fit is left out rather than trusted.
+An artifact may carry any JSON here, or a report of an older form. Unfit data is left out rather than trusted.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ _OTHER_SIZES = {
 
 
 def render_report(data: Mapping[str, Any], width: int | None = None) -> str:
-    """Gives the report for people to read.
+    """Return the report as readable text.
 
-    A header line for each backend with its share of FLOPs, and its unit roundoffs where they are coarse; the hooks that
-    raised (``hook_failures`` of the data holds the tracebacks); the reasons
-    why ops stayed on the host, the most expensive first, an op once for each backend that gave one; near misses of
-    patterns that are not among them; the regions of one backend that stay apart although one reads from the other; the
-    dynamic sizes that no input determines.
+    Parts, in order: a header line for each backend with the share of FLOPs, and the unit roundoffs if coarse; the
+    raising hooks (``hook_failures`` of the data holds the tracebacks); the reasons for ops on the host, the most
+    expensive first, an op counted once for each backend with a reason; near misses of patterns not among these reasons;
+    pairs of regions of one backend, kept apart although one reads from the other; the dynamic sizes not determined by
+    any input; the sets of sizes compiled by backends with static shapes.
 
     Args:
         data: the report's data.
-        width: breaks lines that are longer; ``None`` breaks none.
+        width: breaks longer lines; ``None`` breaks none.
     """
     if not items_of(data.get("backends")) and not items_of(data.get("ops")):
         return "no offload report"
@@ -77,7 +77,7 @@ def render_report(data: Mapping[str, Any], width: int | None = None) -> str:
 
 
 def _failure_lines(data: Mapping[str, Any]) -> list[str]:
-    """Return a line for each exception of a hook, and how many ops it was raised for."""
+    """Return a line for each exception of a hook, with the number of affected ops."""
     lines = []
     for item in items_of(data.get("hook_failures")):
         ops = item.get("ops")
@@ -89,7 +89,7 @@ def _failure_lines(data: Mapping[str, Any]) -> list[str]:
 
 @dataclass
 class HostReason:
-    """A reason for which ops stay on the host: whose, its code and text, how many ops, and their share of the FLOPs."""
+    """A reason for ops on the host: backend, code, text, number of ops, and share of the FLOPs."""
 
     backend: str
     code: str
@@ -99,7 +99,7 @@ class HostReason:
     ops: Counter[str] = field(default_factory=Counter)
 
     def line(self) -> str:
-        """Gives the line that a person reads."""
+        """Return the line for readers."""
         names = sorted(self.ops, key=lambda name: (-self.ops[name], name))
         more = f" and {len(names) - _MAX_OPS_NAMED} more" if len(names) > _MAX_OPS_NAMED else ""
         what = f"{self.text} [{self.code}]" if self.text and self.code else self.text or self.code
@@ -108,14 +108,14 @@ class HostReason:
         return f"{percent(self.share):>6}  {self.count:>5} x {ops}: {by}{what or 'no reason was given'}"
 
     def costs(self) -> tuple[float, int, str, str, str]:
-        """Gives a key by which the most expensive reason comes first."""
+        """Return a sort key that puts the most expensive reason first."""
         return (-self.share, -self.count, self.backend, self.code, self.text)
 
 
 def host_reasons(data: Mapping[str, Any]) -> list[HostReason]:
-    """Gives the reasons why ops stay on the host; the most FLOPs first, then the most ops.
+    """Return the reasons for ops on the host; the most FLOPs first, then the most ops.
 
-    Those of one backend and one code are one where they have many texts.
+    Reasons with the same backend and code are merged if the texts are many.
     """
     found: dict[tuple[str, str], dict[str, HostReason]] = {}
     for row in items_of(data.get("ops")):
@@ -145,14 +145,14 @@ def _joined(reasons: Sequence[HostReason], text: str | None) -> HostReason:
 
 
 def percent(share: object) -> str:
-    """Return a share for people to read. Only the whole is 100.0%."""
+    """Return a share as readable text. Only the whole is 100.0%."""
     if not isinstance(share, int | float) or not 0 <= share <= 1 + 1e-4:
         return "?"
     return f"{min(share, 0.999) if share < 1 else share:.1%}"
 
 
 def counting(data: Mapping[str, Any]) -> str:
-    """Return what symbolic sizes count as, to be put behind a clause; nothing where there are none."""
+    """Return the counted values of symbolic sizes as text to append to a clause; empty if there are none."""
     sizes = ", ".join(f"{name} = {size}" for name, size in counted_sizes(data).items())
     return f", counting {sizes}" if sizes else ""
 
@@ -175,7 +175,7 @@ def _header(data: Mapping[str, Any]) -> list[str]:
 
 
 def _precision(item: Mapping[str, Any]) -> str:
-    """Gives the unit roundoffs that a backend states, to be put behind a clause; nothing where there are none."""
+    """Return the unit roundoffs stated by a backend as text to append to a clause; empty if the backend states none."""
     stated = item.get("unit_roundoff")
     pairs = stated.items() if isinstance(stated, Mapping) else ()
     texts = [f"{dtype} within {unit:.2g}" for dtype, unit in pairs if isinstance(unit, float)]
@@ -189,8 +189,8 @@ def _reason_lines(data: Mapping[str, Any]) -> list[str]:
 
 
 def _near_miss_lines(data: Mapping[str, Any]) -> list[str]:
-    """Gives a line for each near miss that is not the reason itself: ops of one kind and one text together."""
-    found: dict[tuple[str, str], list[Any]] = {}  # a name, how many, and their share
+    """Return a line for each near miss other than the reason itself, ops of the same kind and text merged."""
+    found: dict[tuple[str, str], list[Any]] = {}  # a name, the number of ops, and the ops' share
     for row in items_of(data.get("ops")):
         reasons = items_of(row.get("reasons"))
         chosen = decisive_reasons(reasons)
@@ -229,7 +229,7 @@ def _size_lines(data: Mapping[str, Any]) -> list[str]:
 
 
 def _specialised_lines(data: Mapping[str, Any]) -> list[str]:
-    """Return a line for each region of a backend of static shapes: which sizes it is compiled for, and when."""
+    """Return a line for each region of a backend with static shapes: compiled sizes, and the handling of others."""
     lines = []
     for item in items_of(data.get("specialised")):
         held = [", ".join(f"{name} = {size}" for name, size in sizes.items()) for sizes in items_of(item.get("sizes"))]
@@ -249,7 +249,7 @@ def _section(title: str, lines: Iterable[str], num_more: int, what: str) -> list
 
 
 def _broken(line: str, width: int) -> list[str]:
-    """Gives a line broken at blanks; what follows is set in below it."""
+    """Return a line broken at blanks; the following lines are indented."""
     margin = len(line) - len(line.lstrip()) + 4
     return textwrap.wrap(
         line, max(width, 40), subsequent_indent=" " * margin, break_long_words=False, break_on_hyphens=False
@@ -261,12 +261,12 @@ def _share(share: object) -> float:
 
 
 def _text(value: object) -> str:
-    """Gives a text on one line; nothing where it is none."""
+    """Return a text on one line; empty if the value is no text."""
     return " ".join(value.split()) if isinstance(value, str) else ""
 
 
 def _left_over(data: Mapping[str, Any], share: object) -> str:
-    """Return a clause that names the ops of the host where the shares of FLOPs do not tell of them."""
+    """Return a clause naming the host's ops if the shares of FLOPs do not show these ops."""
     if not isinstance(share, int | float) or percent(share) != "100.0%":
         return ""
     names = Counter(_text(row.get("op")) or "?" for row in items_of(data.get("ops")) if row.get("outcome") == HOST_NAME)
@@ -278,9 +278,9 @@ def _left_over(data: Mapping[str, Any], share: object) -> str:
 
 
 def flops_count(flops: object, data: Mapping[str, Any]) -> int | None:
-    """Return a number of FLOPs; that of an expression at the counted sizes of the report, 1 where it tells none.
+    """Return a number of FLOPs; an expression is evaluated at the counted sizes of the report, missing sizes as 1.
 
-    ``None`` where the report gives no number of FLOPs and no expression.
+    ``None`` if the report gives no number of FLOPs and no expression.
     """
     if isinstance(flops, str):
         counted = data.get("counted_sizes")
@@ -289,7 +289,7 @@ def flops_count(flops: object, data: Mapping[str, Any]) -> int | None:
 
 
 def flops_text(flops: object, data: Mapping[str, Any]) -> str:
-    """Return a number of FLOPs for people to read, such as ``1.05M``; see :func:`flops_count`."""
+    """Return a number of FLOPs as readable text, for example ``1.05M``; see :func:`flops_count`."""
     count = flops_count(flops, data)
     if count is None:
         return "?"

@@ -1,12 +1,12 @@
 """The run side of backends: modules of compiled functions, their hooks, and the runtimes of this process.
 
-What a runtime plugin needs is here: :class:`RuntimeModule` and :class:`PackedFunction`, the hooks
+Runtime plugins need the names of this package: :class:`RuntimeModule` and :class:`PackedFunction`, the hooks
 (:mod:`byoc_core.runtime.hooks`), and the run halves of the authoring kits (:class:`GraphModule` with
-:class:`GraphEngine`, :class:`CSourceModule`). Names are imported when they are first used.
+:class:`GraphEngine`, :class:`CSourceModule`). Names are imported on first use.
 
-At the top of the package are calls: modules, signatures, arguments, hooks, the registry, and the plugins that the
-core's entry points name. Below it are :mod:`~byoc_core.runtime.graph` and :mod:`~byoc_core.runtime.csource`, the run
-halves of the two kits, and :mod:`~byoc_core.runtime.threads`.
+The modules directly in the package handle calls: modules, signatures, arguments, hooks, the registry, and the plugins
+named by the core's entry points. Subpackages are :mod:`~byoc_core.runtime.graph` and :mod:`~byoc_core.runtime.csource`,
+the run halves of the two kits, and :mod:`~byoc_core.runtime.threads`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Arguments of a packed function: conversion to numpy, checks against a signature, overlap of outputs with inputs.
 
 Both :func:`call_checked` (a direct call of a module's function) and the VM (a call of a whole program) use these
-pieces, so a wrong argument is reported in the same words wherever it is passed.
+pieces, so a wrong argument is reported in the same words in both cases.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _OVERLAP_WORK = 10_000
 
 
 def call_checked(function: PackedFunction, arguments: Sequence[object]) -> tuple[NDArray, ...] | None:
-    """Checks the arguments of a packed function, runs it, and copies results back where an output needed a temporary.
+    """Check the arguments of a packed function, run the function, and copy results back from temporaries.
 
-    A function without a signature gets its arguments as they are.
+    A function without a signature gets its arguments unchanged.
 
     Args:
-        function: what to call.
-        arguments: inputs, then outputs (none for a function that returns its results): numpy arrays or anything with
-            ``__dlpack__``. Inputs are copied only where they are not C-contiguous; an output is written through a
-            temporary only where it is not C-contiguous or overlaps an input.
+        function: the function to call.
+        arguments: inputs, then outputs (none for a function that returns its results): numpy arrays or objects with
+            ``__dlpack__``. Inputs are copied only if not C-contiguous; an output is written through a temporary only if
+            not C-contiguous or overlapping an input.
 
     Returns:
-        The results of a function that returns them, arrays of their own; else ``None``.
+        The results, in separate arrays, if the function returns results; else ``None``.
 
     Raises:
-        CallError: wrong count, dtype, rank or shape, an output that cannot be written, or two outputs that overlap;
-            names the argument by position and name.
+        CallError: wrong count, dtype, rank or shape, a read-only output, or two overlapping outputs; names the argument
+            by position and name.
     """
     signature = function.signature
     if signature is None:
@@ -109,14 +109,14 @@ def _call_returning(function: PackedFunction, signature: Signature, arguments: S
 def check_returned(
     where: str, returned: object, specs: Sequence[TensorSpec], taken: Sequence[NDArray], sizes: dict[str, int]
 ) -> list[NDArray]:
-    """Checks what a function returned and gives the arrays; one that shares memory with others is copied.
+    """Check the results of a function and return arrays; copy results that share memory with other arrays.
 
     Args:
-        where: the function, as errors name it.
+        where: the function, for errors.
         returned: an array, or a tuple or list of arrays.
-        specs: what was declared.
-        taken: memory that stays somebody else's.
-        sizes: symbols known before; extended in place by those that the results tell.
+        specs: the declared results.
+        taken: memory owned by others.
+        sizes: symbols known before; extended in place by the symbols determined by the results.
 
     Raises:
         CallError: wrong count, dtype, rank or shape.
@@ -134,7 +134,7 @@ def check_returned(
 
 
 class _Places(Sequence[str]):
-    """Texts that name arguments, made when one is asked for: most calls have no error."""
+    """Names of arguments for errors, formatted on request: most calls have no error."""
 
     __slots__ = ("_role", "_specs", "_where")
 
@@ -157,10 +157,10 @@ class _Places(Sequence[str]):
 
 
 def argument_places(where: str, role: str, specs: Sequence[TensorSpec]) -> Sequence[str]:
-    """Gives the texts that name the arguments in errors, such as ``function `f`, input 0 `x```.
+    """Return the names of the arguments for errors, such as ``function `f`, input 0 `x```.
 
     Args:
-        where: the function, as errors name it.
+        where: the function, for errors.
         role: ``"input"`` or ``"output"``.
         specs: the arguments, in order.
     """
@@ -173,20 +173,20 @@ def has_clean_bools(array: NDArray) -> bool:
 
 
 def as_input(value: object, spec: TensorSpec, where: str, *, is_fixed: bool = False) -> NDArray:
-    """Gives an argument as a C-contiguous, aligned numpy array of the declared dtype and rank.
+    """Return an argument as a C-contiguous, aligned numpy array of the declared dtype and rank.
 
-    A numpy array that already is one comes back as it is; sizes are checked by :func:`bind_symbols`. Bools whose bytes
-    are not all 0 or 1, as views of other bytes may hold, come back as a copy with 1 in place of the others: kernels
-    compute on the bytes.
+    A conforming numpy array is returned unchanged; sizes are checked by :func:`bind_symbols`. A view of other bytes may
+    hold bools with bytes other than 0 and 1. Such bools are returned as a copy with 1 in place of the other bytes:
+    kernels compute on the bytes.
 
     Args:
-        value: a numpy array or scalar, or anything with ``__dlpack__`` in memory that the CPU can read.
-        spec: what the signature declares.
-        where: the argument, as errors name it.
-        is_fixed: whether the caller reads the same memory again later, and makes bools clean then.
+        value: a numpy array or scalar, or an object with ``__dlpack__`` in CPU-readable memory.
+        spec: the declaration in the signature.
+        where: the argument, for errors.
+        is_fixed: whether the caller reads the same memory again later, and cleans bools then.
 
     Raises:
-        CallError: it is no array, or its dtype or rank is another one.
+        CallError: the value is no array, or has another dtype or rank.
     """
     array = value if type(value) is np.ndarray else _to_array(value, where)
     _check_dtype_and_rank(array, spec, where)
@@ -199,15 +199,15 @@ def as_input(value: object, spec: TensorSpec, where: str, *, is_fixed: bool = Fa
 
 
 def as_output(value: object, spec: TensorSpec, where: str) -> NDArray:
-    """Gives an output argument as a writable numpy array of the declared dtype and rank (not always contiguous).
+    """Return an output argument as a writable numpy array of the declared dtype and rank (not always contiguous).
 
     Args:
-        value: a numpy array, or anything with ``__dlpack__`` whose memory can be written.
-        spec: what the signature declares.
-        where: the argument, as errors name it.
+        value: a numpy array, or an object with ``__dlpack__`` and writable memory.
+        spec: the declaration in the signature.
+        where: the argument, for errors.
 
     Raises:
-        CallError: it is no array, its dtype or rank is another one, it is read-only, or elements of it share memory.
+        CallError: the value is no array, has another dtype or rank, is read-only, or has elements with shared memory.
     """
     if type(value) is np.ndarray:
         array = value
@@ -232,14 +232,14 @@ def bind_symbols(
     *,
     sizes: dict[str, int] | None = None,
 ) -> dict[str, int]:
-    """Checks the shapes of arrays against their specs and gives the size of every symbol that the shapes determine.
+    """Check the shapes of arrays against their specs and return the size of every symbol determined by the shapes.
 
-    A dimension determines a symbol where it is linear in that one; what no shape determines stays unbound.
+    A dimension determines a symbol if linear in this symbol; a symbol determined by no shape stays unbound.
 
     Args:
-        specs: declared shapes; they share symbols.
+        specs: declared shapes with common symbols.
         arrays: as many arrays, of the declared ranks.
-        places: the arguments, as errors name them.
+        places: the arguments, for errors.
         sizes: symbols known already; extended in place.
 
     Raises:
@@ -255,7 +255,7 @@ def bind_symbols(
                 continue
             if not _bind_dim(dim, size, sizes):
                 open_shapes.append((index, axis))
-    # Dims of several symbols: again, until no further one can be decided.
+    # Dims of several symbols: repeat until no further dim can be decided.
     while open_shapes:
         rest = [
             (index, axis)
@@ -278,10 +278,10 @@ def bind_symbols(
 
 
 def concrete_shape(spec: TensorSpec, sizes: dict[str, int], where: str) -> tuple[int, ...]:
-    """Gives the shape of a tensor for known symbols.
+    """Return the shape of a tensor for known symbols.
 
     Raises:
-        CallError: a symbol is not known, or a size comes out negative.
+        CallError: a symbol is not known, or a computed size is negative.
     """
     shape: list[int] = []
     for dim in spec.shape:
@@ -301,10 +301,10 @@ def concrete_shape(spec: TensorSpec, sizes: dict[str, int], where: str) -> tuple
 def separate_outputs(
     inputs: Sequence[NDArray], outputs: Sequence[NDArray], places: Sequence[str]
 ) -> tuple[list[NDArray], Callable[[], None] | None]:
-    """Gives buffers that a function may write while it reads its inputs, and what to do after it.
+    """Return output buffers that overlap no input, and a function to call after the run.
 
-    An output that is contiguous and overlaps no input is its own buffer. Any other gets a temporary; the second value
-    then copies the temporaries back, and is ``None`` where there are none.
+    A contiguous output without overlap with an input is used directly. Any other output gets a temporary; the second
+    value then copies the temporaries back, and is ``None`` without temporaries.
 
     Cost: ``O(inputs x outputs)`` comparisons of address ranges.
 
@@ -336,7 +336,7 @@ def separate_outputs(
 
 
 def _is_ready(value: object, spec: TensorSpec) -> TypeGuard[NDArray]:
-    """Tells whether an input needs no conversion: the common case, decided in a few attribute reads."""
+    """Return whether an input needs no conversion: the common case, decided in a few attribute reads."""
     if type(value) is not np.ndarray or value.dtype != _numpy_dtype(spec.dtype) or value.ndim != len(spec.shape):
         return False
     flags = value.flags
@@ -363,9 +363,9 @@ def _to_array(value: object, where: str) -> NDArray:
 
 
 def _writable_view(value: object, array: NDArray) -> NDArray:
-    """Gives the object's own writable numpy view of the same memory, where it offers one.
+    """Return the object's own writable numpy view of the same memory, if available.
 
-    DLPack before version 1 cannot say that memory may be written, so numpy takes it for read-only.
+    DLPack before version 1 cannot mark memory as writable, so numpy assumes read-only memory.
     """
     if not hasattr(value, "__array__"):
         return array
@@ -388,7 +388,7 @@ def _check_dtype_and_rank(array: NDArray, spec: TensorSpec, where: str) -> None:
 
 
 def _bind_dim(dim: Dim, size: int, sizes: dict[str, int]) -> bool:
-    """Decides one dimension, which may bind its symbol; ``False`` where it is wrong or cannot be decided yet."""
+    """Decide one dimension, perhaps binding a symbol; return ``False`` if wrong or not yet decidable."""
     try:
         value = substitute(dim, sizes)
     except IRTypeError:
@@ -403,7 +403,7 @@ def _bind_dim(dim: Dim, size: int, sizes: dict[str, int]) -> bool:
 
 
 def _is_decided(dim: Dim, sizes: dict[str, int]) -> bool:
-    """Tells whether a dimension that is still open is certainly wrong, not just undetermined."""
+    """Return whether an open dimension is certainly wrong, not just undetermined."""
     try:
         value = substitute(dim, sizes)
     except IRTypeError:
@@ -426,7 +426,7 @@ def _shape_text(spec: TensorSpec, sizes: dict[str, int]) -> str:
 
 
 def _may_overlap_itself(array: NDArray) -> bool:
-    """Tells whether elements may share memory: whether some axis steps by less than the axes inside it span."""
+    """Return whether elements may share memory: some axis has a smaller stride than the span of the inner axes."""
     span = array.itemsize
     for stride, size in sorted((abs(stride), size) for stride, size in zip(array.strides, array.shape, strict=True)):
         if size > 1:

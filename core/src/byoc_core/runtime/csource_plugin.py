@@ -1,4 +1,4 @@
-"""The runtime ``csource``: saves and loads modules of generated C together with their compiled library."""
+"""The runtime ``csource``: saves and loads modules of generated C together with the compiled library."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["byoc_check_payload", "byoc_load_module", "byoc_runtime_info", "byoc_
 
 @hookimpl
 def byoc_runtime_info() -> RuntimeInfo:
-    """Says what it can load."""
+    """Return the type key ``csource`` and the loadable formats."""
     return RuntimeInfo(type_key="csource", formats=FORMATS, concurrency="reentrant")
 
 
 @hookimpl
 def byoc_runtime_status() -> Status:
-    """Says that it runs here: a saved module needs no compiler, only a 64-bit system with shared libraries."""
+    """Return whether saved modules can run here: no compiler is needed, only a 64-bit system with shared libraries."""
     if struct.calcsize("P") != 8:
         return Status(ok=False, reason="generated code needs a 64-bit Python", remedy="Install a 64-bit Python.")
     if sys.platform == "win32":
@@ -35,7 +35,7 @@ def byoc_runtime_status() -> Status:
 
 @hookimpl
 def byoc_save_module(module: RuntimeModule) -> bytes:
-    """Gives text, signatures and library as bytes; compiles the text first where needed."""
+    """Return text, signatures and library as bytes; compile the text first if needed."""
     if not isinstance(module, CSourceModule):
         raise InternalError(f"module `{module.type_key}`", "is not a C-source module", got=type(module).__name__)
     return encode(module)
@@ -43,13 +43,13 @@ def byoc_save_module(module: RuntimeModule) -> bytes:
 
 @hookimpl
 def byoc_check_payload(payload: bytes, context: LoadContext) -> None:
-    """Check header, lengths and digest; the native code is not looked at."""
+    """Check header, lengths and digest; the native code is not examined."""
     decode(payload, context)
 
 
 @hookimpl
 def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
-    """Gives the module back; refuses unless the user permits native code."""
+    """Return the module of a payload; refuse unless the user permits native code."""
     module = decode(payload, context)
     if not context.allow_native:
         raise UntrustedCodeError(

@@ -1,4 +1,4 @@
-"""A module that stands before another one, and passes all that it is asked on."""
+"""A module in front of another module, with all requests passed on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["DelegatingModule"]
 
 
 class DelegatingModule(RuntimeModule):
-    """A module that does what another does; subclasses change how the functions are called.
+    """A module with the behaviour of an inner module; subclasses change the calls of the functions.
 
     Args:
         inner: the other module.
@@ -56,21 +56,21 @@ class DelegatingModule(RuntimeModule):
 
     @property
     def workspaces_may_differ(self) -> bool:
-        """Whether the inner module's workspaces may be others in another process."""
+        """Whether the inner module's workspaces may differ in another process."""
         return self.inner.workspaces_may_differ
 
     def prepare(self) -> None:
-        """Prepares the inner module."""
+        """Prepare the inner module."""
         self.inner.prepare()
 
     def find_signature(self, name: str) -> Signature | None:
-        """Gives the inner function's signature."""
+        """Return the inner function's signature."""
         return self.inner.find_signature(name)
 
     def call_traits(self, name: str) -> CallTraits:
-        """Gives what the inner function permits its callers."""
+        """Return the permissions of the inner function for callers."""
         return self.inner.call_traits(name)
 
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the interface's keyword
-        """Gives the inner module's source."""
+        """Return the inner module's source."""
         return self.inner.get_source(format)

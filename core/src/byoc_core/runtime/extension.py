@@ -1,4 +1,4 @@
-"""The C extension, where there is one: without it, every step of a program is done by Python."""
+"""The optional C extension: without the extension, Python runs every step of a program."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from types import ModuleType
 __all__ = ["SWITCH", "extension_status"]
 
 SWITCH = "BYOC_NATIVE"
-"""The environment variable that switches the extension off with the value ``0``."""
+"""The environment variable for switching the extension off by the value ``0``."""
 
 
 @cache
 def extension() -> ModuleType | None:
-    """Gives the module ``byoc_core._native``, or ``None`` where it was not built or is switched off."""
+    """Return the module ``byoc_core._native``, or ``None`` if not built or switched off."""
     return _find()[0]
 
 
 def extension_status() -> tuple[bool, str]:
-    """Tells whether native calls run in one go, and the reason why not."""
+    """Return whether native calls run in one go, and the reason if not."""
     found, reason = _find()
     return found is not None, reason
 

@@ -1,4 +1,4 @@
-"""Deprecated since 0.2: the typed graph document, which is in :mod:`byoc_core.runtime.graph.document`."""
+"""Deprecated since 0.2: the typed graph document, now in :mod:`byoc_core.runtime.graph.document`."""
 
 from __future__ import annotations
 

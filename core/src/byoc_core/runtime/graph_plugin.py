@@ -1,4 +1,4 @@
-"""The runtime plugin ``graph``: loads and saves what the core's own numpy host compiles."""
+"""The runtime plugin ``graph``: loads and saves modules compiled by the core's own numpy host."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ __all__ = [
 
 @hookimpl
 def byoc_runtime_info() -> RuntimeInfo:
-    """Gives the type key ``graph`` and the versions of graph documents that can be read."""
+    """Return the type key ``graph`` and the readable versions of graph documents."""
     return RuntimeInfo("graph", formats=tuple(range(1, NEWEST_GRAPH_VERSION + 1)), file_formats=("graph",))
 
 
 @hookimpl
 def byoc_runtime_status() -> Status:
-    """Gives ``ok``: numpy is all it needs."""
+    """Return ``ok``: numpy is the only requirement."""
     return Status(ok=True)
 
 
 @hookimpl
 def byoc_save_module(module: RuntimeModule) -> bytes:
-    """Gives the module's graph document as JSON."""
+    """Return the module's graph document as JSON."""
     return save_graph(cast("GraphModule", module))
 
 
 @hookimpl
 def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
-    """Gives the module of a graph document."""
+    """Return the module of a graph document."""
     return load_graph(payload, context)
 
 
 @hookimpl
 def byoc_check_payload(payload: bytes) -> None:
-    """Check a graph document, and that there is a kernel for each of its nodes."""
+    """Check a graph document, including the presence of a kernel for each node."""
     check_graph(payload)
 
 
 @hookimpl
 def byoc_load_file(data: bytes, context: LoadContext) -> RuntimeModule:
-    """Gives the module of a graph document in a file; it can cite no constants."""
+    """Return the module of a graph document in a file; the document can cite no constants."""
     return load_graph(data, context)

@@ -1,13 +1,13 @@
 # mypy: disable-error-code=empty-body
 # (a specification is never called: its signature and its text are all there is)
-"""The hooks of the run side: what a plugin of the group ``byoc.runtimes`` implements.
+"""The hooks of the run side, implemented by the plugins of the group ``byoc.runtimes``.
 
-A runtime plugin is a module (or object) whose functions are marked with :data:`hookimpl`. Its entry point's name is
-the ``type_key`` of the modules that it saves and loads. It must not import its compile-side half: a machine that only
-runs artifacts has none. A function may leave out arguments that it does not need.
+A runtime plugin is a module (or object) with functions marked by :data:`hookimpl`. The entry point's name is the
+``type_key`` of the plugin's modules, for saving and for loading. The plugin must not import the compile-side half: a
+machine for running artifacts has none. A function may omit unneeded arguments.
 
-Every hook may raise an error of :mod:`byoc_core.errors`, which reaches the user as it is with a note that says whose
-hook raised it; any other exception becomes a ``HookError`` that names plugin, distribution, version and hook.
+Every hook may raise an error of :mod:`byoc_core.errors`. The error reaches the user unchanged, with a note naming the
+plugin of the hook. Any other exception becomes a ``HookError`` with plugin, distribution, version and hook.
 
 The smallest runtime::
 
@@ -58,17 +58,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RuntimeInfo:
-    """What a runtime says of itself.
+    """A runtime's description of itself.
 
     Attributes:
-        type_key: the ``type_key`` of its modules; equal to the entry point's name.
-        formats: versions of the payload that it can load; it writes the highest where a module does not name one
+        type_key: the ``type_key`` of the modules; equal to the entry point's name.
+        formats: loadable versions of the payload; the highest is written unless a module names a version
             (:attr:`RuntimeModule.payload_format`).
-        file_formats: names of hand-written file formats that it can load; each is also the file name's ending.
-        concurrency: ``"reentrant"`` where several threads may call one module at once; ``"serial"`` where the core
-            must let them in one at a time.
-        fork_safe: whether modules work in a child of ``os.fork`` that was made after they were. Where they do not, the
-            core raises an error for each call there, in place of a call that might hang.
+        file_formats: names of loadable hand-written file formats; each is also the file name's ending.
+        concurrency: ``"reentrant"`` if several threads may call one module at once; ``"serial"`` if the core must admit
+            threads singly.
+        fork_safe: whether modules work in a child of ``os.fork`` created after the modules. If not, the core raises an
+            error for each call there instead of risking a hang.
     """
 
     type_key: str
@@ -80,15 +80,15 @@ class RuntimeInfo:
 
 @dataclass(frozen=True, slots=True)
 class LoadContext:
-    """What a runtime may ask for while it loads a module.
+    """Resources for a runtime while a module is loaded.
 
     Attributes:
         constants: arrays by digest.
         allow_native: whether the user permits native code from this source.
-        source: where the payload comes from, for messages.
-        compiler: compiles functions for sizes that the payload does not hold, where the user permits that: called with
-            a :class:`~byoc_core.runtime.specialised.Recipe`, the name of a function and its sizes, it returns a module
-            or :class:`~byoc_core.runtime.specialised.SizesRefused`.
+        source: the origin of the payload, for messages.
+        compiler: compiles functions for sizes absent from the payload, if permitted by the user. The callable takes a
+            :class:`~byoc_core.runtime.specialised.Recipe`, the name of a function and sizes. The result is a module or
+            :class:`~byoc_core.runtime.specialised.SizesRefused`.
     """
 
     constants: Mapping[str, NDArray] = field(default_factory=lambda: MappingProxyType({}))
@@ -97,10 +97,10 @@ class LoadContext:
     compiler: Callable[..., RuntimeModule | SizesRefused] | None = None
 
     def constant(self, digest: str) -> NDArray:
-        """Gives the read-only array of that digest (perhaps memory-mapped: keep it, do not copy it).
+        """Return the read-only array of this digest (perhaps memory-mapped: keep, do not copy).
 
         Raises:
-            ArtifactError: there is none.
+            ArtifactError: no such array.
         """
         array = self.constants.get(digest)
         if array is None:
@@ -110,15 +110,15 @@ class LoadContext:
 
 @hookspec(since="0.1", required=True)
 def byoc_runtime_info() -> RuntimeInfo:
-    """Says who the runtime is and what it can load. Required.
+    """Return the runtime's name and loadable formats. Required.
 
     Called by: the registry of runtimes.
-    When: the runtime is first asked for: a module of its type key is made, saved or loaded, a file is to be loaded, or
-        somebody asks what works here.
+    When: the runtime is first requested: a module of this type key is made, saved or loaded, a file is to be loaded, or
+        the user asks about working plugins.
     How often: once per process.
-    Result: kept. It decides whether calls are serialised, and which payloads and files are handed to the runtime.
-    If it raises: the runtime is quarantined with the reason, as it is if it gives something else or another type key
-        than its entry point's name.
+    Result: kept. The result decides whether calls are serialised, and selects the payloads and files for the runtime.
+    If it raises: the runtime is quarantined with the reason. A result of another type, or a type key different from the
+        entry point's name, has the same effect.
 
     Example::
 
@@ -133,12 +133,12 @@ def byoc_runtime_info() -> RuntimeInfo:
 
 @hookspec(since="0.1")
 def byoc_runtime_status() -> Status:
-    """Says whether modules of this runtime can run on this machine. Optional: without it, they can.
+    """Return whether modules of this runtime can run on this machine. Optional: by default, modules can run.
 
-    Called by: ``byoc backends`` and ``byoc doctor``; never on the way to running a model, where loading itself tells.
-    When: the user asks what works here.
-    How often: once per command. It should be quick and must have no effect.
-    Result: a no is shown with its reason and remedy.
+    Called by: ``byoc backends`` and ``byoc doctor``; never before running a model, where loading itself finds problems.
+    When: the user asks about working plugins.
+    How often: once per command. The hook should be quick and must have no effect.
+    Result: a negative status is shown with reason and remedy.
     If it raises: the failure is shown as the reason.
 
     Example::
@@ -158,13 +158,13 @@ def byoc_runtime_status() -> Status:
 
 @hookspec(since="0.1")
 def byoc_save_module(module: RuntimeModule) -> bytes:
-    """Gives a module as bytes. Optional: without it, modules of this runtime cannot be saved.
+    """Return a module as bytes. Optional: without it, modules of this runtime cannot be saved.
 
     Called by: ``Executable.save`` and ``Executable.export_library``.
     When: an artifact is made.
     How often: once per module of this ``type_key``.
-    Result: the payload in the artifact; equal modules must give equal bytes. Constants are not part of it: they are
-        cited by digest, and the core stores ``module.constants`` itself.
+    Result: the payload in the artifact; equal modules must give equal bytes. Constants are cited by digest, not
+        included: the core stores ``module.constants`` itself.
     If it raises: nothing is written.
 
     Example::
@@ -180,14 +180,14 @@ def byoc_save_module(module: RuntimeModule) -> bytes:
 
 @hookspec(since="0.1")
 def byoc_load_module(type_key: str, payload: bytes, context: LoadContext) -> RuntimeModule:
-    """Gives back the module that ``byoc_save_module`` made bytes of. Optional: without it, none can be loaded.
+    """Load a module from the bytes of ``byoc_save_module``. Optional: without it, no module can be loaded.
 
     Called by: ``byoc_core.load`` and ``byoc_core.load_module``.
-    When: an artifact is loaded, after the payload's digest and format have been checked.
+    When: an artifact is loaded, after the check of the payload's digest and format.
     How often: once per module of this ``type_key``.
-    Result: the module; it must have the functions that the artifact's manifest names, in that order. The bytes come
-        from a file that anyone may have written: a misfit must raise an ``ArtifactError``, and no native code in them
-        may be loaded unless ``context.allow_native``.
+    Result: the module, with the functions listed in the artifact's manifest, in the same order. The bytes come from an
+        untrusted file: a misfit must raise an ``ArtifactError``, and native code in the bytes may be loaded only with
+        ``context.allow_native``.
     If it raises: loading stops and nothing is kept.
 
     Example::
@@ -228,14 +228,14 @@ def byoc_load_module(type_key: str, payload: bytes, context: LoadContext) -> Run
 
 @hookspec(since="0.2")
 def byoc_check_payload(type_key: str, payload: bytes, context: LoadContext) -> None:
-    """Checks the bytes of a module without loading it. Optional: without it, only their digest is checked.
+    """Check the bytes of a module without loading. Optional: by default, only the digest is checked.
 
     Called by: ``byoc_core.verify`` and ``byoc verify``.
-    When: a user verifies an artifact, after the payload's digest has been checked.
+    When: a user verifies an artifact, after the check of the payload's digest.
     How often: once per module of this ``type_key``.
-    Result: nothing. The hook runs nothing of the payload, loads no native code, and needs no device. What it lets pass,
-        ``byoc_load_module`` accepts where device and permission are there.
-    If it raises: an ``ArtifactError`` calls the artifact wrong.
+    Result: nothing. The hook runs nothing of the payload, loads no native code, and needs no device.
+        ``byoc_load_module`` accepts every payload passed by this hook if device and permission are present.
+    If it raises: an ``ArtifactError`` marks the artifact as wrong.
 
     Example::
 
@@ -256,14 +256,13 @@ def byoc_check_payload(type_key: str, payload: bytes, context: LoadContext) -> N
 
 @hookspec(since="0.1")
 def byoc_load_file(data: bytes, format: str, context: LoadContext) -> RuntimeModule:  # noqa: A002 - the field's usual keyword
-    """Gives a module from a file that a person wrote. Optional: needed for ``RuntimeInfo.file_formats``.
+    """Load a module from a hand-written file. Optional: needed for ``RuntimeInfo.file_formats``.
 
     Called by: ``byoc_core.load_module(path, format)``.
-    When: the format is one of the runtime's ``file_formats``; the file name's ending counts where none is given.
+    When: the format is one of the runtime's ``file_formats``; the file name's ending counts if no format is given.
     How often: once per call.
     Result: the module.
-    If it raises: the caller gets the error. A mistake in the file must raise an ``ArtifactError`` that says in which
-        line.
+    If it raises: the caller gets the error. A mistake in the file must raise an ``ArtifactError`` naming the line.
 
     Example::
 
@@ -300,16 +299,15 @@ def byoc_load_file(data: bytes, format: str, context: LoadContext) -> RuntimeMod
 
 @hookspec(since="0.2")
 def byoc_kernels() -> Mapping[str, Callable[..., object]]:
-    """Gives numpy kernels of the package's own ops. Optional: the host needs it to save models with these ops.
+    """Return numpy kernels of the package's own ops. Optional: the host needs it to save models with these ops.
 
-    Called by: the numpy host, when it compiles an op that ``byoc_ops`` brings, and when it loads an artifact with one.
+    Called by: the numpy host, when compiling an op of ``byoc_ops``, and when loading an artifact with such an op.
     When: an op of the package stays on the host, or an artifact names this runtime for the kernel of an op.
     How often: once per process.
     Result: functions by the name of the op: ``kernel(*inputs, **attributes)`` gives an array, or a tuple of arrays.
-        Inputs are read-only numpy arrays in row-major order. The results are checked against the types that the op's
-        type rule gave. The same function serves as ``OpDef.kernel`` on the compile side. A kernel must be re-entrant,
-        and attributes and inputs may come from a file that anyone may have written. Names of the core's own ops say
-        nothing.
+        Inputs are read-only numpy arrays in row-major order. The results are checked against the types from the op's
+        type rule. The same function serves as ``OpDef.kernel`` on the compile side. A kernel must be re-entrant, and
+        attributes and inputs may come from an untrusted file. Names of the core's own ops have no effect.
     If it raises: compiling or loading stops.
 
     Example::

@@ -1,6 +1,6 @@
-"""Records out of JSON values that anybody may have written: every field is declared, and nothing is converted.
+"""Records from untrusted JSON values: every field is declared, and nothing is converted.
 
-A *reader* takes a JSON value and gives what it stands for, or raises :class:`MisfitError`. Readers are put together::
+A *reader* takes a JSON value and returns the meaning, or raises :class:`MisfitError`. Readers are composed::
 
     read_point = record(Point, name=text(max_length=80), shape=shape_of())
     read_point({"name": "a", "shape": [1, "2*n"]})
@@ -51,7 +51,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class MisfitError(ValueError):
-    """A JSON value that its reader refuses; the text says where, by keys and indexes, and why."""
+    """A JSON value refused by a reader; the text names the place, by keys and indexes, and the reason."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -59,7 +59,7 @@ class MisfitError(ValueError):
         self.path: tuple[str | int, ...] = ()
 
     def inside(self, key: str | int) -> MisfitError:
-        """Gives the same misfit as the container of the value sees it."""
+        """Return the same misfit with the key or index of the value in the container."""
         self.path = (key, *self.path)
         return self
 
@@ -68,11 +68,11 @@ class MisfitError(ValueError):
 
 
 def parse_json(data: bytes) -> Any:
-    """Gives the values of JSON text.
+    """Return the values of JSON text.
 
     Raises:
-        ValueError: the bytes are no JSON text in UTF-8, or are nested too deep; or they hold NaN, an infinity, or half
-            of a surrogate pair, which no other text can hold.
+        ValueError: the bytes are no JSON text in UTF-8, or are nested too deep; or contain NaN, an infinity, or half of
+            a surrogate pair (not representable in other texts).
     """
     try:
         value = json.loads(data.decode(), parse_constant=_refuse_constant)
@@ -85,17 +85,17 @@ def parse_json(data: bytes) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class OptionalField(Generic[T]):
-    """Reads a field that may be missing; the record then has its default, and where that is ``None`` writes none."""
+    """A reader of an optional field; a missing field takes the record's default. A default ``None`` is not written."""
 
     read: Reader[T]
 
     def __call__(self, value: Any) -> T:
-        """Reads a value that is there."""
+        """Read the value of a present field."""
         return self.read(value)
 
 
 def record(make: Callable[..., T], /, **fields: Reader[Any]) -> Reader[T]:
-    """Reads an object that has these fields and no others, and makes something of their values."""
+    """Return a reader of an object with exactly these fields; the reader passes their values to ``make``."""
 
     def read(value: Any) -> T:
         if type(value) is not dict:
@@ -118,7 +118,7 @@ def record(make: Callable[..., T], /, **fields: Reader[Any]) -> Reader[T]:
 
 
 def list_of(read: Reader[T], *, max_length: int | None = None) -> Reader[tuple[T, ...]]:
-    """Reads a list, as a tuple."""
+    """Return a reader of a list, as a tuple."""
 
     def read_list(value: Any) -> tuple[T, ...]:
         if type(value) is not list:
@@ -137,7 +137,7 @@ def list_of(read: Reader[T], *, max_length: int | None = None) -> Reader[tuple[T
 
 
 def mapping_of(read_key: Reader[K], read: Reader[T]) -> Reader[Mapping[K, T]]:
-    """Reads an object whose keys are not known beforehand."""
+    """Return a reader of an object whose keys are not known beforehand."""
 
     def read_mapping(value: Any) -> Mapping[K, T]:
         if type(value) is not dict:
@@ -154,7 +154,7 @@ def mapping_of(read_key: Reader[K], read: Reader[T]) -> Reader[Mapping[K, T]]:
 
 
 def text(pattern: str = "", *, min_length: int = 0, max_length: int | None = None) -> Reader[str]:
-    """Reads a text of a length, all of which a regular expression matches."""
+    """Return a reader of a text of limited length; a regular expression, if given, matches the whole text."""
     matches = re.compile(pattern).fullmatch if pattern else None
 
     def read_text(value: Any) -> str:
@@ -170,7 +170,7 @@ def text(pattern: str = "", *, min_length: int = 0, max_length: int | None = Non
 
 
 def integer(low: int, high: int | None = None) -> Reader[int]:
-    """Reads an integer from ``low`` to ``high``."""
+    """Return a reader of an integer from ``low`` to ``high``."""
 
     def read_integer(value: Any) -> int:
         if type(value) is not int:
@@ -184,14 +184,14 @@ def integer(low: int, high: int | None = None) -> Reader[int]:
 
 
 def flag(value: Any) -> bool:
-    """Reads ``true`` or ``false``."""
+    """Read ``true`` or ``false``."""
     if type(value) is not bool:
         raise MisfitError("A boolean is required")
     return value
 
 
 def one_of(*choices: int | str) -> Reader[Any]:
-    """Reads one of several values."""
+    """Return a reader of a value among several choices."""
     permitted = " or ".join(map(repr, choices))
 
     def read_choice(value: Any) -> Any:
@@ -203,7 +203,7 @@ def one_of(*choices: int | str) -> Reader[Any]:
 
 
 def any_json(value: Any) -> dict[str, Any]:
-    """Reads an object of any content, nested no deeper than whoever walks through it can bear."""
+    """Read an object of any content, with nesting limited for the sake of recursive readers."""
     if type(value) is not dict:
         raise MisfitError("An object is required")
     level: list[Any] = [value]
@@ -220,7 +220,7 @@ def any_json(value: Any) -> dict[str, Any]:
 
 
 def shape_of(*, max_rank: int | None = None) -> Reader[tuple[Dim, ...]]:
-    """Reads a shape: integers, and expressions as text."""
+    """Return a reader of a shape: integers, and expressions as text."""
     read_items = list_of(_read_size, max_length=max_rank)
 
     def read_shape(value: Any) -> tuple[Dim, ...]:
@@ -234,7 +234,7 @@ def shape_of(*, max_rank: int | None = None) -> Reader[tuple[Dim, ...]]:
 
 
 def to_json(value: object) -> Any:
-    """Gives a record as an object, and a size as text: what ``json.dumps`` asks its ``default`` for.
+    """Return a record as an object, or a size as text: the ``default`` of ``json.dumps``.
 
     Raises:
         TypeError: the value is neither.

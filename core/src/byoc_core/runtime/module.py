@@ -1,4 +1,4 @@
-"""Compiled code as the runtime sees it: modules of functions that fill buffers, or return what nobody can allocate."""
+"""The runtime's view of compiled code: modules of functions with output buffers, or with results of unknown size."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class TensorSpec:
     """One argument or result.
 
     Attributes:
-        name: as callers know it.
-        dtype: the name of its dtype.
-        shape: its sizes; the symbols of a signature are shared by all its shapes.
+        name: the name known to callers.
+        dtype: the name of the dtype.
+        shape: the sizes; all shapes of a signature share symbols.
     """
 
     name: str
@@ -37,11 +37,11 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The tensors that a function takes and gives, in order.
+    """The input and output tensors of a function, in order.
 
     Attributes:
-        inputs: what it takes.
-        outputs: what it fills, or returns where only running tells their sizes.
+        inputs: the input tensors.
+        outputs: the tensors filled by the function, or returned if only running determines the sizes.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -49,7 +49,7 @@ class Signature:
 
     @property
     def new_symbols(self) -> frozenset[str]:
-        """The symbols of the outputs that stand in no shape of the inputs: only running tells their sizes."""
+        """The symbols of the outputs in no shape of the inputs: only running determines their sizes."""
         given, made = (
             frozenset[str]().union(*(symbols_of(dim) for spec in specs for dim in spec.shape))
             for specs in (self.inputs, self.outputs)
@@ -59,16 +59,16 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class CallTraits:
-    """What a function permits its caller beyond the plain contract; the default is the plain contract.
+    """Permissions of a function for the caller beyond the plain contract; the default is the plain contract.
 
     Attributes:
-        strided: inputs and outputs need not be C-contiguous; they are aligned for their elements, and no two elements
-            of an output share memory.
-        in_place: pairs of an output's and an input's number that may lie in the same memory, whole upon whole: the
-            function reads each element of the input before it writes what lies there.
-        workspace_nbytes: bytes of scratch memory that the caller may hand over as one more argument behind the
-            outputs: a ``uint8`` tensor of one axis, aligned to 64 bytes, its content undefined. Without it the function
-            makes its own.
+        strided: inputs and outputs need not be C-contiguous; all are aligned for the elements, and no two elements of
+            an output share memory.
+        in_place: pairs of an output's and an input's number. Both tensors may occupy the same memory, whole upon whole:
+            the function reads each element of the input before overwriting the element.
+        workspace_nbytes: bytes of scratch memory. The caller may pass the memory as an additional argument behind the
+            outputs: a ``uint8`` tensor of one axis, aligned to 64 bytes, with undefined content. Without this argument
+            the function allocates scratch memory.
     """
 
     strided: bool = False
@@ -78,17 +78,17 @@ class CallTraits:
 
 @dataclass(frozen=True, slots=True)
 class NativeEntry:
-    """How machine code calls a function without Python: ``function(context, args, num_args, result)``.
+    """The entry point of a function for machine code, without Python: ``function(context, args, num_args, result)``.
 
-    That is the safe-call convention of the TVM FFI ABI (see ``native/byoc_ffi.h``): ``args`` are ``num_args`` tensors,
-    inputs then outputs, as ``TVMFFIAny`` that hold ``DLTensor*``; 0 is success. It is called without the interpreter
-    lock, from any thread, from several at once.
+    The convention is the safe call of the TVM FFI ABI (see ``native/byoc_ffi.h``): ``args`` are ``num_args`` tensors,
+    inputs then outputs, as ``TVMFFIAny`` with ``DLTensor*`` inside; 0 is success. The entry is called without the
+    interpreter lock, from any thread, from several at once.
 
     Attributes:
         function: address of the function.
-        context: what it gets as its first argument: the address of data of its own, or 0.
-        explain: gives the text of a failure by the status that the function returned; called in the thread it failed
-            in, right after it.
+        context: the first argument: the address of the function's own data, or 0.
+        explain: returns the text of a failure for the status returned by the function; called right after the failure,
+            in the same thread.
         owner: held as long as the entry may be called.
     """
 
@@ -101,19 +101,19 @@ class NativeEntry:
 class PackedFunction:
     """A function in destination-passing style: ``f(*inputs, *outputs)`` fills the outputs.
 
-    One whose outputs have sizes that only running tells (see :attr:`Signature.new_symbols`) is called ``f(*inputs)``
-    instead, and returns its results. A call checks every argument against the signature
-    (see :mod:`byoc_core.runtime.arguments`); the VM, which has checked already, calls :attr:`impl`.
+    If only running determines the sizes of outputs (see :attr:`Signature.new_symbols`), the function is called
+    ``f(*inputs)`` instead, and returns the results. A call checks every argument against the signature (see
+    :mod:`byoc_core.runtime.arguments`); the VM has already checked the arguments and calls :attr:`impl`.
 
     Args:
-        name: its symbol.
-        impl: the unchecked implementation: C-contiguous numpy arrays, inputs then outputs, and its value is ignored;
-            or inputs only, and it gives a tuple of arrays.
-        signature: what it takes and gives; ``None`` where the author does not say (then nothing is checked).
-        native: the same function for callers that are machine code; ``None`` where there is none.
+        name: the symbol.
+        impl: the unchecked implementation. The arguments are C-contiguous numpy arrays: inputs then outputs, with the
+            return value ignored; or inputs only, with a tuple of arrays returned.
+        signature: the inputs and outputs; ``None`` if the author declares no signature (then nothing is checked).
+        native: the same function for callers in machine code; ``None`` if absent.
 
     Attributes:
-        returns_results: whether it returns its results instead of filling buffers.
+        returns_results: whether the function returns its results instead of filling buffers.
     """
 
     __slots__ = ("impl", "name", "native", "returns_results", "signature")
@@ -132,10 +132,10 @@ class PackedFunction:
         self.returns_results = signature is not None and bool(signature.new_symbols)
 
     def __call__(self, *arguments: object) -> tuple[NDArray, ...] | None:
-        """Checks the arguments and runs the function; gives the results if it returns them.
+        """Check the arguments and run the function; return the results, if any are returned.
 
         Raises:
-            CallError: wrong count, dtype, rank or shape, or an output that cannot be written; names the argument.
+            CallError: wrong count, dtype, rank or shape, or a read-only output; names the argument.
         """
         from byoc_core.runtime.arguments import call_checked
 
@@ -146,16 +146,16 @@ class PackedFunction:
 
 
 class RuntimeModule(ABC):
-    """Named functions compiled by one backend, with what is needed to save them.
+    """Named functions compiled by a single backend, with all data needed for saving.
 
-    Modules are re-entrant: several threads may call the same function at once. A runtime that cannot promise
-    that says so in its ``RuntimeInfo``, and the core serialises the calls.
+    Modules are re-entrant: several threads may call the same function at once. A runtime without this guarantee
+    declares so in ``RuntimeInfo``, and the core serialises the calls.
     """
 
     @property
     @abstractmethod
     def type_key(self) -> str:
-        """The name of the runtime that saves and loads this kind of module."""
+        """The name of the runtime for saving and loading this kind of module."""
 
     @property
     @abstractmethod
@@ -164,13 +164,13 @@ class RuntimeModule(ABC):
 
     @abstractmethod
     def find_function(self, name: str) -> PackedFunction:
-        """Gives a function whose name is in :attr:`function_names`."""
+        """Return a function whose name is in :attr:`function_names`."""
 
     def get_function(self, name: str) -> PackedFunction:
-        """Gives the function of that name.
+        """Return the function of this name.
 
         Raises:
-            CallError: there is none; the known names are listed.
+            CallError: no such function; the known names are listed.
         """
         if name not in self.function_names:
             raise CallError(
@@ -182,50 +182,50 @@ class RuntimeModule(ABC):
         return self.find_function(name)
 
     def find_signature(self, name: str) -> Signature | None:
-        """Gives what a function of :attr:`function_names` takes and gives; ``None`` where its author does not say.
+        """Return the signature of a function of :attr:`function_names`; ``None`` if the author declares no signature.
 
-        A module that need not build or load a function for this overrides it.
+        Modules able to answer without building or loading the function override this method.
         """
         return self.find_function(name).signature
 
     def call_traits(self, name: str) -> CallTraits:
-        """Gives what a function of :attr:`function_names` permits its callers; nothing is built or loaded."""
+        """Return the permissions of a function of :attr:`function_names` for callers; build and load nothing."""
         return CallTraits()
 
     def prepare(self) -> None:
-        """Does what would otherwise hold up the first call; a machine asks for it when it is made, maybe not the first.
+        """Do work now to spare the first call a delay; called whenever a machine is made, maybe not the first.
 
-        Around it is a call of the machine, so :func:`byoc_core.runtime.threads.num_threads` tells the number of threads
-        of its calls. What it raises ends the making of the machine.
+        The caller wraps this method in a call of the machine, so :func:`byoc_core.runtime.threads.num_threads` returns
+        the number of threads of the machine's calls. An exception ends the creation of the machine.
         """
 
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the field's usual keyword
-        """Gives the module's text form (``""`` for the default format); empty where it has none."""
+        """Return the module's text form (``""`` for the default format); an empty text if absent."""
         return ""
 
     @property
     def constants(self) -> Mapping[str, npt.NDArray[np.generic]]:
-        """The constant arrays that the saved payload cites, by digest."""
+        """The constant arrays cited by the saved payload, by digest."""
         return MappingProxyType({})
 
     @property
     def payload_format(self) -> int | None:
-        """The format of the payload that saving gives; ``None`` for the highest that the module's runtime names."""
+        """The format of the saved payload; ``None`` for the highest format declared by the module's runtime."""
         return None
 
     @property
     def needed_runtimes(self) -> tuple[str, ...]:
-        """The names of other runtimes whose code the module calls; an artifact names them as needed."""
+        """The names of other runtimes whose code the module calls; an artifact lists these runtimes as needed."""
         return ()
 
     @property
     def is_native(self) -> bool:
-        """Whether the saved payload holds machine code, which a user must permit before it is loaded."""
+        """Whether the saved payload holds machine code; loading then needs the user's permission."""
         return False
 
     @property
     def uses_threads(self) -> bool:
-        """Whether calls may use more threads than the caller's; where not, nobody is told how many there are.
+        """Whether calls may use more threads than the caller's; if not, the number of threads is not announced.
 
         See :mod:`byoc_core.runtime.threads`.
         """
@@ -233,10 +233,10 @@ class RuntimeModule(ABC):
 
     @property
     def workspaces_may_differ(self) -> bool:
-        """Whether the same payload may want other workspaces in another process, as by the version of a library.
+        """Whether the same payload may need other workspaces in another process, as with another library version.
 
-        A saved program whose workspace is then too small, or not wanted any more, is run without; it is refused where
-        this is ``False``.
+        If the workspace of a saved program is then too small, or no longer needed, the program runs without the
+        workspace. If this property is ``False``, the program is refused.
         """
         return False
 

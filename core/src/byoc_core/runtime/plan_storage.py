@@ -1,6 +1,6 @@
-"""Places for buffers that are not all needed at once.
+"""Storage plans for buffers with different live ranges.
 
-Sizes are known here; :mod:`byoc_core.runtime.symbolic_storage` has symbolic ones.
+Sizes are known here; :mod:`byoc_core.runtime.symbolic_storage` handles symbolic sizes.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["Interval", "StoragePlan", "peak_nbytes", "plan", "plan_once"]
 _MAX_REPAIRS = 16
 _REPAIR_BUDGET = 5000
 _PAIR_BUDGET = 2_000_000
-"""How many pairs of buffers that are needed at once all greedy placements together may look at."""
+"""The number of pairs of simultaneously live buffers that all greedy placements together may examine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A buffer of ``nbytes`` bytes that is needed at every point from ``start`` to ``end``, both included."""
+    """A buffer of ``nbytes`` bytes, live at every point from ``start`` to ``end``, both included."""
 
     nbytes: int
     start: int
@@ -32,10 +32,10 @@ class Interval:
 
 
 class StoragePlan(NamedTuple):
-    """Where buffers lie.
+    """The places of buffers.
 
     Attributes:
-        offsets: of each buffer, in the order they were given.
+        offsets: the offset of each buffer, in the given order.
         total: bytes of the arena.
     """
 
@@ -44,21 +44,20 @@ class StoragePlan(NamedTuple):
 
 
 def plan(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan:
-    """Gives offsets at which no two buffers that are needed at once overlap, in a small arena.
+    """Return offsets for buffers in a small arena; simultaneously live buffers do not overlap.
 
-    Greedy: one buffer after the other goes to the lowest offset at which it fits among the placed ones that are
-    needed at the same time. Largest first is tried; then earliest first, from both ends of an arena of the peak's
-    size in turn; then largest in bytes times duration; then earliest first. Where there are few buffers, those that
-    end at the arena's top are placed again before all others, a few times over. Where so many buffers are needed at
-    once that this takes too long, sweeps over time (:func:`~byoc_core.runtime.sweep_storage.sweep`) take its place. The
-    smallest arena wins, and nothing more is tried once the peak of live bytes is reached. The result depends on sizes,
-    intervals and their order only.
+    Greedy: one buffer after the other goes to the lowest offset with enough space among the placed buffers live at the
+    same time. The orders are: largest first; then earliest first, from both ends of an arena of the peak's size in
+    turn; then largest in bytes times duration; then earliest first. With few buffers, the buffers ending at the arena's
+    top are placed again before all others, a few times over. With too many simultaneously live buffers for this method,
+    sweeps over time (:func:`~byoc_core.runtime.sweep_storage.sweep`) replace the placements. The smallest arena wins,
+    and the search stops at the peak of live bytes. The result depends on sizes, intervals and order only.
 
     Args:
         intervals: the buffers.
-        alignment: every offset is a multiple of it.
+        alignment: every offset is a multiple of the alignment.
 
-    Cost: ``O(n log n)`` plus, for each buffer, the number of those needed at the same time, up to a fixed total.
+    Cost: ``O(n log n)`` plus, for each buffer, the number of buffers live at the same time, up to a fixed total.
     """
     sizes = [-(-interval.nbytes // alignment) * alignment for interval in intervals]
     lower_bound = peak_nbytes(intervals, alignment)
@@ -89,12 +88,12 @@ def plan(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan:
 
 
 def plan_once(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan:
-    """Gives what :func:`plan` does, of one placement: a somewhat larger arena, in a fraction of the time.
+    """Return a plan of a single placement: a somewhat larger arena than from :func:`plan`, in a fraction of the time.
 
-    Largest in bytes times duration first, which comes closest to the peak by itself; where too many buffers are needed
-    at once, by sweeps over time.
+    The order is largest in bytes times duration first: no other single order comes closer to the peak. With too many
+    simultaneously live buffers, sweeps over time are used.
 
-    Cost: ``O(n log n)`` plus, for each buffer, the number of those needed at the same time, up to a fixed total.
+    Cost: ``O(n log n)`` plus, for each buffer, the number of buffers live at the same time, up to a fixed total.
     """
     sizes = [-(-interval.nbytes // alignment) * alignment for interval in intervals]
     if _count_pairs(intervals) > _PAIR_BUDGET:
@@ -106,13 +105,13 @@ def plan_once(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan
 
 
 def _without_padding(found: StoragePlan, intervals: Sequence[Interval]) -> StoragePlan:
-    """Gives a plan without the padding of its last buffer, which needs no memory."""
+    """Return a plan without the unneeded padding of the last buffer."""
     ends = (offset + interval.nbytes for offset, interval in zip(found.offsets, intervals, strict=True))
     return StoragePlan(found.offsets, max(ends, default=0))
 
 
 def peak_nbytes(intervals: Iterable[Interval], alignment: int = 1) -> int:
-    """Gives the most bytes needed at any one point, each size rounded up to the alignment: no plan is smaller."""
+    """Return the peak of live bytes, each size rounded up to the alignment: no plan is smaller."""
     changes: dict[int, int] = {}
     for interval in intervals:
         size = -(-interval.nbytes // alignment) * alignment
@@ -126,14 +125,14 @@ def peak_nbytes(intervals: Iterable[Interval], alignment: int = 1) -> int:
 
 
 def _count_pairs(intervals: Iterable[Interval]) -> int:
-    """Gives how many pairs of buffers are needed at once."""
+    """Return the number of pairs of simultaneously live buffers."""
     ordered = sorted((interval.start, interval.end) for interval in intervals)
     starts = [start for start, _ in ordered]
     return sum(bisect_right(starts, end) - index - 1 for index, (_, end) in enumerate(ordered))
 
 
 def _sweeps(intervals: Sequence[Interval], sizes: Sequence[int], ceiling: int) -> Iterator[StoragePlan]:
-    """Yields the plans that sweeps over time give, until one is hardly larger than the ceiling."""
+    """Yield the plans from sweeps over time, until an arena is hardly larger than the ceiling."""
     spans = [(interval.start, interval.end) for interval in intervals]
     for in_turn, backwards in product((True, False), repeat=2):
         offsets = sweep(spans, sizes, ceiling, in_turn=in_turn, backwards=backwards)
@@ -150,7 +149,7 @@ def _arena_size(found: StoragePlan) -> int:
 def _place_repeatedly(
     intervals: Sequence[Interval], sizes: Sequence[int], order: Sequence[int], ceiling: int | None, rounds: int
 ) -> StoragePlan:
-    """Gives the smallest plan of some rounds, each with the last one's topmost buffers placed before all others."""
+    """Return the smallest plan of some rounds; each round places the topmost buffers of the last round first."""
     best = found = _place(intervals, sizes, order, ceiling)
     for _ in range(rounds - 1):
         is_top = [size > 0 and offset + size == found.total for size, offset in zip(sizes, found.offsets, strict=True)]
@@ -166,9 +165,9 @@ def _place_repeatedly(
 def _place(
     intervals: Sequence[Interval], sizes: Sequence[int], order: Sequence[int], ceiling: int | None
 ) -> StoragePlan:
-    """Places buffers in this order at the lowest gap that is large enough.
+    """Place buffers in this order at the lowest sufficient gap.
 
-    With a ceiling, every second buffer goes to the highest such gap below it, if there is one.
+    With a ceiling, every second buffer goes to the highest sufficient gap below the ceiling, if any.
     """
     offsets = [0] * len(intervals)
     total = 0
@@ -204,9 +203,10 @@ def _highest_gap(taken: Iterable[tuple[int, int]], size: int, ceiling: int) -> i
 
 
 class _IntervalIndex:
-    """A set of intervals that answers which of them meet a given one, in ``O(log n + answers)``.
+    """A set of intervals with a query for all intervals that overlap a given interval, in ``O(log n + answers)``.
 
-    A segment tree over the start points finds those that hold the given start; a sorted list, those that start later.
+    A segment tree over the start points finds the intervals containing the given start; a sorted list finds the
+    intervals starting later.
     """
 
     def __init__(self, intervals: Sequence[Interval]) -> None:

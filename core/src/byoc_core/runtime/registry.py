@@ -1,4 +1,4 @@
-"""The runtimes of this process: asked for by type key, loaded on demand."""
+"""The runtimes of this process: found by type key, loaded on demand."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["RuntimeHandle", "Runtimes", "runtimes"]
 
 
 class RuntimeHandle:
-    """One runtime, its hooks called and their results checked.
+    """A runtime with checked hook calls.
 
     Args:
-        plugin: the plugin behind it.
+        plugin: the plugin of the runtime.
 
     Raises:
-        HookError: ``byoc_runtime_info`` raised, or does not give a ``RuntimeInfo`` of the entry point's name.
+        HookError: ``byoc_runtime_info`` raised, or does not return a ``RuntimeInfo`` with the entry point's name.
     """
 
     def __init__(self, plugin: PluginHandle) -> None:
@@ -42,32 +42,32 @@ class RuntimeHandle:
 
     @property
     def type_key(self) -> str:
-        """The type key of the modules that it saves and loads."""
+        """The type key of the runtime's modules."""
         return self._info.type_key
 
     @property
     def record(self) -> PluginRecord:
-        """The distribution and version it comes from."""
+        """The distribution and version of the plugin."""
         return self._plugin.record
 
     def info(self) -> RuntimeInfo:
-        """Gives what the runtime says of itself."""
+        """Return the runtime's description of itself."""
         return self._info
 
     def status(self) -> Status:
-        """Tells whether its modules can run on this machine.
+        """Return whether modules of the runtime can run on this machine.
 
         Raises:
-            HookError: the hook raised, gave no ``Status``, or a refusal without a reason.
+            HookError: the hook raised, returned no ``Status``, or a refusal without a reason.
         """
         return ask_status(self._plugin, "byoc_runtime_status")
 
     def save(self, module: RuntimeModule) -> bytes:
-        """Gives a module's payload.
+        """Return a module's payload.
 
         Raises:
             PluginError: the runtime cannot save modules.
-            HookError: the hook raised, or gave no bytes.
+            HookError: the hook raised, or returned no bytes.
         """
         self._require("byoc_save_module", "cannot save modules")
         inner = module
@@ -76,12 +76,12 @@ class RuntimeHandle:
         return self._plugin.check("byoc_save_module", self._plugin.call("byoc_save_module", module=inner), bytes)
 
     def load(self, payload: bytes, context: LoadContext) -> RuntimeModule:
-        """Gives the module of a payload.
+        """Return the module of a payload.
 
         Raises:
             PluginError: the runtime cannot load modules.
             ArtifactError: the payload is damaged.
-            HookError: the hook raised another exception, or gave no ``RuntimeModule``.
+            HookError: the hook raised another exception, or returned no ``RuntimeModule``.
         """
         self._require("byoc_load_module", "cannot load modules")
         hook = "byoc_load_module"
@@ -89,7 +89,7 @@ class RuntimeHandle:
         return self.guard(self._plugin.check(hook, module, RuntimeModule))  # type: ignore[type-abstract]
 
     def check_payload(self, payload: bytes, context: LoadContext) -> bool:
-        """Check a payload without loading it; tell whether the runtime can do that.
+        """Check a payload without loading; return whether the runtime supports this check.
 
         Raises:
             ArtifactError: the payload breaks a law of the runtime's.
@@ -102,12 +102,12 @@ class RuntimeHandle:
         return True
 
     def load_file(self, data: bytes, format: str, context: LoadContext) -> RuntimeModule:  # noqa: A002 - as in the hook
-        """Gives the module of a hand-written file.
+        """Return the module of a hand-written file.
 
         Raises:
             PluginError: the runtime cannot load files.
             ArtifactError: the file has a mistake.
-            HookError: the hook raised another exception, or gave no ``RuntimeModule``.
+            HookError: the hook raised another exception, or returned no ``RuntimeModule``.
         """
         self._require("byoc_load_file", "cannot load files")
         hook = "byoc_load_file"
@@ -115,10 +115,10 @@ class RuntimeHandle:
         return self.guard(self._plugin.check(hook, module, RuntimeModule))  # type: ignore[type-abstract]
 
     def kernels(self) -> Mapping[str, Callable[..., object]]:
-        """Return the kernels of the plugin's own ops, by op name; asked for once.
+        """Return the kernels of the plugin's own ops, by op name; the hook is called once.
 
         Raises:
-            HookError: the hook raised, or gave something else than functions by name.
+            HookError: the hook raised, or returned anything but functions by name.
         """
         if self._kernels is None:
             hook = "byoc_kernels"
@@ -139,7 +139,7 @@ class RuntimeHandle:
             yield op, kernel
 
     def guard(self, module: RuntimeModule) -> RuntimeModule:
-        """Return the module behind what its runtime needs: a lock if not re-entrant, a guard if not fork-safe."""
+        """Return the module with the protection for the runtime: a lock unless re-entrant, a guard unless fork-safe."""
         if isinstance(module, DelegatingModule):
             return module
         if not self._info.fork_safe:
@@ -155,7 +155,7 @@ class RuntimeHandle:
 
 
 class Runtimes:
-    """All runtimes of a catalogue, each opened when first asked for.
+    """All runtimes of a catalogue, each opened on first use.
 
     Args:
         catalog: the plugins of the group ``byoc.runtimes``.
@@ -166,24 +166,25 @@ class Runtimes:
         self._handles: dict[str, RuntimeHandle] = {}
 
     def list(self) -> tuple[PluginRecord, ...]:
-        """Gives the records of all runtimes, those that cannot be used too. Imports no plugin."""
+        """Return the records of all runtimes, including unusable runtimes. Imports no plugin."""
         return self.catalog.records
 
     def names(self) -> tuple[str, ...]:
-        """Gives the type keys of all runtimes that may be used. Imports no plugin."""
+        """Return the type keys of all usable runtimes. Imports no plugin."""
         return self.catalog.names()
 
     def get(self, type_key: str, *, source: str | None = None, distribution: str | None = None) -> RuntimeHandle:
-        """Gives the runtime of that type key.
+        """Return the runtime of this type key.
 
         Args:
-            type_key: what modules of this kind call themselves.
-            source: the file that asks for the runtime, as errors name it; ``None`` where the user asks.
-            distribution: the distribution that brings the runtime, as the file says.
+            type_key: the type key of the modules.
+            source: the file in need of the runtime, for errors; ``None`` if the user asks.
+            distribution: the distribution of the runtime, according to the file.
 
         Raises:
-            RuntimeNotFoundError: it is not installed; names what to install, and who says so.
-            PluginError: it is installed and cannot be used; says why and what to do.
+            RuntimeNotFoundError: the runtime is not installed; names the distribution to install, and the source of
+                this name.
+            PluginError: the runtime is installed and cannot be used; gives the reason and a remedy.
         """
         handle = self._handles.get(type_key)
         if handle is not None:
@@ -201,30 +202,31 @@ class Runtimes:
         return self._handles.setdefault(type_key, handle)
 
     def guard(self, module: RuntimeModule) -> RuntimeModule:
-        """Gives a freshly compiled module as several threads may call it; see :meth:`RuntimeHandle.guard`.
+        """Return a freshly compiled module, protected for calls from several threads; see :meth:`RuntimeHandle.guard`.
 
-        A module whose runtime is not installed, or cannot be used, is re-entrant as every module promises to be.
+        A module is returned unchanged if the runtime is not installed or unusable: every module promises to be
+        re-entrant.
         """
         if module.type_key not in self.names():
             return module
         try:
             return self.get(module.type_key).guard(module)
         except PluginError:
-            return module  # quarantined just now; whoever needs the runtime itself will be told
+            return module  # quarantined just now; later uses of the runtime itself report the reason
 
     def for_file_format(self, format: str) -> RuntimeHandle:  # noqa: A002 - as in `load_module`
-        """Gives the runtime that loads files of a format.
+        """Return the runtime for files of a format.
 
-        Cost: opens runtimes in order of name, the one of the format's own name first, until one fits.
+        Cost: opens runtimes in order of name, the runtime with the format's own name first, until the format is found.
 
         Raises:
-            RuntimeNotFoundError: none does; names what to install.
+            RuntimeNotFoundError: no runtime loads the format; names a distribution to install.
         """
         for name in sorted(self.names(), key=lambda name: (name != format, name)):
             try:
                 handle = self.get(name)
             except PluginError:
-                continue  # quarantined; `byoc doctor` says why
+                continue  # quarantined; `byoc doctor` shows the reason
             if format in handle.info().file_formats:
                 return handle
         known = sorted({f for handle in self._handles.values() for f in handle.info().file_formats})
@@ -236,8 +238,8 @@ class Runtimes:
 
 
 def runtimes() -> Runtimes:
-    """Gives the runtimes installed for this process.
+    """Return the runtimes installed for this process.
 
-    Metadata and the environment are read with the first call, plugin code when a runtime is asked for.
+    Metadata and the environment are read in the first call, plugin code on first use of a runtime.
     """
     return installation().registry(Runtimes, RUNTIMES_GROUP)

@@ -1,4 +1,4 @@
-"""Lets threads into a module one at a time, for runtimes that cannot promise more."""
+"""Modules with serialised calls, for runtimes without re-entrant modules."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["SerialModule"]
 
 
 class SerialModule(DelegatingModule):
-    """A module whose calls wait for each other: one lock for all its functions.
+    """A module whose calls wait for each other: a single lock for all functions.
 
-    In a forked child calls wait for none of the parent's; one that was under way in another thread never ends there,
-    and whether the inner module bears that is its own affair.
+    In a forked child, calls do not wait for the parent's calls. A call under way in another thread never ends in the
+    child, and the inner module must cope with this state.
 
     Args:
-        inner: the module that is not re-entrant.
+        inner: the module without re-entrant functions.
     """
 
     def __init__(self, inner: RuntimeModule) -> None:
@@ -24,12 +24,12 @@ class SerialModule(DelegatingModule):
         self._fork_lock = ForkLock()
 
     def prepare(self) -> None:
-        """Prepares the inner module, alone as in a call."""
+        """Prepare the inner module under the lock, as in a call."""
         with self._fork_lock.lock:
             self.inner.prepare()
 
     def find_function(self, name: str) -> PackedFunction:
-        """Gives the inner function behind the lock."""
+        """Return the inner function behind the lock."""
         function = self.inner.find_function(name)
 
         def call_alone(*arguments: NDArray) -> object:

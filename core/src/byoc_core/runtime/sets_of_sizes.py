@@ -1,4 +1,4 @@
-"""Sets of sizes: signatures with integers in place of symbols, and sizes as a person reads them."""
+"""Sets of sizes: signatures with integers in place of symbols, and sizes as text for people."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Sizes = tuple[tuple[str, int], ...]
 """The sizes of all symbols of a function, in order of name."""
 
 MAX_SIZE = 2**62
-"""The largest size that artifacts hold."""
+"""The largest size allowed in artifacts."""
 
 _MAX_SIZES_NAMED = 16
 
@@ -33,7 +33,7 @@ def determined_symbols(name: str, signature: Signature) -> frozenset[str]:
     """Return the symbols of a function.
 
     Raises:
-        CallError: its inputs do not determine all of them.
+        CallError: the inputs do not determine all symbols.
     """
     symbols = shape_symbols(dim for spec in (*signature.inputs, *signature.outputs) for dim in spec.shape)
     unknown = sorted(symbols - bound_symbols(spec.shape for spec in signature.inputs))
@@ -43,12 +43,12 @@ def determined_symbols(name: str, signature: Signature) -> frozenset[str]:
 
 
 def sizes_text(sizes: Sizes) -> str:
-    """Return sizes as a person reads them: ``m = 2, n = 8``."""
+    """Return sizes as text for people: ``m = 2, n = 8``."""
     return ", ".join(f"{name} = {size}" for name, size in sizes)
 
 
 def sets_text(held: Sequence[Sizes]) -> str:
-    """Return sets of sizes as a person reads them; many are cut short."""
+    """Return sets of sizes as text for people; a long list is cut short."""
     texts = [sizes_text(sizes) for sizes in held[:_MAX_SIZES_NAMED]]
     if len(held) > len(texts):
         texts.append(f"{len(held) - len(texts)} more")
@@ -59,7 +59,7 @@ def specialised_signature(signature: Signature, sizes: Sizes, where: str) -> Sig
     """Return a signature for sizes.
 
     Raises:
-        CallError: a size comes out negative, or is not determined.
+        CallError: a computed size is negative, or is not determined.
     """
 
     def at(spec: TensorSpec) -> TensorSpec:
@@ -72,16 +72,16 @@ def output_shapes(signature: Signature, sizes: Sizes, where: str) -> tuple[tuple
     """Return the shapes of a signature's outputs for sizes.
 
     Raises:
-        CallError: a size comes out negative, or is not determined.
+        CallError: a computed size is negative, or is not determined.
     """
     return tuple(concrete_shape(spec, dict(sizes), where) for spec in signature.outputs)
 
 
 def check_signature(where: str, than: str, function: PackedFunction, expected: Signature) -> None:
-    """Check that a function fills buffers and has, where it says so, the types of a signature.
+    """Check that a function fills buffers and has the types of a signature, if the function declares types.
 
     Raises:
-        CallError: it does not.
+        CallError: the function does not.
     """
     found = function.signature
     if function.returns_results or (found is not None and _types(found) != _types(expected)):

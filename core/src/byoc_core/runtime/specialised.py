@@ -1,9 +1,9 @@
 """Modules of functions with symbolic sizes, made of modules for given sizes.
 
-A backend of static shapes compiles a function once for each set of sizes. To the machine the function is one function
-with symbolic sizes; a call finds the module for its sizes. Sizes that are new are compiled by a callable that the
-compile side hands in, where there is one. Sizes that nobody compiles run on the host, and the log says so; where there
-is no host form, a call with them is an error that lists the sizes held.
+A backend of static shapes compiles a function once for each set of sizes. The machine sees a single function with
+symbolic sizes; a call finds the module for the call's sizes. New sizes are compiled by a callable from the compile
+side, if available. Sizes without a compiled module run on the host, with a message in the log. Without a host form, a
+call with such sizes is an error listing the held sizes.
 """
 
 from __future__ import annotations
@@ -45,20 +45,22 @@ _LOGGER = logging.getLogger("byoc_core")
 
 @dataclass(frozen=True, slots=True)
 class SizesRefused:
-    """A backend refuses sizes; the text says why."""
+    """Sizes refused by a backend; the text gives the reason."""
 
     text: str
 
 
 Compile = Callable[[str, Mapping[str, int]], RuntimeModule | SizesRefused]
-"""Returns the module that has the function of a name, compiled for sizes, or why the backend refuses them."""
+"""Returns the module with the function of a name, compiled for sizes, or the backend's refusal."""
 
 MAX_FIRST_USES = 16
-"""How many sets of sizes that came with calls a module keeps for each function; the set used least recently goes."""
+"""The number of sets of sizes from calls kept by a module for each function; the least recently used set is dropped."""
 
 MAX_HOST_SIZES = 1024
-"""How many sets of sizes that run on the host a module remembers for each function. A set that was forgotten is
-compiled, and refused, once more."""
+"""The number of sets of sizes on the host remembered by a module for each function.
+
+A forgotten set is compiled, and refused, once more.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +74,12 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a compiler needs to compile the functions for other sizes.
+    """The data for compiling the functions for other sizes.
 
     Attributes:
-        backend: whose functions they are.
-        options: the backend's options, as the user gave them.
-        text: the functions as script text; it cites constants by digest.
+        backend: the backend of the functions.
+        options: the backend's options, as given by the user.
+        text: the functions as script text with constants cited by digest.
         constants: the cited arrays, by digest.
     """
 
@@ -89,7 +91,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A function for one set of sizes, and the shapes of its results."""
+    """A function for one set of sizes, and the shapes of the results."""
 
     function: PackedFunction
     output_shapes: tuple[tuple[int, ...], ...]
@@ -98,22 +100,22 @@ class _Ready:
 class SpecialisedModule(RuntimeModule):
     """Functions with symbolic sizes, each compiled for some sets of sizes.
 
-    Threads may call at once: a set of sizes is compiled once, one set after another, and calls with sizes that are
-    compiled already do not wait.
+    Threads may call at once. A set of sizes is compiled once, one set after another; calls with already compiled sizes
+    do not wait.
 
     Args:
-        backend: whose functions they are, for messages.
-        signatures: what each function takes and gives. The inputs determine all sizes.
+        backend: the backend of the functions, for messages.
+        signatures: the signature of each function. The inputs determine all sizes.
         variants: the functions compiled for sizes; these are kept for good.
-        compile_sizes: compiles a function for other sizes; ``None`` where that is not possible.
-        recipe: what an artifact needs to hold for other sizes; ``None`` where it holds these only.
-        host: the same functions for any sizes, run by the host; the functions that it lacks have no host form.
-        is_strict: whether an exception while compiling is an error of the call, though there is a host form.
+        compile_sizes: compiles a function for other sizes; ``None`` if not possible.
+        recipe: the artifact's data for other sizes; ``None`` if the artifact holds the given sizes only.
+        host: the same functions for any sizes, run by the host; functions absent from this module have no host form.
+        is_strict: whether an exception during compilation is an error of the call despite a host form.
         max_first_uses: see :data:`MAX_FIRST_USES`.
 
     Raises:
-        CallError: the inputs of a function do not determine its sizes; a variant is there twice, names other sizes
-            than the function has, or has another signature than the function for these sizes; a host form has another
+        CallError: the inputs of a function do not determine all sizes; a variant is present twice, names other sizes
+            than the function's, or has another signature than the function for these sizes; a host form has another
             signature than the function.
     """
 
@@ -160,15 +162,15 @@ class SpecialisedModule(RuntimeModule):
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
-        """What each function takes and gives."""
+        """The signature of each function."""
         return MappingProxyType(self._signatures)
 
     def find_signature(self, name: str) -> Signature:
-        """Return what a function takes and gives, with symbolic sizes."""
+        """Return the signature of a function, with symbolic sizes."""
         return self._signatures[name]
 
     def find_function(self, name: str) -> PackedFunction:
-        """Return the function that finds the variant for the sizes of each call."""
+        """Return the function with a lookup of the variant for the sizes of each call."""
         signature = self._signatures[name]
         num_inputs = len(signature.inputs)
 
@@ -176,7 +178,7 @@ class SpecialisedModule(RuntimeModule):
             sizes = tuple(sorted(bind_symbols(signature.inputs, arrays[:num_inputs]).items()))
             ready = self._find(name, sizes)
             for spec, array, shape in zip(signature.outputs, arrays[num_inputs:], ready.output_shapes, strict=True):
-                if array.shape != shape:  # machine code may go by the sizes of the inputs
+                if array.shape != shape:  # machine code may rely on the sizes of the inputs
                     where = f"function `{name}`, output `{spec.name}`"
                     raise CallError(where, "has the wrong shape", got=list(array.shape), expected=list(shape))
             ready.function.impl(*arrays)
@@ -184,24 +186,24 @@ class SpecialisedModule(RuntimeModule):
         return PackedFunction(name, call, signature)
 
     def held_sizes(self, name: str) -> tuple[Sizes, ...]:
-        """Return the sets of sizes for which a function is compiled: those given, then those of calls."""
+        """Return the sets of sizes of the compiled variants of a function: the given sets, then the sets from calls."""
         with self._cache_lock.lock:
             return (*self.given_sizes(name), *self._first_uses[name])
 
     def given_sizes(self, name: str) -> tuple[Sizes, ...]:
-        """Return the sets of sizes that a function is compiled for wherever the module is loaded: those given."""
+        """Return the given sets of sizes of a function, compiled in every process with this module."""
         return tuple(v.sizes for v in self.variants if v.function == name)
 
     def symbols_of(self, name: str) -> frozenset[str]:
-        """Return the symbols whose sizes a function is compiled for."""
+        """Return the symbols of a function whose sizes are fixed by compilation."""
         return self._symbols[name]
 
     def has_host_form(self, name: str) -> bool:
-        """Return whether sizes that nobody compiles run on the host."""
+        """Return whether sizes without a compiled module run on the host."""
         return name in self._host_forms
 
     def saved_with_recipe(self, *, keep: bool) -> SpecialisedModule:
-        """Return the module as an artifact holds it: with its recipe, or without."""
+        """Return the module as held by an artifact: with or without the recipe."""
         return SpecialisedModule(
             self.backend,
             self._signatures,
@@ -228,12 +230,12 @@ class SpecialisedModule(RuntimeModule):
 
     @property
     def uses_threads(self) -> bool:
-        """Whether a variant or the host form may use threads; where more may be compiled, they may."""
+        """Whether a variant or the host form may use threads; ``True`` if more variants may be compiled."""
         return self._compile is not None or any(module.uses_threads for module in self._held_modules)
 
     @property
     def needed_runtimes(self) -> tuple[str, ...]:
-        """The runtimes of the variants and the host form, and those whose code they call."""
+        """The runtimes of the variants and the host form, and the runtimes of code called by these modules."""
         modules = self._held_modules
         needed = {module.type_key for module in modules}
         return tuple(sorted(needed.union(*(module.needed_runtimes for module in modules))))
@@ -252,12 +254,12 @@ class SpecialisedModule(RuntimeModule):
         return [*(variant.module for variant in self.variants), *([] if self.host is None else [self.host])]
 
     def _find(self, name: str, sizes: Sizes) -> _Ready:
-        """Return a function for sizes: compiled, now if need be, or the host form."""
+        """Return a function for sizes: compiled (now if needed), or the host form."""
         found = self._given.get((name, sizes)) or self._find_kept(name, sizes)
         if found is not None:
             return found
         with self._compile_lock.lock:
-            found = self._find_kept(name, sizes)  # of a thread that was here before
+            found = self._find_kept(name, sizes)  # perhaps stored by an earlier thread
             if found is not None:
                 return found
             made = self._compile_for(name, sizes)
@@ -280,7 +282,7 @@ class SpecialisedModule(RuntimeModule):
         return None
 
     def _compile_for(self, name: str, sizes: Sizes) -> _Ready | ByocError:
-        """Return a function compiled for sizes, or the error that a call without a host form ends with."""
+        """Return a function compiled for sizes, or the error for a call without a host form."""
         where = f"function `{name}` of backend `{self.backend}`"
         if self._compile is None:
             return self._not_held(f"{where}, which takes static shapes only", name, sizes)
@@ -311,10 +313,10 @@ class SpecialisedModule(RuntimeModule):
         )
 
     def _fall_back(self, name: str, sizes: Sizes, error: ByocError) -> _Ready:
-        """Return the host form for sizes that are not compiled, with a word in the log.
+        """Return the host form for sizes without a compiled module, with a message in the log.
 
         Raises:
-            ByocError: ``error``, where there is no host form.
+            ByocError: ``error``, without a host form.
         """
         form = self._host_forms.get(name)
         if form is None:
@@ -336,7 +338,7 @@ class SpecialisedModule(RuntimeModule):
         self._given[name, sizes] = self._open(name, sizes, variant.module)
 
     def _open(self, name: str, sizes: Sizes, module: RuntimeModule) -> _Ready:
-        """Return a function of a module for given sizes, held against the signature that the sizes give."""
+        """Return a function of a module for given sizes, checked against the signature for these sizes."""
         function = module.get_function(name)
         where = f"function `{name}` for {sizes_text(sizes) or 'no sizes'}"
         expected = specialised_signature(self._signatures[name], sizes, where)

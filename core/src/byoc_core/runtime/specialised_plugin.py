@@ -1,4 +1,4 @@
-"""The runtime plugin ``specialised``: saves and loads functions that were compiled for sets of sizes."""
+"""The runtime plugin ``specialised``: saves and loads functions compiled for sets of sizes."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ def byoc_runtime_info() -> RuntimeInfo:
 
 @hookimpl
 def byoc_save_module(module: RuntimeModule) -> bytes:
-    """Return the payloads of all variants and the host form as JSON, with the recipe where the module has one.
+    """Return the payloads of all variants and the host form as JSON, with the recipe if the module has a recipe.
 
     Raises:
-        OptionsError: a function is compiled for no sizes, and has no host form and no recipe: it could never run.
+        OptionsError: a function is compiled for no sizes, and has no host form and no recipe: no call could ever run.
     """
     made = cast("SpecialisedModule", module)
     held = {variant.function for variant in made.variants}
@@ -147,8 +147,8 @@ def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
     """Return the module of a payload.
 
     Raises:
-        ArtifactError: the payload is malformed, or a variant does not fit its function.
-        UntrustedCodeError: a compiler would follow options from the payload, and nobody permits that.
+        ArtifactError: the payload is malformed, or a variant does not fit the function.
+        UntrustedCodeError: a compiler would follow options from the payload without permission.
     """
     try:
         content = _read_payload(parse_json(payload))
@@ -176,7 +176,7 @@ def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
         arrays: Mapping[str, NDArray] = constants
         recipe = Recipe(content.backend, content.recipe.options, content.recipe.text, arrays)
         if context.compiler is not None and recipe.options and not context.allow_native:
-            # Options may be flags of a C compiler, say: whoever chooses them chooses what runs.
+            # Options may be flags of a C compiler, for example, and so control the code to run.
             raise UntrustedCodeError(
                 context.source,
                 f"holds options of backend `{recipe.backend}`, which a compiler for more sizes would follow",

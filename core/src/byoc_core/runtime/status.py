@@ -1,4 +1,4 @@
-"""The answer of a plugin to the question whether it can work on this machine."""
+"""A plugin's answer about the ability to work on this machine."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Status:
     """Yes, or no with a reason.
 
     Attributes:
-        ok: whether the plugin can do its work here.
-        reason: what is missing, as a clause ("no C compiler was found"); required where ``ok`` is false. Where ``ok``
-            is true it may say what was found ("gcc 12.2").
+        ok: whether the plugin can work here.
+        reason: the missing part, as a clause ("no C compiler was found"); required if ``ok`` is false. If ``ok`` is
+            true, the reason may name the found part ("gcc 12.2").
         remedy: the next step, as a sentence.
     """
 
@@ -30,10 +30,10 @@ class Status:
 
 
 def ask_status(plugin: PluginHandle, hook: str, **arguments: object) -> Status:
-    """Gives a plugin's own answer, or yes where it does not implement the hook.
+    """Return a plugin's own answer, or yes if the plugin does not implement the hook.
 
     Raises:
-        HookError: the hook raised, gave no ``Status``, or a refusal without a reason.
+        HookError: the hook raised, returned no ``Status``, or a refusal without a reason.
     """
     if not plugin.has(hook):
         return Status(ok=True)

@@ -1,4 +1,4 @@
-"""Places for very many buffers: one sweep over time with a list of gaps, whatever the number alive at once."""
+"""Places for very many buffers: one sweep over time with a list of gaps, for any number of live buffers."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ __all__ = ["sweep"]
 def sweep(
     spans: Sequence[tuple[int, int]], sizes: Sequence[int], ceiling: int, *, in_turn: bool, backwards: bool
 ) -> tuple[int, ...]:
-    """Gives the offset of each buffer; buffers that are needed at once do not overlap.
+    """Return the offset of each buffer; buffers with intersecting live ranges do not overlap.
 
-    Buffers are taken in order of their start, large ones first among equals, and go into the smallest gap that holds
-    them. Where none does, the arena grows.
+    Buffers are taken in order of their start, large buffers first among equals, and go into the smallest sufficient
+    gap. Without such a gap, the arena grows.
 
     Args:
-        spans: the first and the last point at which each buffer is needed.
+        spans: the first and the last point of each buffer's live range.
         sizes: of the buffers, in bytes.
         ceiling: the arena's size to begin with.
-        in_turn: every second buffer goes to the upper end of its gap.
+        in_turn: every second buffer goes to the upper end of the gap.
         backwards: sweep from the last point to the first.
 
-    Cost: ``O(n log n)``, however many are needed at once.
+    Cost: ``O(n log n)``, for any number of simultaneously live buffers.
     """
     first = [-end if backwards else start for start, end in spans]
     last = [-start if backwards else end for start, end in spans]
@@ -42,13 +42,13 @@ def sweep(
 
 
 class _Gaps:
-    """The free parts of an arena that can grow, no two of them adjacent."""
+    """The free parts of a growing arena, no two adjacent."""
 
     def __init__(self, nbytes: int) -> None:
         self._end = 0
         self._stops: dict[int, int] = {}
         self._starts: dict[int, int] = {}
-        # Starts of gaps by size; those of gaps that are no more are dropped when they come up.
+        # Starts of gaps by size; starts of former gaps are dropped during lookup.
         self._by_size: dict[int, list[int]] = {}
         self._sizes: list[int] = []
         if nbytes:
@@ -56,7 +56,7 @@ class _Gaps:
             self._add(0, nbytes)
 
     def take(self, size: int, *, at_end: bool) -> int:
-        """Gives the offset of ``size`` bytes of the smallest gap that has them; the arena grows where none has."""
+        """Return the offset of ``size`` bytes in the smallest sufficient gap; the arena grows if no gap suffices."""
         start = self._smallest(size)
         if start is None:
             start = self._starts.get(self._end, self._end)
@@ -74,7 +74,7 @@ class _Gaps:
         return start
 
     def give(self, start: int, stop: int) -> None:
-        """Makes a part free again."""
+        """Free a part again."""
         if start in self._starts:
             start = self._starts[start]
             self._remove(start)

@@ -1,4 +1,4 @@
-"""Storages for buffers of symbolic sizes: two share one where it is provably large enough for both."""
+"""Storages for buffers of symbolic sizes: two buffers share a storage if provably large enough for both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["SymbolicInterval", "SymbolicPlan", "plan_symbolic"]
 
 @dataclass(frozen=True, slots=True)
 class SymbolicInterval:
-    """A buffer of symbolic size that is needed at every point from ``start`` to ``end``, both included."""
+    """A buffer of symbolic size, live at every point from ``start`` to ``end``, both included."""
 
     nbytes: Dim
     start: int
@@ -22,20 +22,20 @@ class SymbolicInterval:
 
 
 class SymbolicPlan(NamedTuple):
-    """Which storage each buffer has, and the sizes of the storages."""
+    """The storage of each buffer, and the sizes of the storages."""
 
     storages: tuple[int, ...]
     sizes: tuple[Dim, ...]
 
 
 def plan_symbolic(intervals: Sequence[SymbolicInterval]) -> SymbolicPlan:
-    """Return a storage for each buffer, its own for as long as the buffer is needed.
+    """Return a storage for each buffer, exclusive during the buffer's live range.
 
-    In order of first use, a buffer takes a free storage of equal size; else the storage that wastes least of those
-    that are provably not smaller; else the storage that grows least of those that are provably not larger; else a new
-    one. Where neither of two storages is provably better, the older one is taken.
+    In order of first use, a buffer takes a free storage of equal size; else the storage with the least waste among the
+    provably not smaller storages; else the storage with the least growth among the provably not larger storages; else a
+    new storage. If neither of two storages is provably better, the older storage is taken.
 
-    Cost: for each buffer the number of different sizes that are free, and ``O(log n)``.
+    Cost: for each buffer the number of different free sizes, and ``O(log n)``.
     """
     chosen = [0] * len(intervals)
     sizes: list[Dim] = []

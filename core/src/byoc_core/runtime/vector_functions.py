@@ -1,4 +1,4 @@
-"""Functions of many float32 at once in the C extension, for runtimes that compute by calls of C."""
+"""Vectorised float32 functions of the C extension, for runtimes with calls into C."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ __all__ = ["vector_function"]
 
 
 def vector_function(name: str) -> int:
-    """Gives the address of a C function ``void f(const float *x, float *y, int64_t count)``.
+    """Return the address of a C function ``void f(const float *x, float *y, int64_t count)``.
 
-    It computes ``count`` numbers that lie next to each other, in the calling thread, by the best instructions of the
-    processor; ``y`` is memory of its own. Results are within 1.5 units in the last place for ``"exp"``, within 1 for
-    ``"log"``, within 2.5 for ``"softplus"``, within 2 for ``"elu"``, whose ``alpha`` is 1. Infinities, NaN and
-    subnormal numbers are right. Without the extension, or with an older one that lacks the function, the address is 0.
+    The function computes ``count`` adjacent numbers, in the calling thread, by the best instructions of the processor;
+    ``y`` is separate memory. Results are within 1.5 units in the last place for ``"exp"``, within 1 for ``"log"``,
+    within 2.5 for ``"softplus"``, within 2 for ``"elu"``, whose ``alpha`` is 1. Infinities, NaN and subnormal numbers
+    are right. Without the extension, or with an older extension without the function, the address is 0.
 
     Args:
-        name: one of these, of each number; or ``"log_softmax"``, of all of them as one row of less than 2**31; or
+        name: one of these names, elementwise; or ``"log_softmax"``, of all numbers as one row of less than 2**31; or
             ``"stepwise_softmax_bfloat16"`` or ``"stepwise_softmax_float16"``, of a row of such numbers, widened; with
-            ``"_zero_unseen"`` behind it where a row of minus infinities gives zeros.
+            the suffix ``"_zero_unseen"`` if a row of minus infinities gives zeros.
     """
     found = extension()
     return 0 if found is None else int(found.VECTOR_FUNCTIONS.get(name, (0,))[-1])

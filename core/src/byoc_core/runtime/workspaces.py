@@ -1,4 +1,4 @@
-"""Scratch memory that a caller hands over: its size in the caller's terms, and calls that bring it."""
+"""Scratch memory passed by a caller: the size in the caller's terms, and calls with scratch memory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["caller_nbytes", "takes_workspace"]
 
 
 def caller_nbytes(nbytes: Dim, signature: Signature | None, shapes: Iterable[Sequence[Dim]]) -> Dim | None:
-    """Gives a function's size of scratch memory in its caller's symbols; ``None`` where the shapes do not tell it.
+    """Return a function's size of scratch memory in the caller's symbols; ``None`` if not determined by the shapes.
 
     Args:
         nbytes: the size in the symbols of the signature.
-        signature: what the function takes and gives.
+        signature: the inputs and outputs of the function.
         shapes: of the caller's tensors, inputs then outputs.
     """
     if isinstance(nbytes, int):
@@ -41,19 +41,19 @@ def takes_workspace(
     *,
     may_differ: bool,
 ) -> bool:
-    """Checks that a tensor can be a function's scratch memory, and tells whether the function is given it.
+    """Check a tensor as a function's scratch memory, and return whether the function receives the tensor.
 
     Args:
-        where: the call, as errors name it.
+        where: the call, for errors.
         name: the function.
-        traits: what it permits.
-        signature: what it takes and gives.
+        traits: the permissions of the function.
+        signature: the inputs and outputs of the function.
         tensors: the call's inputs and outputs.
-        workspace: what comes behind them.
-        may_differ: whether the module's workspaces may have been others when the program was made.
+        workspace: the tensor behind the inputs and outputs.
+        may_differ: whether the module's workspaces may have been different when the program was made.
 
     Raises:
-        LinkError: it is of another type, or not certainly large enough where the size may not differ.
+        LinkError: the tensor is of another type, or not certainly large enough although the size may not differ.
     """
     if workspace.dtype != "uint8" or len(workspace.shape) != 1:
         raise LinkError(

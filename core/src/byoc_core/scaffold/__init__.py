@@ -1,4 +1,4 @@
-"""Writes new backends: complete packages to change, not to fill in.
+"""Generates new backends: complete packages, ready to be changed.
 
-``scaffold.package`` writes them; ``scaffold.kind`` says which kinds there are, and is all that ``--help`` needs.
+``scaffold.package`` writes the packages; ``scaffold.kind`` lists the kinds, and suffices for ``--help``.
 """

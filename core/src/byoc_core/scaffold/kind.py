@@ -1,4 +1,4 @@
-"""The kinds of backend that can be written."""
+"""The kinds of generated backends."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ __all__ = ["Kind"]
 
 
 class Kind(StrEnum):
-    """How a new backend hands over what it compiles; the value names the folder of its own templates."""
+    """The form in which a new backend delivers compiled code; the value names the folder of its own templates."""
 
     GRAPH = "graph"
-    """As a graph document, whose ops kernels of its own run one by one: for libraries of functions over arrays."""
+    """A graph document; the backend's own kernels run the ops one by one: for libraries of functions over arrays."""
     ENGINE = "engine"
-    """As a graph document, which a library compiles as a whole: for libraries and devices that take graphs."""
+    """A graph document, compiled as a whole by a library: for libraries and devices with a graph interface."""
     CSOURCE = "csource"
-    """As C, which the system's compiler builds and the core runs."""
+    """C, built by the system's compiler and run by the core."""
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The folders of its templates, in order; a later one has what is its own."""
+        """The folders of the kind's templates, in order; later folders override earlier folders."""
         return ("common", *(("document",) if self is not Kind.CSOURCE else ()), self.value)
 
     @property
     def first_file(self) -> str:
-        """The module that an author changes first."""
+        """The first module for an author to change."""
         return {Kind.GRAPH: "engine.py", Kind.ENGINE: "library.py", Kind.CSOURCE: "codegen.py"}[self]

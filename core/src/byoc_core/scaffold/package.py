@@ -1,8 +1,8 @@
 """The package of a new backend, rendered from templates.
 
-A template is a file as it will be, but for three marks: ``@name@`` is the backend's name, ``@Title@`` the same in
-CamelCase, ``@core_range@`` the versions of byoc-core that it asks for. In a path, ``NAME`` is the name and ``dot-`` a
-leading dot.
+A template is the final file except for three marks: ``@name@`` is the backend's name, ``@Title@`` the same in
+CamelCase, ``@core_range@`` the required versions of byoc-core. In a path, ``NAME`` is the name and ``dot-`` a leading
+dot.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from byoc_core.version import __version__
 
 __all__ = ["render_package", "write_package"]
 
-_MAX_LENGTH = 24  # with a longer one, lines of the generated code would pass 120 columns
+_MAX_LENGTH = 24  # a longer name would push lines of the generated code beyond 120 columns
 _OURS = ("core", "conformance")
 
 
 def render_package(name: str, kind: Kind) -> Mapping[str, str]:
-    """Gives the files of a new backend: text by path, sorted. Equal arguments give equal text.
+    """Return the files of a new backend: text by path, sorted. Equal arguments give equal text.
 
     Args:
-        name: the backend's; its distribution is ``byoc-<name>``, its module ``byoc_<name>``.
-        kind: what it is a backend for.
+        name: the name of the backend; the distribution is ``byoc-<name>``, the module ``byoc_<name>``.
+        kind: the kind of backend.
 
     Raises:
-        OptionsError: the name cannot be a backend's.
+        OptionsError: the name is not valid for a backend.
     """
     _check_name(name)
     marks = {"@name@": name, "@Title@": _to_camel_case(name), "@core_range@": core_range(__version__)}
@@ -51,7 +51,7 @@ def render_package(name: str, kind: Kind) -> Mapping[str, str]:
 
 
 def write_package(name: str, kind: Kind, folder: Path) -> tuple[Path, ...]:
-    """Writes a new backend into a folder, which is made where there is none, and gives the files' paths.
+    """Write a new backend into a folder, create the folder if missing, and return the files' paths.
 
     Args:
         name: as for :func:`render_package`.
@@ -59,7 +59,7 @@ def write_package(name: str, kind: Kind, folder: Path) -> tuple[Path, ...]:
         folder: must not exist, or be empty: nothing is ever overwritten.
 
     Raises:
-        OptionsError: the name cannot be a backend's or is taken on this machine, or the folder is not empty.
+        OptionsError: the name is not valid for a backend or is taken on this machine, or the folder is not empty.
         OSError: a file cannot be written.
     """
     package = render_package(name, kind)
@@ -105,9 +105,10 @@ def _to_camel_case(name: str) -> str:
 
 
 def core_range(version: str) -> str:
-    """Gives the versions that a package made with this one may ask for: those with the same promises.
+    """Return the version range required by a package made with this version: all versions with the same promises.
 
-    The lower end of a pre-release is itself: pip holds a release to be newer than its pre-releases.
+    The lower end for a pre-release is the pre-release itself: pip orders a release after all pre-releases of the
+    release.
     """
     running = Version(version)
     lower = running.public if running.is_prerelease else f"{running.major}.{running.minor}"
@@ -115,7 +116,7 @@ def core_range(version: str) -> str:
 
 
 def _walk(folder: Traversable, base: str = "") -> Iterator[tuple[str, Traversable]]:
-    """Yields the path of every template below a folder, without the suffix, and the template."""
+    """Yield the path of every template below a folder, without the suffix, and the template."""
     for entry in folder.iterdir():
         if entry.is_dir():
             yield from _walk(entry, f"{base}{entry.name}/")

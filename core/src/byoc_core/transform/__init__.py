@@ -1,4 +1,4 @@
-"""Passes that any compilation needs, the rewriter for passes of backends, and the reference interpreter."""
+"""Passes for every compilation, the rewriter for backends' own passes, and the reference interpreter."""
 
 from byoc_core.absent_names import absent_name
 from byoc_core.transform.bind_params import BindParams
@@ -71,5 +71,5 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Raise an error that says where a pass is that other systems keep in this module."""
+    """Raise an error with the location of a pass kept in this module by other systems."""
     raise absent_name(__name__, name, __all__)

@@ -24,7 +24,7 @@ Rewritten = Sequence[Value] | None
 
 @dataclass(frozen=True, slots=True)
 class Exactness:
-    """What of the results has to stay; see :class:`~byoc_core.transform.canonicalise.Canonicalise`."""
+    """Properties of results to preserve; see :class:`~byoc_core.transform.canonicalise.Canonicalise`."""
 
     signed_zeros: bool = True
     special_values: bool = True
@@ -32,7 +32,7 @@ class Exactness:
 
 
 def arithmetic_rules(keep: Exactness) -> Mapping[str, tuple[Rule, ...]]:
-    """Return the rules by op, the neutral elements before the rest; :func:`swap_constant` stands before them."""
+    """Return the rules by op, neutral elements first; :func:`swap_constant` precedes all of these rules."""
     rules: dict[str, list[Rule]] = {}
     for table in (_exact_rules(keep), _inexact_rules(keep)):
         for name, more in table.items():
@@ -99,7 +99,7 @@ def _inexact_rules(keep: Exactness) -> dict[str, list[Rule]]:
 
 
 def _is_filled(graph: RewriteGraph, value: Value, number: float, *, any_zero: bool = False) -> bool:
-    """Tells whether every element of a constant is ``number``, with its sign of zero unless ``any_zero``."""
+    """Return whether every element of a constant is ``number``, with the same sign of zero unless ``any_zero``."""
     array = graph.array(value)
     if array is None or array.size == 0:
         return False
@@ -113,7 +113,7 @@ def _is_filled(graph: RewriteGraph, value: Value, number: float, *, any_zero: bo
 
 
 def _filled(graph: RewriteGraph, binding: Binding, number: float) -> Rewritten:
-    """Gives a value of the result's type that holds one number throughout."""
+    """Build a value of the result's type filled with a single number."""
     type_ = binding.results[0].type
     if not isinstance(type_, TensorType) or type_.shape is None:
         return None
@@ -137,9 +137,9 @@ def swap_constant(binding: Binding, graph: RewriteGraph) -> Rewritten:
 
 
 def _neutral(number: int, *, for_floats: float | None = None, any_zero: bool = False) -> Rule:
-    """Gives the rule that removes an op whose right operand is a number, another one for floats if given.
+    """Build a rule to remove an op with a number as right operand; ``for_floats`` replaces the number for floats.
 
-    A -1 stands for all bits, of unsigned integers too.
+    A -1 means all bits set, also for unsigned integers.
     """
 
     def rule(binding: Binding, graph: RewriteGraph) -> Rewritten:
@@ -155,7 +155,7 @@ def _neutral(number: int, *, for_floats: float | None = None, any_zero: bool = F
 
 
 def _extreme(*, is_low: bool) -> Rule:
-    """Gives the rule that removes a comparison with an end of the dtype's range."""
+    """Build a rule to remove a comparison with an end of the dtype's range."""
 
     def rule(binding: Binding, graph: RewriteGraph) -> Rewritten:
         left, right = binding.operands
@@ -167,7 +167,7 @@ def _extreme(*, is_low: bool) -> Rule:
 
 
 def _end_of_range(dtype: str, *, is_low: bool) -> float:
-    """Gives the lowest or highest value of a dtype; an infinity for floats."""
+    """Return the lowest or highest value of a dtype; an infinity for floats."""
     info = dtype_info(dtype)
     if info.kind == "float":
         return -np.inf if is_low else np.inf
@@ -197,7 +197,7 @@ def _choice(binding: Binding, graph: RewriteGraph) -> Rewritten:
 
 
 def _undone_by(op: str) -> Rule:
-    """Gives the rule that removes an op together with the one that it undoes."""
+    """Build a rule to remove an op together with the inverse op before it."""
 
     def rule(binding: Binding, graph: RewriteGraph) -> Rewritten:
         inner = graph.maker(binding.operands[0], op)
@@ -266,7 +266,7 @@ def _zero_over(binding: Binding, graph: RewriteGraph) -> Rewritten:
 
 
 def _over_power_of_two(binding: Binding, graph: RewriteGraph) -> Rewritten:
-    """``x / c`` as ``x * (1 / c)`` where ``1 / c`` is exact: both round the same number."""
+    """Rewrite ``x / c`` as ``x * (1 / c)`` if ``1 / c`` is exact: both round the same number."""
     array = graph.array(binding.operands[1])
     if array is None or not is_float(dtype_of(binding.operands[0])):
         return None
@@ -281,7 +281,7 @@ def _over_power_of_two(binding: Binding, graph: RewriteGraph) -> Rewritten:
 
 
 def _join_constants(binding: Binding, graph: RewriteGraph) -> Rewritten:
-    """``(x + a) + b`` as ``x + (a + b)``, products likewise; exact for integers, which wrap around."""
+    """Rewrite ``(x + a) + b`` as ``x + (a + b)``, products likewise; exact for integers, because of wraparound."""
     return None if is_float(dtype_of(binding.operands[0])) else _join_float_constants(binding, graph)
 
 

@@ -17,21 +17,21 @@ __all__ = ["BindParams"]
 
 @dataclass(frozen=True)
 class BindParams(Pass):
-    """Replaces parameters of a function by constants.
+    """Replacement of parameters of a function by constants.
 
     Attributes:
         params: arrays by parameter name (the model's input name, or the parameter's own).
-        function: the function.
+        function: the name of the function.
     """
 
     params: Mapping[str, npt.ArrayLike]
     function: str = "main"
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module with fewer parameters; types that depended on their sizes become exact.
+        """Return the module with fewer parameters; types depending on the sizes of bound parameters become exact.
 
         Raises:
-            IRError: no such parameter, or the array is not of its type.
+            IRError: no such parameter, or the array does not have the parameter's type.
         """
         function = module[self.function]
         by_name = dict(zip(function.input_names, function.params, strict=True))

@@ -1,4 +1,4 @@
-"""Constant integers as bytes with a zero point, as kernels that multiply bytes take them."""
+"""Constant integers as bytes with a zero point, the form taken by kernels for products of bytes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import numpy.typing as npt
 __all__ = ["MAX_TERMS", "to_bytes"]
 
 MAX_TERMS = 1 << 15
-"""Sums of so many products of bytes less their zero points fit in 32 bits: a product is at most 255 * 255."""
+"""The most products of bytes less zero points with a sum in 32 bits: a product is at most 255 * 255."""
 
 _MAX_DIFFERENCE = 255
 
 
 def to_bytes(array: npt.NDArray[Any], channel: int) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]] | None:
-    """Return int8 values and a zero point whose difference is an array of integers.
+    """Split an array of integers into int8 values and a zero point: the difference of both is the array.
 
-    Weights of uint8 less their zero point need nine bits and a sign: -131 to 124, say. The zero point is 0 if the
-    integers fit without it, else the number nearest to 0 that serves all, else one number for each output channel.
+    uint8 weights less their zero point need nine bits and a sign: -131 to 124, for example. The zero point is 0 if the
+    integers fit without a shift. Otherwise the zero point is the number nearest to 0 valid for all integers, or else a
+    number for each output channel.
 
     Args:
         array: integers, of rank 1 or more.
@@ -27,7 +28,7 @@ def to_bytes(array: npt.NDArray[Any], channel: int) -> tuple[npt.NDArray[np.int8
 
     Returns:
         Values of the array's shape, and the zero point: of shape ``()``, or of the array's rank with size 1 on all axes
-        but ``channel``. ``None`` where the array is empty, or bytes and zero points do not reach its numbers.
+        except ``channel``. ``None`` if the array is empty or its numbers are out of reach of bytes and zero points.
     """
     limits = np.iinfo(np.int8)
     if not array.size or max(abs(int(array.min())), abs(int(array.max()))) > _MAX_DIFFERENCE:

@@ -1,4 +1,4 @@
-"""Bodies of called functions, copied into their callers: fresh values, the caller's sizes."""
+"""Bodies of called functions, copied into callers with fresh values and the caller's sizes."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ __all__ = ["CallBodies", "callee_of"]
 
 
 def callee_of(binding: Binding) -> str | None:
-    """Return the name of the function that a binding calls; ``None`` for other ops."""
+    """Return the name of the function called by a binding; ``None`` for other ops."""
     return str(binding.attrs["callee"]) if binding.op is CALL else None
 
 
 @dataclass(slots=True)
 class _Frame:
-    """Part of a copy: the body of a called function, or a region in it.
+    """Part of a copy: the body of a called function, or a region of the body.
 
     Attributes:
-        pending: the bindings that are yet to be copied.
-        mapping: what stands for each value of the function, by ``id``.
-        sizes: what symbols of the function stand for, where they are not themselves.
-        names: names that results of the function get, by ``id``; others get fresh ones.
-        call: what the function stands for; ``None`` for a region.
+        pending: the bindings still to be copied.
+        mapping: the replacement of each value of the function, by ``id``.
+        sizes: the replacements of symbols of the function, without unchanged symbols.
+        names: names for results of the function, by ``id``; other values get fresh names.
+        call: the call replaced by the function; ``None`` for a region.
         is_open: whether calls are replaced.
     """
 
@@ -45,12 +45,12 @@ class _Frame:
 
 
 class CallBodies:
-    """Copies of called functions for one caller, with names and symbols that are new there.
+    """Copies of called functions for a single caller, with names and symbols new in the caller.
 
     Args:
-        caller: the function that the copies become part of.
-        functions: where called functions stand.
-        inlined: names of the functions that calls in a copy are replaced by, too.
+        caller: the function to receive the copies.
+        functions: the functions of the module, by name.
+        inlined: names of functions whose calls inside a copy are replaced, too.
     """
 
     def __init__(self, caller: Function, functions: Mapping[str, Function], inlined: Collection[str]) -> None:
@@ -60,11 +60,11 @@ class CallBodies:
         self._symbols = NamePool(symbols_in(caller))
 
     def replaces(self, binding: Binding) -> bool:
-        """Return whether a binding is a call that may be replaced, and no backend has claimed it."""
+        """Return whether a binding is a replaceable call without a claim of a backend."""
         return binding.codegen is None and callee_of(binding) in self._inlined
 
     def copy(self, call: Binding) -> tuple[list[Binding], list[Value]]:
-        """Copy the body that a call runs: return its bindings, and the values that stand for the call's results.
+        """Copy the body run by a call: return the bindings of the copy, and the replacements of the call's results.
 
         Raises:
             IRTypeError: the body does not fit the sizes of the caller, or has results of other types than the call.
@@ -113,12 +113,12 @@ class CallBodies:
         return _Frame(iter(callee.bindings), mapping, changed, names, call)
 
     def _pinned(self, function: Function) -> frozenset[str]:
-        """Return the symbols that calls introduce which stay calls in a copy: their names are those of the callees."""
+        """Return the symbols introduced by calls kept in a copy: the callees determine the names of these symbols."""
         kept = (binding for binding in function.walk() if binding.op is CALL and not self.replaces(binding))
         return frozenset[str]().union(*(introduced_symbols(binding, self._functions) for binding in kept))
 
     def _leave(self, frame: _Frame, outer: _Frame) -> None:
-        """Let the results of a function stand for those of its call."""
+        """Map the results of a call to the results of its function."""
         if frame.call is None:
             return
         callee = self._functions[str(frame.call.attrs["callee"])]
@@ -151,7 +151,7 @@ class CallBodies:
         return replace(binding, operands=operands, attrs=attrs, regions=regions, results=results)
 
     def _name(self, var: Var, *, is_open: bool) -> str:
-        """Return a name for a copy; in the bodies of composites all keep theirs."""
+        """Return a name for a copied value; values in the bodies of composites keep their names."""
         return self._names.fresh(var.name) if is_open else var.name
 
     def _region(self, region: Function, types: tuple[Type, ...], frame: _Frame, is_open: bool) -> Function:

@@ -1,4 +1,4 @@
-"""Canonical form: ops that change nothing go, chains of views become one, constants stand on the right."""
+"""Canonical form: ops without effect are removed, chains of views joined, constants moved to the right."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ Rewritten = Sequence[Value] | None
 
 @dataclass(frozen=True)
 class Canonicalise(Pass):
-    """Removes ops that change nothing and brings the rest to one form.
+    """Removal of ops without effect, and a canonical form for the rest.
 
     Every result keeps its bits: NaN (not its payload), infinities and the signs of zeros too. In particular ``x + 0.0``
-    stays (it turns ``-0.0`` into ``0.0``), ``x - 0.0`` and ``x + -0.0`` go.
+    stays (``-0.0`` becomes ``0.0``); ``x - 0.0`` and ``x + -0.0`` are removed.
 
     Removed: ``x * 1``, ``x / 1``, ``x - 0``, ``x + 0`` (integers), ``x ** 1``, ``x & True``, ``x | False``, bits and
-    shifts likewise, ``maximum`` and ``minimum`` of equals or with the end of the range, a choice between equal values
-    or by a constant, double negation, repeated ``abs``, ``nn.relu``, ``sign`` and roundings, and ``cast``, ``reshape``,
-    ``permute_dims``, ``broadcast_to``, ``strided_slice``, ``nn.pad``, ``clip``, ``concat`` and ``split`` that give
-    their operand back, empty parts of ``concat``, and broadcasts that an elementwise op does itself. Joined: chains of
-    reshapes, of transposes, of broadcasts, of pads with one value, of casts whose first loses nothing, and of integer
-    sums and products with constants. ``x - x`` and ``x * 0`` of integers are 0. A sum with a negative becomes a
-    difference, a quotient by powers of two a product. A constant operand of a commutative op goes to the right.
+    shifts likewise; ``maximum`` and ``minimum`` of equals or with the end of the range; a choice between equal values
+    or by a constant; double negation; repeated ``abs``, ``nn.relu``, ``sign`` and roundings. Also ``cast``,
+    ``reshape``, ``permute_dims``, ``broadcast_to``, ``strided_slice``, ``nn.pad``, ``clip``, ``concat`` and ``split``
+    returning the operand unchanged, empty parts of ``concat``, and broadcasts done anyway by an elementwise op. Joined:
+    chains of reshapes, of transposes, of broadcasts, of pads with the same value, of casts with a lossless first cast,
+    and of integer sums and products with constants. ``x - x`` and ``x * 0`` of integers are 0. A sum with a negative
+    becomes a difference, a quotient by powers of two a product. A constant operand of a commutative op moves to the
+    right.
 
-    Each option that is ``False`` permits what may change results:
+    Each option set to ``False`` permits changes of results:
 
     Attributes:
-        keep_signed_zeros: ``False`` also removes ``x + 0.0`` and ``x - -0.0`` of floats: a ``-0.0`` may stay where the
-            program gave ``0.0``.
-        keep_special_values: ``False`` takes it that no float is NaN or infinite, and that nothing is divided by zero:
-            ``x - x`` is 0, ``x / x`` is 1, ``isnan`` and ``isinf`` hold nowhere; without signs of zeros also ``x * 0``
-            and ``0 / x`` are 0.
-        keep_rounding: ``False`` rounds less, or differently: ``(x + a) + b`` is ``x + (a + b)`` for constants,
-            products likewise, ``x / a`` is ``x * (1 / a)``; what overflowed or underflowed between may no longer do
-            so, where the joined constant is a normal number. Without special values also ``exp(log(x))``,
-            ``log(exp(x))`` and ``sqrt(x) ** 2`` are ``x``, and ``sqrt(x ** 2)`` is ``abs(x)``.
+        keep_signed_zeros: ``False`` also removes ``x + 0.0`` and ``x - -0.0`` of floats: a ``-0.0`` may stay in place
+            of the program's ``0.0``.
+        keep_special_values: ``False`` assumes no NaN, no infinity and no division by zero: ``x - x`` is 0, ``x / x`` is
+            1, ``isnan`` and ``isinf`` are false everywhere; without signs of zeros also ``x * 0`` and ``0 / x`` are 0.
+        keep_rounding: ``False`` rounds less, or differently: ``(x + a) + b`` is ``x + (a + b)`` for constants, products
+            likewise, ``x / a`` is ``x * (1 / a)``. If the joined constant is a normal number, an intermediate overflow
+            or underflow may disappear. Without special values also ``exp(log(x))``, ``log(exp(x))`` and
+            ``sqrt(x) ** 2`` are ``x``, and ``sqrt(x ** 2)`` is ``abs(x)``.
     """
 
     keep_signed_zeros: bool = True
@@ -56,7 +56,7 @@ class Canonicalise(Pass):
     keep_rounding: bool = True
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module in canonical form. Cost: linear."""
+        """Return the module in canonical form. Cost: linear."""
         keep = Exactness(self.keep_signed_zeros, self.keep_special_values, self.keep_rounding)
         return rewrite_module(module, _rules(keep, module.ops))
 
@@ -79,7 +79,7 @@ def _join_permutations(binding: Binding, graph: RewriteGraph) -> Rewritten:
 
 
 def _join_reshapes(binding: Binding, graph: RewriteGraph) -> Rewritten:
-    """``reshape(reshape(x))``, unless the inner one also checks, when run, that sizes agree."""
+    """Join ``reshape(reshape(x))``, unless the inner reshape also checks at run time for agreeing sizes."""
     inner = graph.maker(binding.operands[0], Trait.RESHAPING)
     target = shape_of(binding.results[0])
     if inner is None or len(inner.operands) != 1 or len(binding.operands) != 1:
@@ -98,7 +98,7 @@ def _join_broadcasts(binding: Binding, graph: RewriteGraph) -> Rewritten:
 
 
 def _without_broadcasts(binding: Binding, graph: RewriteGraph) -> Rewritten:
-    """An elementwise op repeats an operand itself where another has all of the result's sizes."""
+    """Remove the broadcast of an operand if another operand of the elementwise op has the shape of the result."""
     whole = shape_of(binding.results[0])
     for index, operand in enumerate(binding.operands):
         inner = graph.maker(operand, "broadcast_to")
@@ -107,13 +107,13 @@ def _without_broadcasts(binding: Binding, graph: RewriteGraph) -> Rewritten:
             operands = (*binding.operands[:index], inner.operands[0], *binding.operands[index + 1 :])
             try:
                 return (graph.emit(binding.op, operands, binding.attrs),)
-            except IRTypeError:  # an op may want its operands of one shape
+            except IRTypeError:  # an op may require operands of the same shape
                 return None
     return None
 
 
 def _only_repeats(broadcast: Binding) -> bool:
-    """Tells whether a broadcast does not also check, when run, that sizes agree."""
+    """Return whether a broadcast does no check of sizes at run time."""
     before, after = shape_of(broadcast.operands[0]), shape_of(broadcast.results[0])
     if before is None or after is None:
         return False
@@ -145,14 +145,14 @@ def _join_casts(binding: Binding, graph: RewriteGraph) -> Rewritten:
         return None
     source, between, target = dtype_of(inner.operands[0]), dtype_of(inner.results[0]), dtype_of(binding.results[0])
     kinds = {dtype_info(name).kind for name in (source, between, target)}
-    # A float out of an integer's range has no specified cast, so floats and integers do not mix.
+    # Casts of floats beyond an integer's range are unspecified, therefore floats and integers do not mix.
     is_by_value = source == target or "bool" in (source, target) or kinds == {"float"} or kinds <= {"int", "uint"}
     if not (is_by_value and _holds_all_of(between, source)):
         return None
     return (graph.emit("cast", inner.operands, {"dtype": target}),)
 
 
-# Bits of the significand: the floats that hold every integer of fewer bits.
+# Bits of the significand: each float represents every integer of at most so many bits.
 _SIGNIFICANDS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
 _WIDER_FLOATS = {
     "bfloat16": ("float32", "float64"),
@@ -162,7 +162,7 @@ _WIDER_FLOATS = {
 
 
 def _holds_all_of(wide: str, narrow: str) -> bool:
-    """Tells whether every value of one dtype is a value of another."""
+    """Return whether every value of a dtype is a value of another."""
     if wide == narrow or narrow == "bool":
         return True
     to, of = dtype_info(wide), dtype_info(narrow)
@@ -176,7 +176,7 @@ def _holds_all_of(wide: str, narrow: str) -> bool:
 
 
 def _rules(keep: Exactness, ops: OpRegistry) -> Rules:
-    """Return the rules by op: those for its name, and around them those for its traits."""
+    """Return the rules by op: rules for the op's name, surrounded by rules for the op's traits."""
     named = _named_rules(keep)
     rules = dict(named)
     for name, op in ops.items():

@@ -1,4 +1,4 @@
-"""Sizes that a body needs come in through its parameters."""
+"""Sizes needed by bodies of control flow, passed in through parameters."""
 
 from __future__ import annotations
 
@@ -17,27 +17,26 @@ __all__ = ["CaptureSizes"]
 
 @dataclass(frozen=True)
 class CaptureSizes(Pass):
-    """Passes a value into each body of ``if`` and ``loop`` for every size that it needs and its parameters do not give.
+    """Values passed into bodies of ``if`` and ``loop`` for sizes needed there but not given by parameters.
 
-    The value is the first one of the surrounding function from whose shape the size follows. A loop carries it
-    unchanged, which costs nothing: the machine leaves such a value where it is. A size that no value gives stays as it
-    is.
+    Each value is the first value of the surrounding function whose shape determines the size. A loop carries the value
+    unchanged at no cost: the machine leaves such a value in place. A size not given by any value stays unchanged.
     """
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module with the operands added. Cost: linear in ops and in the depth of their nesting."""
+        """Return the module with the operands added. Cost: linear in ops and in the depth of nesting."""
         return map_functions(module, lambda function: _close(function, module.functions, _FreshNames(function)))
 
 
 class _FreshNames:
-    """Names for new values that no value of a function has, so that what stood there keeps its own."""
+    """Names for new values, distinct from all names in a function; existing values keep their names."""
 
     def __init__(self, function: Function) -> None:
         self._function = function
         self._taken: set[str] = set()
 
     def find(self, wish: str) -> str:
-        """Gives the wish with a number behind it; the first search costs one walk over the function."""
+        """Return the wish followed by a number; the first search costs one walk over the function."""
         if not self._taken:
             self._taken.update(var.name for var in defined_values(self._function))
         name = next(name for number in count(1) if (name := f"{wish}_{number}") not in self._taken)
@@ -76,7 +75,7 @@ def _with_sizes(binding: Binding, givers: SizeGivers, functions: Mapping[str, Fu
 
 
 def _missing(region: Function, functions: Mapping[str, Function]) -> set[str]:
-    """Gives the sizes that ops of a region cite, and that neither its parameters nor its own bindings give."""
+    """Return the sizes cited by ops of a region but given neither by parameters nor by bindings of the region."""
     missing = set(cited_symbols(region.bindings))
     for param in region.params:
         missing -= given_symbols(param.type)

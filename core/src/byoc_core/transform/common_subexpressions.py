@@ -1,4 +1,4 @@
-"""Common subexpressions: what is computed twice is computed once."""
+"""Elimination of common subexpressions: equal computations run once."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ __all__ = ["EliminateCommonSubexpressions", "may_swap"]
 
 @dataclass(frozen=True)
 class EliminateCommonSubexpressions(Pass):
-    """Keeps the first of several pure ops that compute the same.
+    """Removal of pure ops equal to an earlier op.
 
-    Two ops compute the same if they agree in op, operands (in any order where :func:`may_swap` permits), attributes,
-    result types, regions and claim. Every region is a scope of its own. Impure ops, functions annotated for a backend
-    and bodies of composites are left alone.
+    Two ops are equal if op, operands (in any order where :func:`may_swap` permits), attributes, result types, regions
+    and claim agree. Every region is a scope of its own. Impure ops, functions annotated for a backend and bodies of
+    composites are left alone.
     """
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module without repeated ops. Cost: linear."""
+        """Return the module without repeated ops. Cost: linear."""
         purity: dict[str, bool] = {}
         return map_functions(
             module, lambda function: _merge(function, module.functions, purity) if is_open(function) else function
@@ -45,10 +45,10 @@ class EliminateCommonSubexpressions(Pass):
 
 
 def may_swap(binding: Binding) -> bool:
-    """Tells whether the two operands of a binding may change places without changing any bit of the result.
+    """Return whether swapping the two operands of a binding keeps every bit of the result.
 
-    They may if the op is commutative, save for ops of floats with :attr:`Trait.EITHER_ZERO`: of two zeros of different
-    sign these ops may return either.
+    Operands of a commutative op may be swapped, except for ops of floats with :attr:`Trait.EITHER_ZERO`: of two zeros
+    of different sign these ops may return either.
     """
     if len(binding.operands) != 2 or not binding.op.has_trait(Trait.COMMUTATIVE):
         return False
@@ -78,7 +78,7 @@ def _merge(function: Function, functions: Mapping[str, Function], purity: dict[s
 
 
 def _is_pure(binding: Binding, functions: Mapping[str, Function], purity: dict[str, bool]) -> bool:
-    """Like :func:`is_pure`, with one look at each called function."""
+    """Return the same as :func:`is_pure`, but look at each called function only once."""
     if binding.op is not CALL:
         return is_pure(binding, functions)
     callee = str(binding.attrs["callee"])

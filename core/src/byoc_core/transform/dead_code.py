@@ -1,4 +1,4 @@
-"""Removal of what nothing reads: pure ops, and functions that no entry reaches."""
+"""Removal of pure ops without readers, and of functions unreachable from entry functions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["RemoveDeadCode", "RemoveUnusedFunctions"]
 
 @dataclass(frozen=True)
 class RemoveDeadCode(Pass):
-    """Removes pure ops none of whose results is read, and whose results tell no size that is needed."""
+    """Removal of pure ops without read results, unless a result determines a needed size."""
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module without dead ops. Cost: linear."""
+        """Return the module without dead ops. Cost: linear."""
         return map_functions(module, lambda function: _strip(function, module.functions))
 
 
@@ -40,16 +40,16 @@ def _strip(function: Function, functions: Mapping[str, Function]) -> Function:
 
 @dataclass(frozen=True)
 class RemoveUnusedFunctions(Pass):
-    """Removes functions that no entry function calls, directly or not.
+    """Removal of functions not called by any entry function, directly or indirectly.
 
     Attributes:
-        entry_functions: what callers call; these stay.
+        entry_functions: names of the functions called from outside; these stay.
     """
 
     entry_functions: tuple[str, ...] = ("main",)
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module with reachable functions only.
+        """Return the module with reachable functions only.
 
         Raises:
             IRError: an entry function is not in the module.

@@ -1,4 +1,4 @@
-"""The passes that every compilation runs first."""
+"""The first passes of every compilation."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["default_passes"]
 
 
 def default_passes(*, keep_quantised: bool = False, max_fold_cost: int | None = None) -> tuple[Pass, ...]:
-    """Gives the passes that prepare a module for any backends, in order.
+    """Return the passes to prepare a module for any backend, in order.
 
     Args:
-        keep_quantised: whether quantised constants stay what they are, for a backend that computes on integers.
-        max_fold_cost: the most that constant folding may cost; see :class:`FoldConstants`.
+        keep_quantised: whether quantised constants stay quantised, for a backend with integer arithmetic.
+        max_fold_cost: the highest cost of constant folding; see :class:`FoldConstants`.
 
-    They keep every bit of every result, save for :class:`FoldBatchNorm`, which is exact in real numbers. What makes
-    ops that a backend may not know (:class:`RecogniseComposites`) is not among them: a backend that has such ops asks
-    for it when it prepares the module. Nor is :class:`MoveTransposes`, which finds something to do only where a
-    converter put transposes around ops to change a layout.
+    The passes keep every bit of every result, save for :class:`FoldBatchNorm`, which is exact in real numbers.
+    :class:`RecogniseComposites` is not included because backends may not know the ops made by this pass: a backend with
+    these ops requests the pass when preparing the module. :class:`MoveTransposes` is not included either: the pass has
+    an effect only if a converter put transposes around ops to change a layout.
     """
     return (
         FoldShapes(),

@@ -1,6 +1,6 @@
-"""The reference interpreter: runs IR with the ops' reference kernels, one op after the other.
+"""The reference interpreter: runs IR with the ops' reference kernels, op by op.
 
-It defines what a program means; the VM and every backend are compared with it.
+The interpreter defines the meaning of a program; the VM and every backend are compared with its results.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["OnCall", "OnResults", "evaluate_binding", "evaluate_function", "reso
 
 Array = npt.NDArray[Any]
 OnCall = Callable[[Function, Sequence[Array]], Sequence[Array] | None]
-"""Asked for the results of each function that is called: gives them, or ``None`` to have it interpreted."""
+"""Called with each called function and its operands; returns the results, or ``None`` to interpret the function."""
 
 OnResults = Callable[[Binding, Sequence[Array], Sequence[Array], Mapping[str, int]], Sequence[Array]]
-"""Given an op, its operands, its results and the sizes of symbols; returns the results to go on with."""
+"""Called with an op, the operands, the results and the sizes of symbols; returns the results to continue with."""
 
 
 def evaluate_function(
@@ -37,22 +37,22 @@ def evaluate_function(
     on_call: OnCall | None = None,
     on_results: OnResults | None = None,
 ) -> tuple[Array, ...]:
-    """Runs a function of a module.
+    """Run a function of a module.
 
     Args:
-        module: where it and the functions it calls stand.
-        name: the function.
+        module: the module with the function and its callees.
+        name: the name of the function.
         inputs: one array per parameter.
-        exact: compute in float64 wherever the program says a narrower float: the oracle that results are compared with.
-        on_call: asked for the results of each function that is called; ``None`` from it has the function interpreted.
-        on_results: given each op that a reference kernel has run, its operands, its results and the sizes of symbols;
-            returns what to go on with as the results.
+        exact: compute in float64 in place of every narrower float of the program: the oracle for comparing results.
+        on_call: asked for the results of each called function; ``None`` as its answer has the function interpreted.
+        on_results: called after each reference kernel with the op, the operands, the results and the sizes of symbols;
+            returns the results to continue with.
 
     Returns:
         One array per result.
 
     Raises:
-        ExecutionError: the function calls something that has no reference kernel.
+        ExecutionError: the function calls something without a reference kernel.
     """
     function = module[name]
     arrays = [np.asarray(array) for array in inputs]
@@ -62,16 +62,16 @@ def evaluate_function(
 
 
 def evaluate_binding(binding: Binding, inputs: Sequence[Array], sizes: Mapping[str, int]) -> tuple[Array, ...]:
-    """Runs the reference kernel of one op.
+    """Run the reference kernel of an op.
 
     Raises:
-        ExecutionError: the op has none, or the kernel of a plugin's op failed.
+        ExecutionError: the op has no reference kernel, or the kernel of a plugin's op failed.
     """
     return run_kernel(binding.op, inputs, resolve_dims(binding.attrs, sizes))
 
 
 def resolve_dims(attrs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Gives attributes with every symbolic size evaluated."""
+    """Return attributes with every symbolic size evaluated."""
     return {key: _resolve(value, sizes) for key, value in attrs.items()}
 
 
@@ -84,7 +84,7 @@ def _resolve(value: Any, sizes: Mapping[str, int]) -> Any:
 
 
 def _learn_sizes(values: Sequence[Var], arrays: Sequence[Array], sizes: dict[str, int]) -> None:
-    """Adds the sizes of the symbols that the shapes of arrays tell, until they tell no more."""
+    """Add the sizes of symbols determined by the shapes of arrays, until no further symbol follows."""
     pending = [
         (dim, size)
         for value, array in zip(values, arrays, strict=True)
@@ -102,7 +102,7 @@ def _learn_sizes(values: Sequence[Var], arrays: Sequence[Array], sizes: dict[str
 def _learn_size(dim: DimExpr, size: int, sizes: dict[str, int]) -> bool:
     try:
         solved = solve_symbol(substitute(dim, sizes), size)
-    except IRTypeError:  # sizes that do not broadcast; whoever computes with them says so
+    except IRTypeError:  # sizes without broadcast; reported by the op using the sizes
         return True
     if solved is not None:
         sizes.update((solved,))
@@ -136,7 +136,7 @@ class _Interpreter:
         return tuple(self._value(result, values) for result in function.results)
 
     def _dead_values(self, function: Function) -> list[set[int]]:
-        """Gives for each binding the values that nothing reads behind it: a network's need not all be held at once."""
+        """Return for each binding the values not read later: the values of a network need not all be held at once."""
         if id(function) not in self._dead:
             read = {id(result) for result in function.results}
             dead = []

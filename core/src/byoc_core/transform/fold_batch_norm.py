@@ -1,4 +1,4 @@
-"""Folding of batch normalisation into the weights before it."""
+"""Folding of batch normalisation into the preceding weights."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class FoldBatchNorm(Pass):
-    """Folds ``nn.batch_norm`` of a convolution (transposed too) or matrix product, with or without bias, into weights.
+    """Folding of ``nn.batch_norm`` into a preceding convolution (transposed too) or matrix product.
 
-    With ``scale = gamma / sqrt(variance + epsilon)`` the weights become ``weight * scale`` and the bias
-    ``(bias - mean) * scale + beta``, computed in float64 and rounded once. The results are the same in real numbers;
-    in floating point each term of a sum has one more rounding.
+    The product may have a bias. With ``scale = gamma / sqrt(variance + epsilon)`` the weights become ``weight * scale``
+    and the bias ``(bias - mean) * scale + beta``, computed in float64 and rounded once. The results are the same in
+    real numbers; in floating point each term of a sum has an additional rounding.
 
-    It needs: all of these constant; nothing else reads what lies between; the normalised axis is the axis of output
-    channels; the new numbers are finite, and no weight leaves the range of normal numbers.
+    Conditions: all of these operands are constant; intermediate values have no other readers; the normalised axis is
+    the axis of output channels; the new numbers are finite, and no weight leaves the range of normal numbers.
     """
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module with folded weights. Cost: linear in ops and in the weights that change."""
+        """Return the module with folded weights. Cost: linear in ops and in the changed weights."""
         return rewrite_module(module, _RULES)
 
 
@@ -50,15 +50,15 @@ def _fold(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
 def fold_into_product(
     source: Value, axis: int, scale: Array, mean: Array, shift: Array, graph: RewriteGraph
 ) -> Sequence[Value] | None:
-    """Gives ``(source - mean) * scale + shift`` by new weights and bias; ``None`` where there are none.
+    """Compute ``(source - mean) * scale + shift`` by new weights and bias; return ``None`` if not possible.
 
     Args:
-        source: what a convolution or matrix product gives, with or without bias.
-        axis: that of the numbers in ``source``.
+        source: the result of a convolution or matrix product, with or without bias.
+        axis: the axis of ``source`` for the numbers.
         scale: float64 numbers, one for each element of the axis; ``mean`` and ``shift`` likewise.
-        mean: what is subtracted before.
-        shift: what is added after.
-        graph: what is rewritten; what the rule needs is emitted into it.
+        mean: numbers subtracted before scaling.
+        shift: numbers added after scaling.
+        graph: the graph to rewrite; the rule emits new ops into the graph.
     """
     rank = rank_of(source)
     if not rank:
@@ -84,7 +84,7 @@ def fold_into_product(
 
 
 def _find_product(source: Value, axis: int, rank: int, graph: RewriteGraph) -> tuple[Binding | None, Array | None]:
-    """Gives the convolution or matrix product that makes a value, and the constant bias after it, if any."""
+    """Return the convolution or matrix product computing a value, and the constant bias after the product, if any."""
     bias: Array | None = None
     added = graph.maker(source, "nn.bias_add")
     if added is not None:
@@ -102,7 +102,7 @@ _PRODUCTS = (*_CONVOLUTIONS, "nn.dense", "matmul")
 
 
 def _axes(product: Binding, rank: int) -> tuple[int, int]:
-    """Gives the axis of output channels in the result, and in the weights."""
+    """Return the axis of output channels in the result, and in the weights."""
     if product.op.name in _CONVOLUTIONS:
         return str(product.attrs["data_layout"]).index("C"), str(product.attrs["kernel_layout"]).index("O")
     last = (rank_of(product.operands[1]) or 1) - 1
@@ -110,10 +110,10 @@ def _axes(product: Binding, rank: int) -> tuple[int, int]:
 
 
 def _shape_factors(scale: Array, product: Binding, rank: int, out_axis: int) -> Array:
-    """Gives the factors of the output channels as an array that broadcasts to the weights.
+    """Return the factors of the output channels as an array broadcasting to the weights.
 
     A transposed convolution holds its output channels group by group: ``C // groups`` input channels (axis ``I``) of
-    each group know only the ``O // groups`` output channels of that group.
+    each group have only the ``O // groups`` output channels of the same group.
     """
     shape = [1] * rank
     groups = int(_attrs(product).get("groups", 1)) if product.op.name in _TRANSPOSED else 1
@@ -138,7 +138,7 @@ def _wide(array: Array | None) -> Array:
 
 
 def is_sound(new: Array, old: Array, scale: Array) -> bool:
-    """Tells whether old weights times ``scale`` are finite, and normal numbers wherever they are not truly zero."""
+    """Return whether old weights times ``scale`` are finite, and normal numbers wherever not truly zero."""
     wide = np.abs(_wide(new))
     is_zero = np.broadcast_to(scale == 0, old.shape) | (_wide(old) == 0)
     return bool(np.isfinite(wide).all() and ((wide >= smallest_normal(dtype_name(old.dtype))) | is_zero).all())

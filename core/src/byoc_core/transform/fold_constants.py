@@ -1,4 +1,4 @@
-"""Constant folding: ops whose operands are all constants are computed once, at compile time."""
+"""Constant folding: ops of constants only are computed once, at compile time."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class FoldConstants(Pass):
-    """Replaces pure ops of constants by their values.
+    """Replacement of pure ops of constants by their values.
 
     Attributes:
-        max_growth_nbytes: the results of an op may be larger than its distinct operands by no more than this (a
-            broadcast of a small constant to a large one stays in the program). Casts of floats to wider floats may grow
-            more: weights that are stored narrow are widened once, not in each call.
-        kept: names of ops that stay in the program.
-        max_cost: bytes read and written plus FLOPs of all ops that are folded, with 4096 for each op and each round
-            of a kernel's loop in Python; by default 512 Mi plus 16 for each byte of the module's constants. Folded
-            values may occupy an eighth as many bytes at once. Ops beyond the bound stay in the program, and the log
-            says so.
+        max_growth_nbytes: the most bytes by which the results of an op may exceed the distinct operands (a broadcast of
+            a small constant to a large one stays in the program). Casts of floats to wider floats may exceed the limit:
+            narrow stored weights are widened once, not in each call.
+        kept: names of ops to keep in the program.
+        max_cost: bytes read and written plus FLOPs of all folded ops, with 4096 for each op and each round of a
+            kernel's loop in Python; by default 512 Mi plus 16 for each byte of the module's constants. Folded values
+            may occupy an eighth as many bytes at once. Ops beyond the bound stay in the program, with a warning in the
+            log.
     """
 
     max_growth_nbytes: int = 1 << 20
@@ -49,10 +49,10 @@ class FoldConstants(Pass):
     max_cost: int | None = None
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the folded module.
+        """Return the folded module.
 
-        Cost: linear in ops, plus the kernels of what is folded; once more for each folded data-dependent op whose
-        operands another one's size makes known. ``max_cost`` bounds both.
+        Cost: linear in ops, plus the kernels of the folded ops. Each folded data-dependent op adds a round if its
+        result makes operands of other such ops known. ``max_cost`` bounds both.
         """
         called = {str(b.attrs["callee"]) for f in module.functions.values() for b in f.walk() if b.op is CALL}
         folder = _Folder(self, module, FoldingBudget(declared_nbytes(module), self.max_cost))
@@ -69,7 +69,7 @@ class FoldConstants(Pass):
 
 @dataclass(frozen=True)
 class _Folder:
-    """One run of the pass over a module."""
+    """A single run of the pass over a module."""
 
     options: FoldConstants
     module: IRModule
@@ -89,7 +89,7 @@ class _Folder:
             rest = tuple(binding for binding in folded.bindings if id(binding) not in told)
             try:
                 retyped = retype(replace(folded, bindings=rest), self.module.functions, replaced)
-            except IRTypeError:  # an op does not fit the size, which it says when it runs
+            except IRTypeError:  # an op does not fit the size: reported at run time
                 return folded
             if keeps_types and retyped.result_types != folded.result_types:
                 return folded
@@ -111,9 +111,9 @@ class _Folder:
         return told
 
     def _is_foldable_selection(self, binding: Binding) -> bool:
-        """Tells whether a data-dependent op is one of constants, and gives no more elements than they have.
+        """Return whether a data-dependent op has only constant operands, and no more elements than these operands.
 
-        What scalars alone decide (a range) has no bound.
+        An op of scalars only (a range) has no bound.
         """
         is_scalar = all(isinstance(o.type, TensorType) and o.type.shape == () for o in binding.operands)
         is_of_constants = len(_constants(binding.operands)) == len(binding.operands)
@@ -140,7 +140,7 @@ class _Folder:
         return replace(function, bindings=tuple(kept), results=results)
 
     def _results_of(self, binding: Binding, values: _FoldedValues) -> tuple[Array, ...] | None:
-        """Return the results of an op of constants that is folded, else ``None``."""
+        """Return the results of an op of constants if the op is folded, else ``None``."""
         if not self._is_foldable(binding, values.is_known):
             return None
         nbytes = distinct_nbytes(binding.results)
@@ -165,13 +165,13 @@ class _Folder:
 
 @dataclass
 class _FoldedValues:
-    """The folded values of one function: arrays, of which only those become constants that something else reads.
+    """The folded values of a function: arrays, turned into constants only for remaining readers.
 
     Attributes:
-        store: where constants go.
-        budget: what gets back the bytes of values that nothing reads any more.
-        uses: how often each value is still read, by ``id``.
-        found: whether there was any.
+        store: the destination of constants.
+        budget: the budget; gets back the bytes of values without further readers.
+        uses: the number of remaining reads of each value, by ``id``.
+        found: whether any value was folded.
     """
 
     store: ConstantStore
@@ -182,7 +182,7 @@ class _FoldedValues:
     _constants: dict[int, Constant] = field(default_factory=dict)
 
     def add(self, binding: Binding, outputs: Sequence[Array]) -> None:
-        """Keep the results of a folded op. The kernels of its readers get contiguous arrays, as they do at run time."""
+        """Keep the results of a folded op. Kernels of readers get contiguous arrays, the same as at run time."""
         self.found = True
         for result, output in zip(binding.results, outputs, strict=True):
             self._arrays[id(result)] = np.asarray(output, order="C")
@@ -197,7 +197,7 @@ class _FoldedValues:
         return self.store[value.digest] if isinstance(value, Constant) else self._arrays[id(value)]
 
     def as_value(self, value: Value) -> Value:
-        """Return a folded value as constant, any other as it is."""
+        """Return a folded value as constant, any other value unchanged."""
         if isinstance(value, Constant) or id(value) not in self._arrays:
             return value
         if id(value) not in self._constants:
@@ -205,7 +205,7 @@ class _FoldedValues:
         return self._constants[id(value)]
 
     def release(self, values: Iterable[Value]) -> None:
-        """Count one use of each value less, and drop the arrays of folded values without further uses."""
+        """Decrement the uses of each value, and drop the arrays of folded values without further uses."""
         for value in values:
             self.uses[id(value)] -= 1
             array = self._arrays.pop(id(value), None) if self.uses[id(value)] <= 0 else None
@@ -231,9 +231,9 @@ def _constants(values: Sequence[Value]) -> list[Constant]:
 
 
 def _value_of(binding: Binding, arrays: Sequence[Array]) -> tuple[Array, ...] | None:
-    """Return the results of an op of constants, ``None`` where it depends on a size.
+    """Return the results of an op of constants, ``None`` if the op depends on a size.
 
-    ``None`` as well where the kernel fails, or gives something else than the declared types: running it says so.
+    Return ``None`` as well if the kernel fails or its results differ from the declared types: a run reports the error.
     """
     try:
         outputs = evaluate_binding(binding, arrays, {})
@@ -244,7 +244,7 @@ def _value_of(binding: Binding, arrays: Sequence[Array]) -> tuple[Array, ...] | 
 
 
 def _is_of_type(array: Array, result: Var) -> bool:
-    """Return whether an array has the declared dtype and rank, and the sizes that are known."""
+    """Return whether an array has the declared dtype, rank and known sizes."""
     type_ = result.type
     return (
         isinstance(type_, TensorType)

@@ -16,14 +16,14 @@ __all__ = ["FoldPad"]
 
 @dataclass(frozen=True)
 class FoldPad(Pass):
-    """Moves ``nn.pad`` of zeros along spatial axes into convolution and average pooling (one to three axes).
+    """Folding of ``nn.pad`` of zeros on spatial axes into convolution and average pooling (one to three axes).
 
-    The numbers stay the same bit for bit. Into average pooling only without ``ceil_mode``, where the zeros count
-    (``count_include_pad``, or no padding of its own yet), and as long as the padding stays smaller than the window.
+    The numbers stay the same bit for bit. Folding into average pooling needs: no ``ceil_mode``; zeros included in the
+    count (``count_include_pad``, or no padding of the pooling yet); padding smaller than the window.
     """
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module with zeros folded into windows. Cost: linear."""
+        """Return the module with zeros folded into windows. Cost: linear."""
         return rewrite_module(module, _RULES)
 
 
@@ -49,7 +49,7 @@ def _fold_into_avg_pool(binding: Binding, graph: RewriteGraph) -> Sequence[Value
 
 
 def _find_zeros(binding: Binding, graph: RewriteGraph, layout: str) -> tuple[Value, tuple[int, ...]] | None:
-    """Gives the image without the zeros around it, and the padding with them; ``None`` where there are none."""
+    """Return the image before zero padding, and the total padding; ``None`` without foldable zeros."""
     pad = graph.maker(binding.operands[0], "nn.pad")
     if pad is None:
         return None

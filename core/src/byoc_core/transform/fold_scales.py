@@ -1,4 +1,4 @@
-"""Folding of scales and shifts of channels into the parameters before them."""
+"""Folding of per-channel scales and shifts into the preceding parameters."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class FoldScales(Pass):
-    """Folds a constant factor, or term, of each channel into what makes the channels.
+    """Folding of a constant factor, or term, of each channel into the op computing the channels.
 
-    That is a convolution (transposed too) or matrix product, with or without bias, whose weights and bias change, or
-    ``nn.batch_norm``, whose ``gamma`` and ``beta`` do. A term goes into a bias that is there already. Some networks
-    have the factors and terms of batch normalisation behind it.
+    The op is a convolution (transposed too) or matrix product, with or without bias, or ``nn.batch_norm``. A product
+    gets new weights and bias, ``nn.batch_norm`` a new ``gamma`` and ``beta``. A term is folded only into an existing
+    bias. In some networks, these factors and terms follow a batch normalisation.
 
     New numbers are computed in float64 and rounded once. The results are the same in real numbers; in floating point
-    each term of a sum has one more rounding.
+    each term of a sum has an additional rounding.
 
-    It needs: all of these constant; nothing else reads what lies between; the new numbers are finite, and no factor
-    leaves the range of normal numbers. It is for backends whose library has no cheap place for such ops; one that
-    generates code loses nothing by them.
+    Conditions: all of these operands are constant; intermediate values have no other readers; the new numbers are
+    finite, and no factor leaves the range of normal numbers. The pass is meant for backends calling a library without a
+    cheap place for such ops; a backend generating code loses nothing by such ops.
     """
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module with folded parameters. Cost: linear in ops and in the parameters that change."""
+        """Return the module with folded parameters. Cost: linear in ops and in the changed parameters."""
         return rewrite_module(module, _RULES)
 
 
@@ -63,7 +63,7 @@ def _fold_term(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
 
 
 def _find_numbers(binding: Binding, graph: RewriteGraph) -> tuple[Value, int, Array] | None:
-    """Gives what nothing else reads, the axis along which its constant partner differs, and its float64 numbers."""
+    """Return the operand without other readers, the axis of its constant partner, and the partner's float64 numbers."""
     for source, other in (binding.operands, binding.operands[::-1]):
         array, shape = graph.array(other), shape_of(source)
         if array is None or shape is None or shape != shape_of(binding.results[0]) or graph.num_uses(source) != 1:

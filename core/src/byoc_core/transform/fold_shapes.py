@@ -1,4 +1,4 @@
-"""Shapes as data: what reads only the sizes of a tensor no longer needs the tensor."""
+"""Shapes as data: ops reading only the sizes of a tensor no longer read the tensor."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Rewritten = Sequence[Value] | None
 
 @dataclass(frozen=True)
 class FoldShapes(Pass):
-    """Makes shapes data, and ops that only give a tensor a shape the one that backends know.
+    """Shapes turned into data, and ops changing only the shape of a tensor into ops known to backends.
 
     ``shape_of`` and ``size`` become a ``shape_to_tensor`` of the sizes, ``full`` a ``broadcast_to``, ``squeeze`` and
     ``expand_dims`` a ``reshape``.
 
-    A size stays with its tensor where the parameters of the function do not determine its symbols. Constant folding
-    afterwards makes constants of what has no symbols.
+    A size stays with its tensor if the parameters of the function do not determine the symbols of the size. Later
+    constant folding turns sizes without symbols into constants.
     """
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module with shapes folded. Cost: linear."""
+        """Return the module with shapes folded. Cost: linear."""
         return rewrite_module(module, _RULES)
 
 
 def _sizes(value: Value, graph: RewriteGraph) -> tuple[Dim, ...] | None:
-    """Gives the sizes of a value if calls of the function know them; ``None`` where they do not."""
+    """Return the sizes of a value if calls of the function know the sizes, else ``None``."""
     shape = value.type.shape if isinstance(value.type, TensorType) else None
     if shape is None:
         return None
@@ -58,7 +58,7 @@ def _full(binding: Binding, graph: RewriteGraph) -> Rewritten:
 
 
 def _reshape(binding: Binding, graph: RewriteGraph) -> Rewritten:
-    """Gives the elements in the result's shape, unless the op also checks, when run, that an axis has size 1."""
+    """Reshape the elements to the result's shape, unless the op also checks at run time for an axis of size 1."""
     before, after = (value.type for value in (*binding.operands, *binding.results))
     if not isinstance(before, TensorType) or not isinstance(after, TensorType) or after.shape is None:
         return None

@@ -1,8 +1,8 @@
-"""How much work and memory constant folding may spend: bounds that follow from the constants that a module has.
+"""The budget of constant folding: bounds of work and memory, derived from the constants of the module.
 
-The constants of a module are its declared data. A small model can name far more work: a chain of ops of which each
-makes a tensor ten times as large, a window of a billion taps, one weight that ten thousand ops change. So each op has a
-cost before it is computed, and the sum of costs is bounded.
+The constants of a module are its declared data. A small model can demand far more work: a chain of ops with each tensor
+ten times as large as its predecessor, a window of a billion taps, a weight changed by ten thousand ops. Therefore each
+op has a cost before its computation, and the sum of costs is bounded.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ __all__ = ["FoldingBudget", "declared_nbytes", "distinct_nbytes", "folding_cost"
 _BASE_COST = 1 << 29  # about a second of reference kernels
 _COST_PER_BYTE = 16  # each constant may be read and written several times
 _COST_PER_RETAINED_BYTE = 8
-_ITERATION_COST = 1 << 12  # a round of a Python loop takes as long as some thousand elements
+_ITERATION_COST = 1 << 12  # a round of a Python loop costs as much as some thousand elements
 _POSITION_NBYTES = 8
 
 
 class FoldingBudget:
-    """What one pass may still spend on folding.
+    """The remaining budget of a pass for folding.
 
     Args:
-        declared: the bytes of the distinct constants that the module has before the pass.
-        max_cost: bytes read and written plus FLOPs of all ops that are folded; by default 512 Mi and 16 for each
-            declared byte. Folded values may occupy an eighth as many bytes at once.
+        declared: the bytes of the distinct constants of the module before the pass.
+        max_cost: bytes read and written plus FLOPs of all folded ops; by default 512 Mi and 16 for each declared byte.
+            Folded values may occupy an eighth as many bytes at once.
 
     Attributes:
         max_cost: the bound.
-        num_refused: how many ops were not folded because of it.
+        num_refused: the number of ops not folded because of the bound.
     """
 
     def __init__(self, declared: int, max_cost: int | None = None) -> None:
@@ -42,9 +42,9 @@ class FoldingBudget:
         self._nbytes = 0
 
     def spend(self, cost: int | None, nbytes: int = 0) -> bool:
-        """Return whether work of this cost, whose results occupy so many bytes, is within the bounds; spend it if so.
+        """Return whether work of this cost, with results of ``nbytes`` bytes, is within the bounds; spend both if so.
 
-        ``None`` is a cost that is not known; nothing permits it.
+        A cost of ``None`` is unknown, and never permitted.
         """
         allowed = (
             cost is not None
@@ -59,16 +59,16 @@ class FoldingBudget:
         return allowed
 
     def spend_rounds(self, count: int) -> bool:
-        """Return whether so many rounds of a Python loop are within the bounds; spend them if so."""
+        """Return whether ``count`` rounds of a Python loop are within the bounds; spend the rounds if so."""
         return self.spend(count * _ITERATION_COST)
 
     def release(self, nbytes: int) -> None:
-        """Give back the bytes of a folded value that nothing reads any more."""
+        """Return the bytes of a folded value without further readers to the budget."""
         self._nbytes -= nbytes
 
 
 def declared_nbytes(module: IRModule) -> int:
-    """Return the bytes of the distinct constants that a module's functions read. Cost: linear in ops."""
+    """Return the bytes of the distinct constants read by a module's functions. Cost: linear in ops."""
     values: list[Value] = []
     for function in module.functions.values():
         values.extend(_constants_of(function))
@@ -81,7 +81,7 @@ def _constants_of(function: Function) -> list[Value]:
 
 
 def distinct_nbytes(values: Sequence[Value]) -> int:
-    """Return the bytes of values of known size; a value that stands there twice counts once."""
+    """Return the bytes of values of known size; repeated values count once."""
     distinct = {value.digest if isinstance(value, Constant) else id(value): value.type for value in values}
     sizes = (type_.nbytes for type_ in distinct.values() if isinstance(type_, TensorType))
     return sum(nbytes for nbytes in sizes if isinstance(nbytes, int))
@@ -90,8 +90,8 @@ def distinct_nbytes(values: Sequence[Value]) -> int:
 def folding_cost(binding: Binding) -> int | None:
     """Return an upper bound of the work and the temporary memory of an op's reference kernel.
 
-    The cost is the bytes that the kernel reads and writes, its FLOPs, the elements that padding adds, and what the
-    rounds of its Python loops take. ``None`` where a size is not known.
+    The cost is the sum of the bytes read and written by the kernel, its FLOPs, the elements added by padding, and the
+    rounds of its Python loops. ``None`` if a size is unknown.
     """
     context = binding.context()
     parts = [binding.op.flops(context), *(_nbytes(value) for value in (*binding.operands, *binding.results))]
@@ -103,20 +103,20 @@ def folding_cost(binding: Binding) -> int | None:
 
 
 def selection_nbytes(type_: Type) -> int:
-    """Return no less than the bytes that a data-dependent op selects of an operand: its elements or their positions."""
+    """Return an upper bound of the bytes selected of an operand by a data-dependent op: elements or positions."""
     elements = type_.num_elements if isinstance(type_, TensorType) else None
     rank = type_.rank if isinstance(type_, TensorType) else None
     return elements * max(rank or 0, 4) * _POSITION_NBYTES if isinstance(elements, int) else 0
 
 
 def _nbytes(value: Value) -> object:
-    """Return the bytes of a value; 0 where the elements of the operands decide its size."""
+    """Return the bytes of a value; 0 if its size depends on the elements of the operands."""
     nbytes = value.type.nbytes if isinstance(value.type, TensorType) else None
     return nbytes if isinstance(nbytes, int) or isinstance(value, Constant) else 0
 
 
 def _padded_elements(binding: Binding) -> int:
-    """Return no less than the elements that a windowed op reads or writes with its padding."""
+    """Return an upper bound of the elements read or written by a windowed op with its padding."""
     widths = _ints(binding.attrs.get("padding"))
     if not widths:
         return 0

@@ -1,4 +1,4 @@
-"""Type inference: runs every type rule again and rewires what got another type."""
+"""Type inference: runs every type rule again and rewires values with changed types."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ __all__ = ["InferTypes", "region_inputs", "retype", "substituted", "substituted_
 
 @dataclass(frozen=True)
 class InferTypes(Pass):
-    """Infers all result types again, after parameters of a function got more exact types.
+    """Inference of all result types after parameters of a function got more exact types.
 
     Attributes:
         params: new types by parameter name (the model's input name, or the parameter's own).
-        function: the function whose parameters change.
+        function: the function with the changed parameters.
     """
 
     params: Mapping[str, TensorType] = field(default_factory=dict)
     function: str = "main"
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module with new types.
+        """Return the module with new types.
 
         Raises:
             IRTypeError: a new parameter type contradicts the old one, or an op does not fit the new types.
@@ -58,14 +58,14 @@ class InferTypes(Pass):
 
 
 def retype(function: Function, functions: Mapping[str, Function], replaced: Sequence[tuple[Var, Value]]) -> Function:
-    """Infers the types of a function again after some values were replaced by others.
+    """Infer the types of a function again after the replacement of some values.
 
-    Symbols that the new types give a size are replaced throughout.
+    Symbols with a size determined by the new types are replaced throughout.
 
     Args:
         function: the function.
-        functions: where calls find their callees.
-        replaced: old value and what stands for it.
+        functions: the callees of calls, by name.
+        replaced: pairs of an old value and its replacement.
     """
     sizes: dict[str, Dim] = {}
     for old, new in replaced:
@@ -141,7 +141,7 @@ class _Retyper:
 
 
 def region_inputs(binding: Binding, operands: Sequence[Value], region: Function) -> tuple[Type, ...]:
-    """Return the types of a region's parameters that follow from the operands of the op that holds the region."""
+    """Return the types of a region's parameters, derived from the operands of the op with the region."""
     types = tuple(operand.type for operand in operands)
     if binding.op is COMPOSITE:
         return types

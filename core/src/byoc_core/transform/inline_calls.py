@@ -1,4 +1,4 @@
-"""Calls replaced by the bodies of the functions that they call."""
+"""Inlining: calls replaced by the bodies of their callees."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ _BASE_OPS, _OPS_PER_OP = 50_000, 4
 
 @dataclass(frozen=True)
 class InlineCalls(Pass):
-    """Replace each ``call`` by the body of the function that it calls, so that a region can span it.
+    """Replacement of each ``call`` by the body of its callee, to let a region span the body.
 
-    Values of the body are fresh and have names that the caller lacks. Symbols of the callee's parameters become the
+    Values of the body are fresh and have names unused in the caller. Symbols of the callee's parameters become the
     caller's sizes, and types are inferred again; other symbols of the callee are renamed if the caller has them.
-    Locations stay. A value that stands for a result of the call has the name of this result. Calls in the bodies of
-    ``if`` and ``loop`` are replaced too.
+    Locations stay. A value replacing a result of the call has the name of this result. Calls in the bodies of ``if``
+    and ``loop`` are replaced too.
 
-    A call is replaced together with all calls in the callee. It stays a call
+    A call is replaced together with all calls in the callee. The call stays
 
     - if its callee is not among ``functions``;
     - if its callee is annotated with ``Codegen``, if the call stands in a function so annotated or in a composite, or
-      if a backend has claimed the call: such code is handed over as it is;
-    - if its callee calls itself, directly or not, or calls a function that does;
+      if a backend has claimed the call: such code is handed over unchanged;
+    - if its callee is recursive, directly or indirectly, or calls a recursive function;
     - if bodies would be nested more deeply than the verifier permits;
-    - if its callee does not fit the caller's sizes, or introduces a size whose name the caller has, or has results of
-      other types than the call (parameters of unknown rank may become known);
-    - if the pass would copy more than ``max_ops`` ops. A chain of ``n`` functions that each call the next one twice
-      stands for ``2**n`` ops. Calls are considered in the order of the module.
+    - if its callee does not fit the caller's sizes, or introduces a size with a name already used in the caller, or has
+      results of other types than the call (parameters of unknown rank may become known);
+    - if the pass would copy more than ``max_ops`` ops. A chain of ``n`` functions, each with two calls of the next,
+      expands to ``2**n`` ops. Calls are considered in the order of the module.
 
-    Functions that lose all their callers stay as they are: :class:`RemoveUnusedFunctions` removes them.
+    Functions without remaining callers stay unchanged: :class:`RemoveUnusedFunctions` removes such functions.
 
     Attributes:
         functions: names of the callees whose calls are replaced; all functions by default.
-        max_ops: the most ops that are copied; by default 50,000 and four for each op of the module.
+        max_ops: the most ops to copy; by default 50,000 and four for each op of the module.
     """
 
     functions: Sequence[str] | None = None
@@ -56,12 +56,12 @@ class InlineCalls(Pass):
             raise OptionsError("max_ops", "is negative", got=self.max_ops)
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Return the module with calls replaced; the same module if there is none to replace.
+        """Return the module with calls replaced; the same module if no call is replaced.
 
         Raises:
             IRError: a function of ``functions`` is not in the module.
 
-        Cost: linear in the ops of the module and those that are copied.
+        Cost: linear in the ops of the module and the copied ops.
         """
         chosen = module.functions if self.functions is None else {name: module[name] for name in self.functions}
         bodies = _measure(module, chosen)
@@ -72,7 +72,7 @@ class InlineCalls(Pass):
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """A function with all calls replaced: the number of its ops, and how deep bodies are nested in it."""
+    """A function with all calls replaced: the number of ops, and the nesting depth of bodies."""
 
     num_ops: int
     depth: int
@@ -92,11 +92,11 @@ def _depth(function: Function) -> int:
 
 
 def _measure(module: IRModule, chosen: Mapping[str, Function]) -> dict[str, _Body]:
-    """Return the callees whose calls may be replaced, callees before their callers."""
+    """Return the callees with replaceable calls, callees before their callers."""
     calls = {name: list(_calls(function)) for name, function in module.functions.items()}
     callees = {name: [str(call.attrs["callee"]) for call, _ in found] for name, found in calls.items()}
     sorter = TopologicalSorter({name: dict.fromkeys(found) for name, found in callees.items()})
-    with suppress(CycleError):  # the sorter gives the functions that do not lead to a cycle, and only these
+    with suppress(CycleError):  # the sorter yields only functions not leading to a cycle
         sorter.prepare()
     bodies: dict[str, _Body] = {}
     while ready := sorter.get_ready():
@@ -115,7 +115,7 @@ def _whole(function: Function, calls: Sequence[tuple[Binding, int]], bodies: Map
 
 
 class _Inlining:
-    """One run over a module."""
+    """A single run over a module."""
 
     def __init__(self, module: IRModule, bodies: Mapping[str, _Body], left: int) -> None:
         self._module = module
@@ -123,12 +123,12 @@ class _Inlining:
         self._left = left
 
     def run(self) -> IRModule:
-        """Return the module with calls replaced in every function that is still called, or that nothing calls."""
+        """Return the module with calls replaced in every function still called, or without callers from the start."""
         functions = dict(self._module.functions)
         called = {callee_of(call) for function in functions.values() for call, _ in _calls(function)}
         pending = [name for name in functions if name not in called or name not in self._bodies]
         known = set(pending)
-        for name in pending:  # it grows
+        for name in pending:  # the list grows during the loop
             if is_open(functions[name]):
                 functions[name] = self._function(functions[name])
             callees = [callee for b in functions[name].walk() if (callee := callee_of(b)) in functions]
@@ -169,7 +169,7 @@ class _Inlining:
         return binding if is_same else replace(binding, operands=operands, regions=regions)
 
     def _copy(self, call: Binding, copies: CallBodies, depth: int) -> tuple[list[Binding], list[Value]] | None:
-        """Return what replaces a call; ``None`` if it stays, or is none."""
+        """Return the replacement of a call; ``None`` if the call stays, or for another op."""
         if not copies.replaces(call):
             return None
         body = self._bodies[str(call.attrs["callee"])]

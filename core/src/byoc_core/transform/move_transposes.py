@@ -1,4 +1,4 @@
-"""Transposes moved through ops until they meet and cancel."""
+"""Transposes moved through ops until adjacent transposes cancel."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ __all__ = ["MoveTransposes"]
 
 @dataclass(frozen=True)
 class MoveTransposes(Pass):
-    """Moves ``permute_dims`` through ops that work on any order of axes, where fewer transposes or bytes remain.
+    """Motion of ``permute_dims`` through ops independent of axis order, if fewer transposes or bytes remain.
 
-    Such ops are the elementwise ones, ``nn.bias_add``, ``nn.batch_norm``, ``quantize`` and ``dequantize`` (not by
-    blocks), ``concat``, ``split``, ``strided_slice``, ``nn.pad``, ``broadcast_to``, ``argmin`` and ``argmax``, and
-    reductions of integers. Ops of this kind that feed one another form a group, which computes as a whole on operands
-    stored in another order, or stays as it is. It changes only if neither the number of transposes nor the bytes that
-    they move grow and one of them falls; both are counted per group, and groups that share a transpose change one after
-    the other. Constants are stored in the new order.
+    Such ops are elementwise ops, ``nn.bias_add``, ``nn.batch_norm``, ``quantize`` and ``dequantize`` (not by blocks),
+    ``concat``, ``split``, ``strided_slice``, ``nn.pad``, ``broadcast_to``, ``argmin`` and ``argmax``, and reductions of
+    integers. Connected ops of this kind form a group. A group computes as a whole on operands stored in another order,
+    or stays unchanged. A group changes only if either the number of transposes or the bytes moved by transposes falls
+    and neither grows. Both are counted per group, and groups sharing a transpose change one after the other. Constants
+    are stored in the new order.
 
     Attributes:
-        keep_bits: ``False`` also moves them through reductions of floats and the softmax family, whose sums then round
-            in another order, and makes ``matmul`` of a transposed matrix ``nn.dense`` and the other way round.
+        keep_bits: ``False`` also moves transposes through reductions of floats and the softmax family, with sums then
+            rounded in another order, and replaces ``matmul`` of a transposed matrix by ``nn.dense`` and vice versa.
     """
 
     keep_bits: bool = True
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module with transposes moved.
+        """Return the module with transposes moved.
 
-        Cost: linear in ops for each round. A round at least halves a chain of transposes; where a group gains only once
-        another has changed, each takes a round.
+        Cost: linear in ops for each round. A round at least halves a chain of transposes. If groups gain only after a
+        change of another group, each takes a round.
         """
         module = module if self.keep_bits else rewrite_module(module, _PRODUCTS)
 
@@ -89,7 +89,7 @@ def _is_transpose(binding: Binding, op: OpDef) -> bool:
 
 @dataclass(eq=False)
 class _Group:
-    """Ops that feed one another, and the order in which they may compute."""
+    """Connected permutable ops, and a candidate axis order for the group."""
 
     index: FunctionIndex
     op: OpDef  # of transposes
@@ -101,7 +101,7 @@ class _Group:
     is_known: bool = True
 
     def orders(self) -> list[Order]:
-        """Gives the orders that remove a transpose at the border, those that remove more first."""
+        """Return the orders able to remove a transpose at the border, sorted by the number of removed transposes."""
         found: Counter[Order] = Counter()
         for binding, permutable in self.members:
             for position in permutable.operands:
@@ -115,7 +115,7 @@ class _Group:
         return [order for order, _ in found.most_common(2) if len(order) == self.members[0][1].rank]
 
     def measured(self, order: Order) -> _Group:
-        """Gives the group with an order, and by how much transposes and the bytes that they move change."""
+        """Return the group with an order, and the changes in transposes and in bytes moved by transposes."""
         group = replace(self, order=order, transposes=set())
         stored = {id(r): kind.result_order(order) for binding, kind in self.members for r in binding.results}
         read = {
@@ -139,7 +139,7 @@ class _Group:
         self.nbytes = self.nbytes + (nbytes or 0) * change
 
     def _adjacent(self, read: Iterable[Value]) -> list[Binding]:
-        """Gives the transposes that make what members read, or read what members make."""
+        """Return the transposes producing an operand of members, or reading a result of members."""
         makers = [made[0] for value in read if (made := self.index.producer(value)) is not None]
         users = [user for binding, _ in self.members for r in binding.results for user in self.index.users(r)]
         found = {id(binding): binding for binding in (*makers, *users) if _is_transpose(binding, self.op)}
@@ -147,7 +147,7 @@ class _Group:
         return list(found.values())
 
     def _measure_read(self, value: Value, stored: Mapping[int, Order]) -> None:
-        """Counts the transpose of an operand that is not stored in the order and is not made by a transpose."""
+        """Count the transpose of an operand neither stored in the order nor produced by a transpose."""
         made = self.index.producer(value)
         is_transposed = made is not None and _is_transpose(made[0], self.op)
         is_free = isinstance(value, Constant) or _is_all_ones(value) or is_transposed
@@ -155,12 +155,12 @@ class _Group:
             self._add(value, 1)
 
     def _measure_result(self, value: Value, order: Order) -> None:
-        """Counts the transpose of a result that is read as the program has it."""
+        """Count the transpose of a result read in the axis order of the program."""
         if order != tuple(range(len(order))) and self._is_read_in_program(value):
             self._add(value, 1)
 
     def _measure_transpose(self, binding: Binding, stored: Mapping[int, Order], read: Mapping[int, Value]) -> None:
-        """Counts what a transpose becomes: one for readers in the program, one for readers in the order, or nothing."""
+        """Count the transposes replacing an old one: for readers in the program, for readers in the order, or none."""
         (value,), own = binding.results, permutation_of(binding)
         unchanged = tuple(range(len(own)))
         axes = _composed(stored.get(id(binding.operands[0]), unchanged), own)
@@ -171,7 +171,7 @@ class _Group:
         self._add(value, in_order + in_program - 1)
 
     def _is_read_in_program(self, value: Value, *, by_transposes: bool = False) -> bool:
-        """Tells whether a value is read by something else than operands that change their order (and transposes)."""
+        """Return whether a value has readers other than operands changing their order (and transposes)."""
         return (
             self.index.is_result(value)
             or id(value) in self._unchanged
@@ -187,7 +187,7 @@ class _Group:
 
     @cached_property
     def _unchanged(self) -> set[int]:
-        """The ``id`` of each value that a member reads with its axes as in the program."""
+        """The ``id`` of each value read by a member with axes in the order of the program."""
         found: set[int] = set()
         for binding, kind in self.members:
             changed = set(kind.operands)
@@ -196,18 +196,18 @@ class _Group:
 
     @property
     def is_gain(self) -> bool:
-        """Whether one of the two measures falls and none grows, for all sizes."""
+        """Whether at least one of the two measures falls and none grows, for all sizes."""
         falls = self.count < 0 or self.nbytes != 0
         return self.is_known and falls and self.count <= 0 and is_nonnegative(self.nbytes * -1)
 
 
 def _composed(first: Order, second: Order) -> Order:
-    """Gives the order of ``permute_dims(permute_dims(x, first), second)``."""
+    """Return the order of ``permute_dims(permute_dims(x, first), second)``."""
     return tuple(first[axis] for axis in second)
 
 
 def _find_groups(function: Function, module: IRModule, *, exact: bool) -> list[_Group]:
-    """Gives the groups of permutable ops that have a transpose at their border."""
+    """Return the groups of permutable ops; ops reading the same transpose belong to the same group."""
     index, op = FunctionIndex(function), module.ops[_TRANSPOSE]
     members: dict[int, tuple[Binding, Permutable]] = {}
     for binding in function.bindings:
@@ -229,7 +229,7 @@ def _find_groups(function: Function, module: IRModule, *, exact: bool) -> list[_
             if made is None:
                 continue
             source, _ = made
-            if _is_transpose(source, op):  # readers of one transpose change together, for it to go
+            if _is_transpose(source, op):  # readers of a transpose change together, to remove the transpose
                 shared = first_reader.setdefault(id(source), key)
                 parents[find(key)] = find(shared)
             elif id(source) in members and not members[id(source)][1].dropped:
@@ -241,7 +241,7 @@ def _find_groups(function: Function, module: IRModule, *, exact: bool) -> list[_
 
 
 def _accepted(groups: Iterable[_Group]) -> list[_Group]:
-    """Gives the groups that gain by an order, with the first such order; of those that share a transpose, the first."""
+    """Return the groups gaining by an order, with the first such order; of groups sharing a transpose, the first."""
     taken: set[int] = set()
     accepted = []
     for group in groups:
@@ -255,7 +255,7 @@ def _accepted(groups: Iterable[_Group]) -> list[_Group]:
 
 
 class _Writer:
-    """Writes a function again with some groups computing in their orders."""
+    """A rewriter of a function, with some groups computing in their orders."""
 
     def __init__(self, function: Function, groups: Sequence[_Group], module: IRModule) -> None:
         self._function = function
@@ -296,20 +296,20 @@ class _Writer:
             self._program[id(old)] = (new, kind.result_order(order))
 
     def _write_transpose(self, binding: Binding) -> None:
-        """Writes a transpose of what is stored in an order already."""
+        """Write a transpose of a value already stored in an order."""
         stored, order = self._program[id(binding.operands[0])]
         axes = _composed(order, permutation_of(binding))
         self._mapping[id(binding.results[0])] = self._transposed(stored, axes, binding.results[0].name)
 
     def _in_program(self, value: Value) -> Value:
-        """Gives what stands for a value, with its axes as in the program."""
+        """Return the replacement of a value, with axes in the order of the program."""
         if id(value) in self._program and id(value) not in self._mapping:
             stored, order = self._program[id(value)]
             self._mapping[id(value)] = self._transposed(stored, order, _name(value))
         return remap(value, self._mapping)
 
     def _in_order(self, value: Value, order: Order) -> Value:
-        """Gives a value as it is stored in an order."""
+        """Return a value stored in an order."""
         if isinstance(value, Constant):
             array = self._constants[value.digest]
             return value if array.size == 1 else self._constants.add(store(array, order))
@@ -326,7 +326,7 @@ class _Writer:
         return self._stored[key]
 
     def _source(self, value: Value) -> tuple[Value, Order]:
-        """Gives what a value is a transpose of, with the axes; the transpose that makes it is looked through."""
+        """Return the untransposed source of a value, with the axes, looking through the transpose producing it."""
         made = self._index.producer(value)
         if id(value) not in self._program and made is not None and _is_transpose(made[0], self._op):
             source, axes = self._source_in_program(made[0].operands[0])
@@ -362,7 +362,7 @@ def _without_unread_transposes(bindings: Sequence[Binding], results: Iterable[Va
 
 
 def _swapped(value: Value, graph: RewriteGraph) -> Value | None:
-    """Gives the matrix whose transpose a value is, if nothing else reads that."""
+    """Return the matrix under the transpose producing a value, if the transpose has no other readers."""
     made = graph.maker(value, "permute_dims")
     if made is None or graph.num_uses(value) != 1 or permutation_of(made) != (1, 0):
         return None

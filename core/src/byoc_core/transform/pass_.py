@@ -1,4 +1,4 @@
-"""What a pass is, and how passes run one after the other."""
+"""The base class of passes, and sequences of passes."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Pass(ABC):
     """
 
     verifies_result: ClassVar[bool] = False
-    """Whether the pass runs the verifier on what it gives, so that nobody else need."""
+    """Whether the pass runs the verifier on its result, making further verification unnecessary."""
 
     @abstractmethod
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the transformed module."""
+        """Return the transformed module."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassRun:
-    """One run of a pass: its name, the seconds it took (checks apart), and the module it gave."""
+    """A run of a pass: the name of the pass, the seconds taken (without checks), and the resulting module."""
 
     name: str
     seconds: float
@@ -40,19 +40,19 @@ class PassRun:
 
 
 def pass_name(transform: Callable[[IRModule], IRModule]) -> str:
-    """Gives the name of a pass or of a plain function used as one."""
+    """Return the name of a pass or of a plain function used as a pass."""
     return getattr(transform, "__name__", None) or type(transform).__name__
 
 
 @dataclass(frozen=True)
 class Sequential(Pass):
-    """Runs passes in order and checks the module after each.
+    """A sequence of passes, with a check of the module after each.
 
     Attributes:
         passes: passes, or plain functions from module to module.
-        verify: whether to run the verifier on the input and after every pass that changed something.
-        verify_input: ``False`` where the input has been verified already, as the result of another pipeline has.
-        dump: a folder that gets the printed module after every pass (``00_input.py``, ``01_<pass>.py``, ...).
+        verify: whether to run the verifier on the input and after every pass with a changed module.
+        verify_input: ``False`` if the input is verified already, for example as the result of another pipeline.
+        dump: a folder for the printed module after every pass (``00_input.py``, ``01_<pass>.py``, ...).
         on_pass: called after every pass, before its result is checked.
     """
 
@@ -63,11 +63,11 @@ class Sequential(Pass):
     on_pass: Callable[[PassRun], None] | None = field(default=None, repr=False)
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module after all passes.
+        """Return the module after all passes.
 
         Raises:
             VerifyError: the input breaks an IR law.
-            InternalError: a pass made a module that breaks an IR law; names the pass.
+            InternalError: the result of a pass breaks an IR law; names the pass.
         """
         if self.verify and self.verify_input:
             verify(module)

@@ -1,4 +1,4 @@
-"""How a binding computes on operands whose axes are stored in another order, and how constants are stored then."""
+"""Computation of bindings on operands with axes stored in another order, and storage of constants in this order."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ Array = npt.NDArray[Any]
 
 
 def store(array: Array, order: Order) -> Array:
-    """Return a constant stored in an order; axes of size 1 are added in front where other operands have more axes."""
+    """Return a constant stored in an order; axes of size 1 are added in front if other operands have more axes."""
     padded = array.reshape((1,) * (len(order) - array.ndim) + array.shape)
     return np.ascontiguousarray(padded.transpose(inverse(order)))
 
 
 def as_permutable(binding: Binding, *, exact: bool) -> Permutable | None:
-    """Return how an op computes on permuted operands; ``None`` where it cannot.
+    """Return the rule for computing an op on permuted operands; ``None`` if not possible.
 
     Args:
         binding: the op.
-        exact: only where every bit of the result stays: not for sums and extremes of floats, which depend on the order.
+        exact: only if every bit of the result stays: not for sums and extremes of floats, whose results depend on the
+            order.
     """
     if binding.op.has_trait(Trait.ELEMENTWISE):
         return _as_elementwise(binding)

@@ -1,4 +1,4 @@
-"""Recognition of ops that exporters spell out: normalisation, softmax, activations, attention."""
+"""Recognition of ops decomposed by exporters: normalisation, softmax, activations, attention."""
 
 from __future__ import annotations
 
@@ -24,44 +24,44 @@ RECOGNISED_OPS = (
     "nn.hard_swish",
     "nn.attention",
 )
-"""The ops that :class:`RecogniseComposites` can find."""
+"""The ops recognised by :class:`RecogniseComposites`."""
 
 
 @dataclass(frozen=True)
 class RecogniseComposites(Pass):
-    """Replaces groups of ops that spell out one op by that op, where nothing else reads what lies between.
+    """Replacement of a decomposed op by the op itself, if intermediate values have no other readers.
 
     - ``nn.layer_norm``: ``(x - mean(x)) / sqrt(mean((x - mean(x))**2) + epsilon) * gamma + beta`` over trailing axes,
-      or ``x * f + (beta - mean(x) * f)`` with ``f = gamma / sqrt(...)``; without ``beta``, or without both, where the
+      or ``x * f + (beta - mean(x) * f)`` with ``f = gamma / sqrt(...)``; without ``beta``, or without both, if the
       sizes of these axes are known. The square may be a power or a product, the root a power of 1/2, the quotient a
       product with a reciprocal or with a power of -1/2.
     - ``nn.rms_norm``: ``x / sqrt(mean(x**2) + epsilon) * gamma``, likewise; for float16 and bfloat16 also computed in
-      float32 between two casts, as the op does.
-    - ``nn.softmax``: ``exp(x - max(x)) / sum(exp(x - max(x)))`` along one axis. Without the shift by the maximum it
-      overflows where ``nn.softmax`` does not, and is left alone.
+      float32 between two casts, the same as in the op.
+    - ``nn.softmax``: ``exp(x - max(x)) / sum(exp(x - max(x)))`` along one axis. The form without the shift by the
+      maximum is left alone: it overflows for inputs handled by ``nn.softmax``.
     - ``nn.gelu``: ``x/2 * (1 + erf(x / sqrt(2)))`` and ``x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x**3)))``, with
-      the factors in any order. At minus infinity the spelled-out forms give NaN, ``nn.gelu`` its limit 0.
+      the factors in any order. At minus infinity the decomposed forms give NaN, ``nn.gelu`` its limit 0.
     - ``nn.swish``: ``x * sigmoid(alpha * x)`` and ``x / (1 + exp(-alpha * x))``; its limit likewise.
     - ``nn.hard_swish``: ``x * clip(x + 3, 0, 6) / 6`` with any limiter and in any order, and ``x`` times
       ``nn.hard_sigmoid`` of slope 1/6; its limit likewise.
     - ``nn.attention``: ``softmax(query @ permute(key) * scale + mask) @ value`` on four axes, the scale on scores,
-      queries or keys, or spread over them. Masks are added, or put minus infinity in place of a score (which must be
-      finite), or the lowest number of the dtype (to which adding a score below ``1e30`` changes nothing). Keys and
-      values that are both repeated for groups of heads are read unrepeated. Only float32 and float64: stages of
-      narrower floats are rounded one by one, and the op rounds once.
+      queries or keys, or spread over several of these. Masks are added. Masks may also replace a score (which must be
+      finite) by minus infinity, or by the lowest number of the dtype (unchanged by adding a score below ``1e30``). Keys
+      and values both repeated for groups of heads are read unrepeated. Only float32 and float64: stages of narrower
+      floats are rounded separately, but the op rounds once.
 
-    Constants must be these numbers rounded to the dtype (or to float32 first, where the dtype is narrower). The result
-    is the same in real numbers. Values that stand twice must be one value, and constants folded: run
-    :class:`FoldConstants` and :class:`EliminateCommonSubexpressions` before. An op inside another is found if both are
-    among ``ops``: attention of a spelled-out softmax needs ``nn.softmax`` too.
+    Constants must be these numbers rounded to the dtype (or to float32 first, for narrower dtypes). The result is the
+    same in real numbers. Repeated values must be a single value, and constants folded: run :class:`FoldConstants` and
+    :class:`EliminateCommonSubexpressions` before. An op inside another is found if both are among ``ops``: attention of
+    a decomposed softmax needs ``nn.softmax`` too.
 
-    A backend that has such ops asks for them when it prepares the module::
+    A backend with such ops runs the pass when preparing the module::
 
         def byoc_prepare(self, module):
             return RecogniseComposites(("nn.layer_norm", "nn.gelu"))(module)
 
     Attributes:
-        ops: which ops to look for.
+        ops: names of the ops to recognise.
     """
 
     ops: Sequence[str] = RECOGNISED_OPS
@@ -73,7 +73,7 @@ class RecogniseComposites(Pass):
                 raise OptionsError("ops", f"`{name}` is not recognised", expected=", ".join(RECOGNISED_OPS), hint=hint)
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module with single ops. Cost: linear."""
+        """Return the module with decomposed ops replaced. Cost: linear."""
         for walk in range(len(_WALKS)):
             rules = _rules(tuple(name for name in RECOGNISED_OPS if name in self.ops), walk)
             module = rewrite_module(module, rules) if rules else module
@@ -82,7 +82,7 @@ class RecogniseComposites(Pass):
 
 _Family = Callable[[], Iterable[tuple[str, Rule]]]
 
-# One walk after the other, because what an earlier one finds contains what a later one would.
+# Separate walks, because a match of an earlier walk contains matches of later walks.
 _WALKS: tuple[dict[str, _Family], ...] = (
     {
         "nn.layer_norm": normalisation.layer_norm_rules,

@@ -1,4 +1,4 @@
-"""Copying and rewiring bindings: what every pass that moves code needs."""
+"""Copying and rewiring of bindings, shared by all passes moving code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def inline_composites(function: Function, is_wanted: Callable[[Binding], bool] = lambda _: True) -> Function:
-    """Gives the function with the body of every composite that is wanted in its place."""
+    """Return the function with every wanted composite replaced by its body."""
     mapping: dict[int, Value] = {}
     bindings: list[Binding] = []
     for binding in function.bindings:
@@ -38,7 +38,7 @@ def inline_composites(function: Function, is_wanted: Callable[[Binding], bool] =
 
 
 def map_functions(module: IRModule, change: Callable[[Function], Function]) -> IRModule:
-    """Gives the module with ``change`` applied to each function; the same module where nothing changed."""
+    """Return the module with ``change`` applied to each function; the same module if nothing changed."""
     changed = {name: change(function) for name, function in module.functions.items()}
     if all(changed[name] is function for name, function in module.functions.items()):
         return module
@@ -46,9 +46,9 @@ def map_functions(module: IRModule, change: Callable[[Function], Function]) -> I
 
 
 def map_regions(bindings: Iterable[Binding], change: Callable[[Function], Function]) -> Iterator[Binding]:
-    """Yields the bindings with ``change`` applied to their regions; a binding without a change is yielded itself.
+    """Yield the bindings with ``change`` applied to their regions; unchanged bindings are yielded as the same object.
 
-    The body of a composite is left alone: it is taken as a whole.
+    The body of a composite is left alone: a composite is an indivisible unit.
     """
     for binding in bindings:
         if binding.op is COMPOSITE:
@@ -60,7 +60,7 @@ def map_regions(bindings: Iterable[Binding], change: Callable[[Function], Functi
 
 
 def with_bindings(function: Function, bindings: Sequence[Binding]) -> Function:
-    """Gives the function with these bindings; the same function where none differs."""
+    """Return the function with these bindings; the same function if none differs."""
     if len(bindings) == len(function.bindings) and all(map(operator.is_, bindings, function.bindings)):
         return function
     return replace(function, bindings=tuple(bindings))

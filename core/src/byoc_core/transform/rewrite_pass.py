@@ -1,4 +1,4 @@
-"""Passes made of patterns and of functions that return the replacement of a match."""
+"""Passes composed of patterns and of functions returning the replacement of a match."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from byoc_core.transform.rewriter import RewriteGraph, Rule, pattern_rule, rewri
 __all__ = ["RewritePass", "RewriteRule", "pattern_rewrite"]
 
 Build = Callable[[Match, RewriteGraph], Value | Sequence[Value] | None]
-"""Return the replacement of the results of a match's last op, or ``None`` to leave the match; new ops are emitted."""
+"""Return the replacements of the results of a match's last op, or ``None`` to leave the match; emits new ops."""
 
 _BASE_REWRITES, _REWRITES_PER_OP = 1000, 100
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteRule:
-    """One rule of a :class:`RewritePass`.
+    """A rule of a :class:`RewritePass`.
 
     Attributes:
         name: for messages.
-        patterns: the groups of ops that it replaces.
+        patterns: the groups of ops to replace.
         build: returns the replacement of a match.
     """
 
@@ -51,8 +51,8 @@ class RewriteRule:
         """Return the replacement of a match, checked.
 
         Raises:
-            PatternError: the function returned something else than ``None`` or values of the types of the match's
-                results. An exception of the function passes, with a note that names the rule.
+            PatternError: the function returned something other than ``None`` or values of the types of the match's
+                results. An exception of the function is passed on, with a note naming the rule.
         """
         try:
             found: object = self.build(match, graph)
@@ -76,15 +76,15 @@ class RewriteRule:
 
 @dataclass(frozen=True, init=False)
 class RewritePass(Pass):
-    """Replace what patterns match, until none matches.
+    """Replacement of matches of patterns, until nothing matches.
 
-    :func:`pattern_rewrite` makes it from a function; ``RewritePass(fuse, swap)`` combines several.
-    Where several rules fit an op, the first that does not return ``None`` is taken. Matches that something outside
-    reads from the middle of are left alone. So are functions annotated for a backend, ops that a backend has claimed,
-    bodies of composites, and ops that the module's registry does not hold under their names.
+    :func:`pattern_rewrite` makes a pass from a function; ``RewritePass(fuse, swap)`` combines several. If several rules
+    fit an op, the first rule not returning ``None`` is taken. A match is left alone if an op outside reads one of its
+    intermediate values. Also left alone: functions annotated for a backend, ops claimed by a backend, bodies of
+    composites, and ops different from the op of the same name in the module's registry.
 
     Attributes:
-        rules: in the order in which they are asked.
+        rules: the rules, in the order of application.
     """
 
     rules: tuple[RewriteRule, ...]
@@ -95,7 +95,7 @@ class RewritePass(Pass):
 
         Args:
             parts: passes of :func:`pattern_rewrite`, or rules.
-            name: name of the pass in logs and dumps; by default the rules' names with ``+`` between them.
+            name: name of the pass in logs and dumps; by default the rules' names joined by ``+``.
 
         Raises:
             OptionsError: a part is something else.
@@ -113,8 +113,8 @@ class RewritePass(Pass):
         """Return the rewritten module; the same module if nothing matches.
 
         Raises:
-            PatternError: a function returned a value of the wrong type, or there is always another match: a rule emits
-                ops that this rule, or another one, replaces.
+            PatternError: a function returned a value of the wrong type, or matches never end: a rule emits ops replaced
+                again by the same or another rule.
 
         Cost: linear in ops and rewrites.
         """
@@ -129,7 +129,7 @@ class RewritePass(Pass):
 
 
 class _Count:
-    """The number of rewrites that are left before they count as endless."""
+    """The number of rewrites left before the rewriting counts as endless."""
 
     def __init__(self, left: int) -> None:
         self._left = left
@@ -147,11 +147,11 @@ class _Count:
 
 
 def pattern_rewrite(*patterns: Pattern) -> Callable[[Build], RewritePass]:
-    """Turn a function into a pass that replaces what patterns match (decorator).
+    """Turn a function into a pass replacing the matches of patterns (decorator).
 
-    The function gets a match and the graph to emit ops into. It returns what replaces the results of the match's last
-    op: a value, or a sequence of one value for each result, of the same types; or ``None`` to leave the match as it is.
-    The pass has the function's name::
+    The function receives a match and the graph to emit ops into. The function returns the replacements of the results
+    of the match's last op: a value, or a sequence with a value of the same type for each result; or ``None`` to leave
+    the match unchanged. The pass has the function's name::
 
         from byoc_core.pattern import is_op, wildcard
         from byoc_core.transform import Sequential, pattern_rewrite
@@ -164,13 +164,13 @@ def pattern_rewrite(*patterns: Pattern) -> Callable[[Build], RewritePass]:
 
         module = Sequential([swap_difference])(module)
 
-    Ops are named as the module's registry has them, those of plugins too.
+    Ops, including ops of plugins, have the names of the module's registry.
 
     Args:
-        patterns: what is replaced; one of them has to match.
+        patterns: the patterns to replace; at least one has to match.
 
     Raises:
-        PatternError: no pattern is given, or one ends in no op.
+        PatternError: no pattern is given, or a pattern ends in no op.
     """
 
     def decorate(build: Build) -> RewritePass:

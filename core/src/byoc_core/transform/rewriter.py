@@ -1,15 +1,15 @@
-"""Local rewriting: rules that look backwards from one op, applied until none fits.
+"""Local rewriting: rules looking backwards from an op, applied until none fits.
 
-A rule is a function ``rule(binding, graph)``: it gives the values that replace the binding's results, or ``None``. What
-it needs, it emits into the graph; patterns become rules by :func:`pattern_rule`.
+A rule is a function ``rule(binding, graph)`` returning replacements for the binding's results, or ``None``. A rule
+emits new ops into the graph; :func:`pattern_rule` turns patterns into rules.
 
-Functions are walked in order, so that a rule sees operands that are rewritten already, and what a rule emits is
-rewritten in turn before the walk goes on. Functions annotated for a backend, ops that a backend has claimed and bodies
-of composites are left alone.
+Functions are walked in order: a rule sees operands already rewritten, and ops emitted by a rule are rewritten in turn
+before the walk continues. Functions annotated for a backend, ops claimed by a backend and bodies of composites are left
+alone.
 
-Names mean what the module's registry (:attr:`IRModule.ops`) says: a rule for the op named N applies to the op that the
-registry holds under N, be it the core's or a plugin's, and ``emit`` finds N there. Another op that happens to be called
-N is left alone, and no pattern matches it.
+The module's registry (:attr:`IRModule.ops`) defines the meaning of names: a rule for the op named N applies to the op
+registered under N, from the core or from a plugin, and ``emit`` finds the same op. A different op called N is left
+alone and matches no pattern.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ _BASE_NBYTES = 1 << 26
 
 
 class RewriteGraph(FunctionIndex):
-    """The part of a function that is rewritten already, and what a rule may ask of it.
+    """The rewritten part of a function, and queries about this part for rules.
 
-    ``users`` and ``Match.leaked`` know this part only; :meth:`num_uses` and :meth:`is_private` know the whole function.
+    ``users`` and ``Match.leaked`` cover this part only; :meth:`num_uses` and :meth:`is_private` cover the whole
+    function.
     """
 
     def __init__(self, function: Function, module: IRModule) -> None:
@@ -52,9 +53,9 @@ class RewriteGraph(FunctionIndex):
         self.uses.update(map(id, function.results))
 
     def maker(self, value: Value, *ops: str | Trait) -> Binding | None:
-        """Return the binding that makes a value, if its op has one of these names or traits and no backend claims it.
+        """Return the unclaimed binding producing a value, if its op has any of these names or traits.
 
-        Ops that the module's registry does not hold have no name here.
+        Ops missing in the module's registry have no name here.
         """
         found = self.producer(value)
         if found is None or found[0].codegen is not None:
@@ -64,33 +65,33 @@ class RewriteGraph(FunctionIndex):
         return found[0] if is_wanted and self._module.knows(op) else None
 
     def knows(self, *ops: OpDef) -> bool:
-        """Return whether the module's registry holds these very ops under their names."""
+        """Return whether the module's registry holds exactly these ops under their names."""
         return all(map(self._module.knows, ops))
 
     def num_uses(self, value: Value) -> int:
-        """Gives how often a value is read: as an operand, and as a result of the function."""
+        """Return the number of reads of a value: as an operand, and as a result of the function."""
         return self.uses[id(value)]
 
     def is_private(self, match: Match) -> bool:
-        """Tells whether nothing but the match reads what it makes, the results of its root apart."""
+        """Return whether the values produced inside the match, except results of the root, have no readers outside."""
         inside = Counter(id(operand) for binding in match.bindings for operand in binding.operands)
         made = (result for binding in match.bindings if binding is not match.root for result in binding.results)
         return all(self.uses[id(result)] == inside[id(result)] for result in made)
 
     def scalar(self, value: Value) -> float | None:
-        """Gives the number that a constant of one element holds; ``None`` for other values."""
+        """Return the number in a constant of one element; ``None`` for other values."""
         array = self.array(value)
         return float(array.astype(np.float64).item()) if array is not None and array.size == 1 else None
 
     def const(self, array: npt.ArrayLike) -> Constant:
-        """Stores an array and gives a reference to it."""
+        """Store an array and return a reference to the stored array."""
         return self._module.constants.add(array)
 
     def may_add(self, nbytes: int) -> bool:
-        """Return whether a rule may store a constant of so many bytes that it computes from others.
+        """Return whether a rule may store a constant of ``nbytes`` bytes computed from other constants.
 
-        All constants that were ever made of a module may occupy 64 MiB plus four times what it has: one weight that
-        thousands of ops scale is not copied for each.
+        All constants ever computed for a module may occupy 64 MiB plus four times its declared constants: a weight
+        scaled by thousands of ops is not copied for each.
         """
         if self._declared is None:
             self._declared = declared_nbytes(self._module)
@@ -104,13 +105,13 @@ class RewriteGraph(FunctionIndex):
         *,
         name: str | None = None,
     ) -> Var:
-        """Add an op of one result to what replaces the root.
+        """Add an op with a single result to the replacement of the root.
 
         Args:
-            op: an op of the module's registry by its name, or the ``OpDef`` of any op.
-            operands: what it reads.
-            attrs: its attributes.
-            name: name hint of its result; the root's by default.
+            op: the name of an op of the module's registry, or the ``OpDef`` of any op.
+            operands: the operands of the op.
+            attrs: the attributes of the op.
+            name: name hint of the result; the name of the root's result by default.
 
         Raises:
             IRTypeError: the registry has no such op, or operands or attributes do not fit the op.
@@ -126,9 +127,9 @@ class RewriteGraph(FunctionIndex):
         *,
         name: str | None = None,
     ) -> Binding:
-        """Add an op to what replaces the root, and return its binding; like :meth:`emit`, with any number of results.
+        """Add an op with any number of results to the replacement of the root, and return it; see also :meth:`emit`.
 
-        Results are named after those of the root, in order; further ones after the last.
+        Results are named after the results of the root, in order; further results after the last.
         """
         opdef = self._module.ops.find(op) if isinstance(op, str) else op
         normal = opdef.normalise_attrs(attrs or {})
@@ -141,23 +142,23 @@ class RewriteGraph(FunctionIndex):
         return self._drafts[-1]
 
     def draft(self, rule: Rule, root: Binding) -> tuple[Sequence[Value] | None, list[Binding]]:
-        """Asks a rule about a binding: gives its answer, and what it emitted."""
+        """Apply a rule to a binding; return its answer and the emitted bindings."""
         self._root, self._drafts = root, []
         return rule(root, self), self._drafts
 
 
 Rule = Callable[[Binding, RewriteGraph], Sequence[Value] | None]
-"""Gives what replaces the results of a binding, of the same types, or ``None``; must make progress."""
+"""Return replacements of the same types for the results of a binding, or ``None``; must make progress."""
 
 Rules = Mapping[str, Sequence[Rule]]
-"""Rules by the name of the op that they look at; the first that fits is taken."""
+"""Rules by the name of their root op; the first rule to fit is taken."""
 
 
 def pattern_rule(pattern: Pattern, build: Callable[[Match, RewriteGraph], Value | Sequence[Value] | None]) -> Rule:
-    """Return the rule that replaces what a pattern matches by what ``build`` makes of the match.
+    """Return the rule replacing the matches of a pattern by the result of ``build``.
 
-    That is the value of the only result, or a value for each. Matches that something outside reads from the middle of
-    are not taken.
+    ``build`` returns the value of the only result, or a value for each. A match is not taken if an op outside reads one
+    of its intermediate values.
     """
 
     def rule(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
@@ -172,18 +173,18 @@ def pattern_rule(pattern: Pattern, build: Callable[[Match, RewriteGraph], Value 
 
 
 def rewrite_module(module: IRModule, rules: Rules) -> IRModule:
-    """Gives the module with rules applied until none fits; the same module where none does.
+    """Return the module with rules applied until none fits; the same module if nothing changed.
 
-    Pure ops that only a replaced op read are removed with it.
+    Pure ops read only by a replaced op are removed together with the replaced op.
 
-    Cost: linear in ops and in rewrites for rules that look at a bounded neighbourhood; one more walk tells that
-    nothing is left to do.
+    Cost: linear in ops and in rewrites for rules looking at a bounded neighbourhood. A last walk confirms the absence
+    of further matches.
     """
     return map_functions(module, lambda function: _rewrite(function, module, rules) if is_open(function) else function)
 
 
 def is_open(function: Function) -> bool:
-    """Tells whether passes may change a function: it is not handed to a backend as it is."""
+    """Return whether passes may change a function; functions handed over to a backend must stay unchanged."""
     return "Codegen" not in function.attrs
 
 
@@ -198,7 +199,7 @@ def _rewrite(function: Function, module: IRModule, rules: Rules) -> Function:
 
 
 class _Walk:
-    """One walk over one function."""
+    """A single walk over a function."""
 
     def __init__(self, function: Function, module: IRModule, rules: Rules) -> None:
         self._function = function
@@ -236,7 +237,7 @@ class _Walk:
         return binding if same else replace(binding, operands=operands)
 
     def _apply(self, binding: Binding) -> list[Binding] | None:
-        """Gives what replaces a binding, after rewiring its readers; ``None`` where no rule fits."""
+        """Return the replacement of a binding after rewiring its readers; ``None`` if no rule fits."""
         if binding.codegen is not None or binding.op.name not in self._rules or not self._graph.knows(binding.op):
             return None
         types = [result.type for result in binding.results]
@@ -258,7 +259,7 @@ class _Walk:
         self._release(binding)
 
     def _release(self, binding: Binding) -> None:
-        """Forgets that a removed binding read its operands; removes what nothing reads any more."""
+        """Remove a removed binding from the uses of its operands; remove producers without remaining uses."""
         removed = [binding]
         while removed:
             for operand in removed.pop().operands:

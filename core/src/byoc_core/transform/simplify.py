@@ -1,4 +1,4 @@
-"""Canonical form and common subexpressions together."""
+"""Canonical form and elimination of common subexpressions, combined."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["Simplify"]
 
 @dataclass(frozen=True)
 class Simplify(Pass):
-    """Runs :class:`Canonicalise` and :class:`EliminateCommonSubexpressions` until neither changes anything.
+    """Rounds of :class:`Canonicalise` and :class:`EliminateCommonSubexpressions` until neither changes anything.
 
-    Each may make work for the other: a choice between two values goes once they are known to be equal, and ops on what
-    is left of it may then be equal in turn.
+    Each pass may enable the other: a choice between two values is removed once both are known to be equal; ops reading
+    the remaining value may then be equal in turn.
     """
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the simplified module.
+        """Return the simplified module.
 
-        Cost: that of the two passes for each round; every round but the first and the last merges at least one op.
+        Cost: the cost of both passes for each round; all rounds except the first and the last merge at least an op.
         """
         before = None
         while module is not before:

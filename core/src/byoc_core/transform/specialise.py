@@ -1,4 +1,4 @@
-"""Functions for given sizes: symbols replaced by integers, value by value."""
+"""Specialisation of functions for given sizes: symbols replaced by integers, value by value."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ __all__ = ["Specialised", "has_symbols", "specialise", "symbols_in"]
 
 @dataclass(frozen=True, slots=True)
 class Specialised:
-    """A function for given sizes.
+    """A function specialised for given sizes.
 
     Attributes:
         function: the function; its bindings stand in the order of the original.
-        values: its variables, by the ``id`` of the original's.
+        values: the variables of the function, by the ``id`` of the original variables.
     """
 
     function: Function
     values: Mapping[int, Var]
 
     def value(self, original: Value) -> Value:
-        """Return what stands for a value of the original function."""
+        """Return the replacement of a value of the original function."""
         return self.values[id(original)] if isinstance(original, Var) else original
 
 
 def symbols_in(function: Function) -> frozenset[str]:
-    """Return the symbols in the types of parameters and bindings of a function, those of attributes included."""
+    """Return the symbols in the types of parameters and bindings of a function, and in attributes."""
     found = frozenset[str]().union(*(_type_symbols(param.type) for param in function.params))
     for binding in function.walk():
         found = found.union(*(_type_symbols(value.type) for value in (*binding.operands, *binding.results)))
@@ -40,7 +40,7 @@ def symbols_in(function: Function) -> frozenset[str]:
 
 
 def has_symbols(functions: Iterable[Function]) -> bool:
-    """Return whether functions, of any depth of nesting, have symbols as :func:`symbols_in` finds them."""
+    """Return whether functions, at any depth of nesting, have symbols in the sense of :func:`symbols_in`."""
     pending = list(functions)
     while pending:
         function = pending.pop()
@@ -51,12 +51,12 @@ def has_symbols(functions: Iterable[Function]) -> bool:
 
 
 def specialise(function: Function, sizes: Mapping[str, int], *, skip_impossible: bool = False) -> Specialised:
-    """Return a function for given sizes; symbols without a size stay.
+    """Return a function specialised for given sizes; symbols without a size stay.
 
     Args:
-        function: what to specialise.
+        function: the function to specialise.
         sizes: integers by symbol.
-        skip_impossible: keep the symbols of a type, or an attribute, that is impossible for these sizes.
+        skip_impossible: keep the symbols of a type, or an attribute, impossible for these sizes.
 
     Raises:
         IRTypeError: a size comes out negative, or an expression has no value for these sizes.

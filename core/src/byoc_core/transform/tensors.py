@@ -1,4 +1,4 @@
-"""What rewriting rules ask of the types of values."""
+"""Queries of rewriting rules about the types of values."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ __all__ = ["dtype_of", "has_type_of_result", "permutation_of", "rank_of", "shape
 
 
 def shape_of(value: Value) -> tuple[Dim, ...] | None:
-    """Gives the shape of a tensor; ``None`` for other values, and where even the rank is unknown."""
+    """Return the shape of a tensor; ``None`` for other values, and for unknown rank."""
     return value.type.shape if isinstance(value.type, TensorType) else None
 
 
 def rank_of(value: Value) -> int | None:
-    """Gives the number of axes of a tensor, if it is known."""
+    """Return the number of axes of a tensor, if known."""
     return value.type.rank if isinstance(value.type, TensorType) else None
 
 
 def dtype_of(value: Value) -> str:
-    """Gives the dtype of a tensor, ``""`` for other values."""
+    """Return the dtype of a tensor, ``""`` for other values."""
     return value.type.dtype if isinstance(value.type, TensorType) else ""
 
 
 def has_type_of_result(value: Value, binding: Binding) -> bool:
-    """Tells whether a value has the type of the result, with a known shape: then nothing is broadcast or cut."""
+    """Return whether a value has the type of the result, with a known shape, excluding any broadcast or slicing."""
     return shape_of(value) is not None and value.type == binding.results[0].type
 
 
@@ -42,7 +42,7 @@ def permutation_of(binding: Binding) -> tuple[int, ...]:
 
 
 def smallest_normal(dtype: str) -> float:
-    """Gives the smallest positive number of a floating-point dtype that has all its digits."""
+    """Return the smallest positive normal number of a floating-point dtype."""
     if dtype.startswith("float") and not dtype_info(dtype).from_ml_dtypes:
         return float(np.finfo(dtype).tiny)
     import ml_dtypes

@@ -1,4 +1,4 @@
-"""Where the dynamic sizes of a module come from, and which of them nothing relates to an input."""
+"""Origins of the dynamic sizes of a module, including sizes unrelated to any input."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ __all__ = ["SizeKind", "SizeOrigin", "SizeTrace", "trace_sizes"]
 
 
 class SizeKind(Enum):
-    """What is known of a size."""
+    """The degree of knowledge about a size."""
 
     INPUT = "input"
-    """A symbol that an input has."""
+    """A symbol in the shape of an input."""
     EXPRESSION = "expression"
-    """A size with quotients, remainders, extrema or a broadcast inside: known, but of it little can be proven."""
+    """A size containing quotients, remainders, extrema or a broadcast: known, but with few provable properties."""
     UNKNOWN = "unknown"
-    """A symbol that an op gives when it runs, or an unknown rank: nothing relates it to an input."""
+    """A symbol determined by an op at run time, or an unknown rank: not related to any input."""
 
 
 @dataclass(frozen=True, slots=True)
 class SizeOrigin:
-    """One size and the first place that has it.
+    """A size and its first occurrence.
 
     Attributes:
         function: the function's name.
-        size: the size as text; ``?`` where even the rank is unknown.
-        kind: what is known of it.
-        where: an input and its axis, or an op, its result and where that comes from.
+        size: the size as text; ``?`` for unknown rank.
+        kind: the degree of knowledge about the size.
+        where: an input and its axis, or an op with its result and source location.
     """
 
     function: str
@@ -40,7 +40,7 @@ class SizeOrigin:
     where: str
 
     def to_data(self) -> dict[str, str]:
-        """Gives the origin as plain data, for a report."""
+        """Return the origin as plain data, for a report."""
         return {"function": self.function, "size": self.size, "kind": self.kind.value, "where": self.where}
 
 
@@ -51,7 +51,7 @@ class SizeTrace:
     origins: tuple[SizeOrigin, ...]
 
     def of_kind(self, kind: SizeKind) -> tuple[SizeOrigin, ...]:
-        """Gives the sizes of which so much is known."""
+        """Return the sizes of a kind."""
         return tuple(origin for origin in self.origins if origin.kind is kind)
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class SizeTrace:
 
 
 def trace_sizes(module: IRModule) -> SizeTrace:
-    """Gives where each dynamic size of a module is born.
+    """Return the origin of each dynamic size of a module.
 
     Cost: linear in ops.
     """

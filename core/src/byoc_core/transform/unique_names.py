@@ -1,4 +1,4 @@
-"""Unique names for values, so that reports and messages can name an op."""
+"""Unique names of values, for references to ops in reports and messages."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["NamePool", "UniqueNames", "defined_values"]
 
 @dataclass(frozen=True)
 class UniqueNames(Pass):
-    """Renames values so that each name stands once in a function, nested regions included.
+    """Renaming of values to make each name unique in a function, nested regions included.
 
-    The body of a composite is left alone: its ops keep the names that they had outside.
+    The body of a composite is left alone: its ops keep their names from before the composite.
     """
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module with unique names; functions that have them already stay as they are. Cost: linear."""
+        """Return the module with unique names; functions already without duplicates stay unchanged. Cost: linear."""
         return map_functions(module, _renamed)
 
 
@@ -30,7 +30,7 @@ def _renamed(function: Function) -> Function:
 
 
 def defined_values(function: Function) -> Iterator[Var]:
-    """Yields parameters and results, those of nested regions included; bodies of composites have names of their own."""
+    """Yield parameters and results, including nested regions, except bodies of composites with their own names."""
     yield from function.params
     for binding in function.bindings:
         for region in binding.regions if binding.op is not COMPOSITE else ():
@@ -39,10 +39,10 @@ def defined_values(function: Function) -> Iterator[Var]:
 
 
 class NamePool:
-    """Names that are taken.
+    """A pool of taken names.
 
     Args:
-        taken: the first of them.
+        taken: the names taken initially.
     """
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
@@ -53,7 +53,7 @@ class NamePool:
         return name in self._taken
 
     def fresh(self, wish: str) -> str:
-        """Take a name and return it: the wish, or the wish with a number behind it if it is taken.
+        """Take and return a name: the wish, followed by a number if the wish is already taken.
 
         Cost: constant on average.
         """

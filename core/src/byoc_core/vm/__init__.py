@@ -1,4 +1,4 @@
-"""The virtual machine: programs as data, their binary form, their laws, and the machine that runs them."""
+"""The virtual machine: programs as data, their binary form, their laws, and the machine itself."""
 
 from byoc_core.opset.layout import Layout, compact_layout
 from byoc_core.vm.disassemble import disassemble

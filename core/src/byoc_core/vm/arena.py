@@ -1,4 +1,4 @@
-"""Where the planned tensors of a function lie, and its views, for known sizes."""
+"""Placement of a function's planned tensors, and its views, for known sizes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["ArenaLayout", "lay_out", "new_arena", "no_memory", "start_of"]
 
 @dataclass(frozen=True, slots=True)
 class ArenaLayout:
-    """The arena of one call.
+    """The arena of a call.
 
     Attributes:
-        nbytes: of the arena.
-        offsets: of each planned tensor, from the arena's aligned start.
-        shapes: of each planned tensor.
-        views: of registers.
+        nbytes: size of the arena.
+        offsets: offset of each planned tensor from the arena's aligned start.
+        shapes: shape of each planned tensor.
+        views: the views of registers.
     """
 
     nbytes: int
@@ -35,12 +35,12 @@ class ArenaLayout:
 
 
 def lay_out(function: VMFunction, sizes: Mapping[str, int], views: ViewMaker | None) -> ArenaLayout:
-    """Gives the layout for known sizes of the function's symbols.
+    """Return the arena layout for known sizes of the function's symbols.
 
     Args:
-        function: whose arena it is.
-        sizes: of the symbols that its inputs bind.
-        views: makes the function's views; ``None`` where it has none.
+        function: the function with the planned tensors.
+        sizes: sizes of the symbols bound by the inputs.
+        views: makes the function's views; ``None`` without views.
 
     Raises:
         CallError: a size comes out negative or cannot be computed.
@@ -59,7 +59,7 @@ def lay_out(function: VMFunction, sizes: Mapping[str, int], views: ViewMaker | N
             raise CallError(where, f"size {nbytes} is negative", got=size)
         total += -(-size // ALIGNMENT) * ALIGNMENT
     known = dict(sizes)
-    # Many tensors have the same few shapes, and each symbolic one costs some microseconds.
+    # Many tensors share a few shapes, and each symbolic shape costs some microseconds.
     found: dict[tuple[Dim, ...], tuple[int, ...]] = {}
     shapes = []
     for index, tensor in enumerate(function.tensors):
@@ -73,10 +73,10 @@ def lay_out(function: VMFunction, sizes: Mapping[str, int], views: ViewMaker | N
 
 
 def new_arena(layout: ArenaLayout, where: str) -> NDArray:
-    """Gives memory for a layout, with room to align its start.
+    """Allocate memory for a layout, with room to align its start.
 
     Raises:
-        ExecutionError: it does not fit into memory.
+        ExecutionError: the arena does not fit into memory.
     """
     try:
         return np.empty(layout.nbytes + ALIGNMENT, np.uint8)
@@ -85,10 +85,10 @@ def new_arena(layout: ArenaLayout, where: str) -> NDArray:
 
 
 def no_memory(layout: ArenaLayout, where: str) -> ExecutionError:
-    """Gives the error of an arena that does not fit into memory."""
+    """Return the error for an arena too large for memory."""
     return ExecutionError(where, f"{layout.nbytes} bytes for intermediates cannot be allocated")
 
 
 def start_of(arena: NDArray) -> int:
-    """Gives the offset of the first aligned byte of an arena."""
+    """Return the offset of the first aligned byte of an arena."""
     return int(-arena.ctypes.data % ALIGNMENT)

@@ -1,4 +1,4 @@
-"""Calls on fixed buffers, where Python makes them; the C extension's ``Bound`` behaves likewise."""
+"""Calls on fixed buffers from Python; the C extension's ``Bound`` behaves likewise."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["BoundCall"]
 
 
 class BoundCall:
-    """Runs a function on its buffers. Calls from several threads wait for each other; one inside another fails.
+    """A function bound to buffers. Calls from several threads wait for each other; a nested call fails.
 
     Args:
-        run: runs it.
-        results: what a call gives.
+        run: runs the function.
+        results: the return value of each call.
     """
 
     def __init__(self, run: Callable[[], object], results: object) -> None:
@@ -24,14 +24,14 @@ class BoundCall:
         self._runs_under: object = None
 
     def __call__(self) -> object:
-        """Runs the function.
+        """Run the function.
 
         Raises:
-            RuntimeError: it runs in this thread already.
+            RuntimeError: the function is already running in this thread.
         """
         lock = self._fork_lock.lock
         with lock:
-            if self._runs_under is lock:  # another lock is that of a thread that a forked child does not have
+            if self._runs_under is lock:  # another lock belongs to a thread missing in a forked child
                 raise RuntimeError("a bound function is called while it runs in this thread")
             try:
                 self._runs_under = lock

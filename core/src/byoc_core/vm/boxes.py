@@ -1,4 +1,4 @@
-"""Sets of elements of one buffer as boxes in the digits of their numbers, and what the boxes cut the buffer into."""
+"""Sets of buffer elements as boxes over the digits of element numbers, and the resulting parts of the buffer."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _MAX_PARTS_PER_LAYOUT = 16
 
 
 def parts_of(shape: Sequence[Dim], layouts: Sequence[Layout]) -> list[tuple[int, ...]] | None:
-    """Gives the numbers of the parts of a buffer that each layout consists of, and before them those of all parts.
+    """Return the numbers of all parts of a buffer, followed by the part numbers of each layout.
 
-    The parts are disjoint and make up the buffer. ``None`` where that is not proved, or the layouts cut the buffer
-    into too many parts.
+    The parts are disjoint and make up the buffer. ``None`` if this is not proved, or the layouts cut the buffer into
+    too many parts.
 
     Args:
-        shape: of the buffer.
-        layouts: lie in it; no element shares its place with another one, but along axes of stride 0.
+        shape: shape of the buffer.
+        layouts: layouts inside the buffer; elements do not overlap, except along axes of stride 0.
 
-    Cost: ``O(n log n)`` in the layouts, plus the numbers given.
+    Cost: ``O(n log n)`` in the layouts, plus the returned numbers.
     """
     steps = _common_steps(layouts)
     if steps is None:
@@ -58,7 +58,7 @@ def _part_numbers(box: _Box, numbered: Sequence[dict[Dim, int]]) -> tuple[int, .
 
 
 def _ordered(ends: set[Dim], sizes: Sequence[Dim]) -> list[Dim] | None:
-    """Gives ends of intervals in order; ``None`` where the order is not proved."""
+    """Return ends of intervals in order; ``None`` if the order is not proved."""
     found = sorted(ends, key=typical)
     for left, right in pairwise(found):
         if not is_size(right - left, sizes):
@@ -67,7 +67,7 @@ def _ordered(ends: set[Dim], sizes: Sequence[Dim]) -> list[Dim] | None:
 
 
 def _common_steps(layouts: Iterable[Layout]) -> list[Dim] | None:
-    """Gives the strides of all layouts, the largest first; ``None`` where one is no multiple of the next."""
+    """Return the strides of all layouts, the largest first; ``None`` if a stride is no multiple of the next."""
     found = {stride for layout in layouts for stride, _ in layout.levels()[0]}
     steps = sorted(found, key=typical, reverse=True)
     if len(steps) > _MAX_STEPS or any(exact_div(a, b) is None for a, b in pairwise(steps)):
@@ -76,15 +76,15 @@ def _common_steps(layouts: Iterable[Layout]) -> list[Dim] | None:
 
 
 def _box_of(layout: Layout, steps: Sequence[Dim], sizes: Sequence[Dim]) -> _Box | None:
-    """Gives the elements of a layout as a box: for each digit of an element's number the interval that it runs through.
+    """Return the elements of a layout as a box: an interval for each digit of the element numbers.
 
-    The digits are the number's quotients by ``steps``, the largest first, then what is left. ``None`` where the
-    elements are no such box, or that is not proved.
+    The digits are the number's quotients by ``steps``, the largest first, then the remainder. ``None`` if the elements
+    do not form a box, or no proof is found.
 
     Args:
-        layout: its elements lie in a buffer.
-        steps: each a multiple of the next.
-        sizes: that are zero or more, though they do not show it.
+        layout: a layout of elements in a buffer.
+        steps: strides, each a multiple of the next.
+        sizes: sizes known to be zero or more, though not by their form.
     """
     levels, run = layout.levels()
     offset = layout.offset
@@ -101,10 +101,10 @@ def _box_of(layout: Layout, steps: Sequence[Dim], sizes: Sequence[Dim]) -> _Box 
 def _digit(
     offset: Dim, levels: _Levels, run: Dim, step: Dim, sizes: Sequence[Dim]
 ) -> tuple[tuple[Dim, Dim], Dim, _Levels, Dim] | None:
-    """Gives the interval of the digit that counts ``step``, and what is left of the elements below it."""
+    """Return the interval of the digit counting ``step``, and the remaining lower digits of the elements."""
     span = _span(levels, run)
     quotient = _quotient(offset, span, step, sizes)
-    if quotient is not None:  # all within one step
+    if quotient is not None:  # all within a single step
         return (quotient, quotient + 1), offset - quotient * step, levels, run
     if not levels:
         first, count = exact_div(offset, step), exact_div(run, step)
@@ -130,7 +130,7 @@ def _span(levels: Iterable[tuple[Dim, Dim]], run: Dim) -> Dim:
 
 
 def _quotient(offset: Dim, span: Dim, step: Dim, sizes: Sequence[Dim]) -> Dim | None:
-    """Gives ``q`` where ``span`` elements from ``offset`` provably lie between ``q * step`` and ``(q + 1) * step``."""
+    """Return ``q`` if ``span`` elements from ``offset`` provably lie between ``q * step`` and ``(q + 1) * step``."""
     if isinstance(step, int) and isinstance(offset, int):
         candidates: tuple[Dim, ...] = (offset // step,) if step > 0 else ()
     else:

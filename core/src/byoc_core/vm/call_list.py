@@ -1,9 +1,9 @@
-"""A function's native calls as one list that the C extension runs in one go.
+"""A function's native calls in a list, executed by the C extension in a single run.
 
-Every instruction that machine code can do (a call of a function with a :class:`NativeEntry`, builtins that fill
-buffers, jumps) is an entry of the list; the others are left to Python, and the list goes on behind them. A function
-is *whole* where the sizes of its inputs tell all others: the extension then checks the arguments, computes sizes, makes
-the results, and calls what is left to Python with arrays of its own making.
+Every instruction supported by machine code (a call of a function with a :class:`NativeEntry`, builtins filling buffers,
+jumps) is an entry of the list. The other instructions are left to Python, and the list continues after each. A function
+is *whole* if the sizes of its inputs determine all other sizes. For a whole function, the extension checks the
+arguments, computes sizes, makes the results, and runs Python's instructions on arrays made by the extension.
 """
 
 from __future__ import annotations
@@ -35,27 +35,28 @@ _BUILTINS = {
 
 
 def has_native_calls(entries: Sequence[NativeEntry | None]) -> bool:
-    """Tells whether a list is worth it."""
+    """Return whether a call list is worthwhile."""
     return any(entry is not None for entry in entries)
 
 
 class CallList:
-    """The list of one function, and the frames it runs in.
+    """The call list of a function, and the frames for running the list.
 
     Args:
         extension: the module ``byoc_core._native``.
         program: the whole program.
-        function: which function of it.
-        steps: for each instruction how Python does it, ``None`` for jumps.
-        entries: for each instruction, what it calls, ``None`` where that is nothing native.
+        function: the function of the program.
+        steps: for each instruction the step executed by Python, ``None`` for jumps.
+        entries: for each instruction the native entry to call, ``None`` if not native.
         constants: the function's constants.
         early_results: for each result, whether its size is known before the function runs.
-        fail: called with an instruction and the status that its function returned, in the thread it failed in, or the
-            exception that Python's step raised; raises.
-        num_threads: how many threads a call wants, 0 for the number of the process; ``None``: nothing uses threads.
+        fail: called with an instruction and the status returned by its function, in the failing thread, or the
+            exception raised by Python's step; raises.
+        num_threads: the number of threads requested by a call, 0 for the number of the process; ``None``: no
+            instruction uses threads.
 
     Attributes:
-        is_whole: the extension makes the whole call.
+        is_whole: whether the extension makes the whole call.
     """
 
     def __init__(
@@ -101,25 +102,25 @@ class CallList:
             self._plan = extension.Plan(self._code, *num_arguments, self._sources, self.new_frame)
 
     def prepare(self) -> None:
-        """Makes the frame for the first call of a whole function without symbols."""
+        """Allocate the frame for the first call of a whole function without symbols."""
         assert self._plan is not None
         self._plan.prepare()
 
     def make_entry(self, fallback: Callable[..., Any]) -> Callable[..., Any]:
-        """Gives a whole function as it is called by position.
+        """Return a whole function as a callable with positional arguments.
 
         Args:
-            fallback: is called with arguments that are not as they should be.
+            fallback: called in case of invalid arguments.
         """
         entry: Callable[..., Any] = self._native.Entry(self._plan, fallback)
         return entry
 
     def run(self, inputs: list[Any], outputs: list[Any]) -> NDArray | tuple[NDArray, ...] | None:
-        """Runs a whole function on any arguments; ``None`` for an output stands for a new array.
+        """Run a whole function on any arguments; ``None`` for an output requests a new array.
 
         Returns:
-            The result, or a tuple of all where there is not exactly one. ``None`` where Python has to run it: an
-            argument is not as it should be, say, or an output overlaps another array.
+            The result, or a tuple of all results if there is not exactly one. ``None`` if Python has to run the
+            function, for example because an argument is invalid, or an output overlaps another array.
         """
         assert self._plan is not None
         return self._plan.run(inputs, outputs)
@@ -127,7 +128,7 @@ class CallList:
     def bind(
         self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], layout: ArenaLayout, sizes: Mapping[str, int]
     ) -> Callable[[], Any]:
-        """Gives a callable that runs a whole function on these arrays each time, and gives the result.
+        """Return a callable to run a whole function on these arrays repeatedly, each time returning the result.
 
         Raises:
             ExecutionError: there is no memory for intermediates.
@@ -139,17 +140,17 @@ class CallList:
         return bound
 
     def new_frame(self) -> Frame:
-        """Gives the memory of one call."""
+        """Allocate the memory of a call."""
         frame: Frame = self._native.Frame(self._code)
         return frame
 
     def lay_out(self, frame: Frame, layout: ArenaLayout, sizes: Mapping[str, int]) -> None:
-        """Gives the registers of a frame their shapes and places; parameters and results point nowhere yet.
+        """Set the shapes and places of a frame's registers; parameters and results still have no place.
 
         Args:
-            frame: that :meth:`new_frame` gave.
+            frame: a frame of :meth:`new_frame`.
             layout: the arena for these sizes.
-            sizes: of the symbols that the inputs bind.
+            sizes: sizes of the symbols bound by the inputs.
 
         Raises:
             ExecutionError: the arena does not fit into memory.
@@ -158,13 +159,13 @@ class CallList:
             raise no_memory(layout, self._where)
 
     def _symbols(self) -> frozenset[str]:
-        """Gives the symbols of all registers that have memory before the function runs, and of its storages."""
+        """Return the symbols of the function's storages, and of all registers with memory before the run."""
         placed = [register.shape for number, register in enumerate(self._registers) if self._is_placed(number)]
         views = [(view.offset, *(view.strides or ())) for view in self._function.views]
         return shape_symbols(dim for dims in (*placed, *views, self._function.storages) for dim in dims)
 
     def _register(self, number: int) -> _Register | None:
-        """Gives what is known of a register before a call; ``None`` where it has no memory then."""
+        """Return the facts about a register known before a call; ``None`` if the register has no memory then."""
         if not self._is_placed(number):
             return None
         register, native = self._registers[number], self._native
@@ -177,7 +178,7 @@ class CallList:
         array: NDArray | None = None
         match register.kind:
             case RegisterKind.PARAM if self._sources is None:
-                # Its sizes may stay unknown. Nobody asks: it takes the shape of the array that it is pointed to.
+                # The sizes may stay unknown and are never used: the register takes the shape of its array.
                 place, shape = native.ARGUMENT, (0,) * len(shape)
             case RegisterKind.CONSTANT:
                 place, array = native.CONSTANT, self._constants[register.index]
@@ -195,7 +196,7 @@ class CallList:
         return (place, home, *element, *numbers, array)
 
     def _is_whole(self, instruction: Instruction, step: Step | None) -> bool:
-        """Tells whether the extension can do an instruction, or call what does it."""
+        """Return whether the extension can execute an instruction, or call Python's step for it."""
         match instruction:
             case If(condition=condition):
                 return self._is_placed(condition)
@@ -227,7 +228,7 @@ class CallList:
         return native.PYTHON, step.registers, 0, 0, 0, call
 
     def _is_placed(self, number: int) -> bool:
-        """Tells whether a register has memory before the function runs."""
+        """Return whether a register has memory before the function runs."""
         register = self._registers[number]
         if register.kind is RegisterKind.VIEW:
             return self._is_placed(self._function.views[register.index].base)

@@ -12,10 +12,10 @@ __all__ = ["BasicBlock", "basic_blocks", "reverse_postorder"]
 
 @dataclass(frozen=True, slots=True)
 class BasicBlock:
-    """Instructions ``start <= i < stop`` that run one after the other, and the blocks that may follow.
+    """Instructions ``start <= i < stop`` executed in sequence, and the possible successor blocks.
 
     Attributes:
-        successors: indexes of blocks; for an ``if``: where the condition is true, then where it is false.
+        successors: indexes of blocks; for an ``if``: the successor for true, then the successor for false.
     """
 
     start: int
@@ -24,7 +24,7 @@ class BasicBlock:
 
 
 def basic_blocks(code: Sequence[Instruction]) -> tuple[BasicBlock, ...]:
-    """Gives the blocks of code whose jump targets are in range and whose last instruction is ``ret`` or ``goto``.
+    """Return the blocks of code with jump targets in range and a last instruction ``ret`` or ``goto``.
 
     Block 0 starts at instruction 0. Cost: linear in the code.
     """
@@ -57,7 +57,7 @@ def basic_blocks(code: Sequence[Instruction]) -> tuple[BasicBlock, ...]:
 
 
 def reverse_postorder(blocks: Sequence[BasicBlock]) -> tuple[int, ...]:
-    """Gives the blocks that block 0 reaches, each before its successors as far as loops permit."""
+    """Return the blocks reachable from block 0, each before its successors as far as loops permit."""
     order: list[int] = []
     seen = {0}
     stack = [(0, iter(blocks[0].successors))]

@@ -1,12 +1,13 @@
-"""Laws of programs that depend on the order of execution.
+"""Laws of programs depending on the order of execution.
 
-Forwards: on every path, a register is written before it is read, a buffer exists before it is written, and the
-symbols of a size are known before the size is used. Backwards: no two tensors whose values are still needed share
-bytes of a storage. What is written, read and needed are not registers, but the atoms of
-:class:`~byoc_core.vm.footprints.Footprints`, so a tensor may be written in parts, through views, and read as a whole.
+Forwards: on every path, a register is written before it is read, a buffer exists before it is written, and the symbols
+of a size are known before the size is used. Backwards: no two tensors with values still needed share bytes of a
+storage. Writes, reads and needs refer not to registers, but to the atoms of
+:class:`~byoc_core.vm.footprints.Footprints`. Therefore a tensor may be written in parts, through views, and read as a
+whole.
 
-What is certain is changed in place along a block and copied at its borders only, so long straight-line code costs no
-more per instruction than short. Only blocks that can be reached are looked at.
+The state is changed in place along a block and copied only at block borders: long straight-line code costs no more per
+instruction than short code. Only reachable blocks are examined.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ __all__ = ["check_dataflow"]
 
 
 def check_dataflow(program: Program, function: VMFunction, footprints: Footprints) -> None:
-    """Checks the order-dependent laws of a function whose instructions are well-formed one by one.
+    """Check the order-dependent laws of a function with instructions well-formed individually.
 
-    Cost: one pass over straight-line code; with loops, a few. Each use of a register counts as often as it has atoms.
+    Cost: one pass over straight-line code; with loops, a few. Each use of a register counts once per atom.
 
     Raises:
         ProgramError: a law is broken; names function, instruction and register.
@@ -39,7 +40,7 @@ def check_dataflow(program: Program, function: VMFunction, footprints: Footprint
 
 
 class _NumberSet:
-    """A set of numbers below a bound: looked up and changed in constant time, met and copied as a string of bits."""
+    """A set of numbers below a bound: lookup and change in constant time, intersection and copy as a bit string."""
 
     __slots__ = ("_bits",)
 
@@ -54,7 +55,7 @@ class _NumberSet:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _NumberSet) and self._bits == other._bits
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__ = None  # type: ignore[assignment]  # mutable
 
     def __and__(self, other: _NumberSet) -> _NumberSet:
         both = int.from_bytes(self._bits, "little") & int.from_bytes(other._bits, "little")
@@ -78,12 +79,12 @@ class _NumberSet:
 
 @dataclass(slots=True)
 class _State:
-    """What is certain at a point of the code.
+    """The facts certain at a point of the code.
 
     Attributes:
-        written: atoms that hold a value.
-        buffers: registers that own memory that may be written.
-        symbols: symbols whose sizes are known.
+        written: atoms holding a value.
+        buffers: registers with writable memory.
+        symbols: symbols of known size.
     """
 
     written: _NumberSet
@@ -132,7 +133,7 @@ class _Dataflow:
         while changed:
             changed = False
             for number in self._order:
-                # The order visits a predecessor of every block before it, so a state is there.
+                # The order visits a predecessor of every block before the block, therefore a state exists.
                 state = self._run(self._blocks[number], entries[number], report=False)
                 for successor in self._blocks[number].successors:
                     known = entries.get(successor)
@@ -159,7 +160,7 @@ class _Dataflow:
                     if shape_symbols(register.shape) <= known:
                         buffers.append(number)
                 case RegisterKind.VIEW:
-                    buffers.append(number)  # of memory that exists; its base tells whether it may be written
+                    buffers.append(number)  # a view of existing memory; its base decides on writes
                 case RegisterKind.DYNAMIC:
                     pass
         return _State(
@@ -170,7 +171,7 @@ class _Dataflow:
         return ProgramError(f"function `{self._function.name}`, instruction {index}", problem)
 
     def _run(self, block: BasicBlock, before: _State, *, report: bool) -> _State:
-        """Gives the state after a block; with ``report``, checks every instruction against the state before it."""
+        """Return the state after a block; with ``report``, check every instruction against the state before it."""
         state = before.copy()
         for index in range(block.start, block.stop):
             instruction = self._function.code[index]
@@ -183,7 +184,7 @@ class _Dataflow:
         return state
 
     def _call(self, index: int, call: Call, state: _State, *, report: bool) -> None:
-        """Changes the state by a call."""
+        """Update the state by a call."""
         results = sorted(set(call.results))
         if _effect(call) is Effect.ALLOCATES:
             if report:
@@ -199,7 +200,7 @@ class _Dataflow:
                     raise self._error(index, f"register {self._registers[number]} has no buffer to write")
         for number in defined:
             for name in self._function.dynamics[self._registers[number].index].binds:
-                # A new size for a symbol: whatever has the old size is no longer what its register declares.
+                # A new size for a symbol: values with the old size no longer match their registers' declarations.
                 for stale in self._mentions[name]:
                     self._forget(stale, state)
                     state.buffers.discard(stale)
@@ -217,7 +218,7 @@ class _Dataflow:
             state.written.discard(atom)
 
     def _defined(self, call: Call, results: Collection[int]) -> list[int]:
-        """Gives the results that the callee allocates."""
+        """Return the results allocated by the callee."""
         if call.kind not in (CallKind.PACKED, CallKind.FUNCTION):
             return []
         return [number for number in results if self._registers[number].kind is RegisterKind.DYNAMIC]
@@ -259,7 +260,7 @@ class _Dataflow:
         return set[int]().union(*(live_in[successor] for successor in self._blocks[number].successors))
 
     def _tensor_uses(self, instruction: Instruction) -> tuple[set[int], set[int], set[int]]:
-        """Gives the atoms of tensors that an instruction reads, those it writes wholly, and the tensors it uses."""
+        """Return the tensor atoms read by an instruction, the atoms written wholly, and the tensors used."""
         reads = self._in_arena(_reads(instruction))
         writes = self._in_arena(instruction.results if isinstance(instruction, Call) else ())
         defined = {atom for number in writes for atom in self._footprints.defined_by(number)}
@@ -274,7 +275,7 @@ class _Dataflow:
 
     def _check_block_overlaps(self, block: BasicBlock, live_out: set[int]) -> None:
         live = _LiveBytes(self._function)
-        # A tensor keeps its place as long as one of its atoms is needed.
+        # A tensor keeps its place as long as any of its atoms is needed.
         needed = set(live_out)
         num_needed = Counter(map(self._tensor, map(self._footprints.owner_of.__getitem__, live_out)))
         for tensor in sorted(num_needed):
@@ -282,7 +283,7 @@ class _Dataflow:
             live.add(tensor)
         for index in reversed(range(block.start, block.stop)):
             reads, writes, used = self._tensor_uses(self._function.code[index])
-            # While a call runs, all it reads and writes is in use at once.
+            # During a call, all its operands and results are in use at once.
             for tensor in sorted(used):
                 self._check_free(live, tensor, index)
                 live.add(tensor)
@@ -312,11 +313,11 @@ class _LiveBytes:
     def _range(self, tensor: int) -> tuple[int, float, int]:
         planned = self._tensors[tensor]
         nbytes = nbytes_of(planned.shape, planned.dtype)
-        # A symbolic size may be anything, so it reaches to the end of its storage.
+        # A symbolic size may have any value, therefore the tensor reaches to the end of its storage.
         return planned.offset, planned.offset + nbytes if isinstance(nbytes, int) else inf, tensor
 
     def conflict(self, tensor: int) -> int | None:
-        """Gives a live tensor (another one) that shares bytes with this one."""
+        """Return another live tensor sharing bytes with this tensor."""
         start, stop, _ = self._range(tensor)
         if stop == start:
             return None
@@ -328,7 +329,7 @@ class _LiveBytes:
         return None
 
     def add(self, tensor: int) -> None:
-        """Adds a tensor that has no conflict; nothing happens where it is there already."""
+        """Add a tensor without conflicts; do nothing if already present."""
         entry = self._range(tensor)
         ranges = self._ranges.setdefault(self._tensors[tensor].storage, [])
         position = bisect_left(ranges, entry)
@@ -336,7 +337,7 @@ class _LiveBytes:
             ranges.insert(position, entry)
 
     def discard(self, tensor: int) -> None:
-        """Takes a tensor out that was added; one without bytes is in no range."""
+        """Remove an added tensor; a tensor without bytes is in no range."""
         entry = self._range(tensor)
         ranges = self._ranges[self._tensors[tensor].storage]
         position = bisect_left(ranges, entry)

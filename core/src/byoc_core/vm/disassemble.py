@@ -1,4 +1,4 @@
-"""Listings of programs for people."""
+"""Human-readable listings of programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["callee_name", "disassemble"]
 
 
 def disassemble(program: Program) -> str:
-    """Gives a listing of a verified program: externs, constants, and each function's registers and code."""
+    """Return a listing of a verified program: externs, constants, and each function's registers and code."""
     lines = [f"extern {symbol}" for symbol in program.externs]
     lines += [
         f"constant {index}: {_tensor_text(ref.dtype, ref.shape)} {ref.digest}"
@@ -28,7 +28,7 @@ def disassemble(program: Program) -> str:
 
 
 def callee_name(program: Program, call: Call) -> str:
-    """Gives the name of what a call calls."""
+    """Return the name of the callee of a call."""
     match call.kind:
         case CallKind.EXTERN | CallKind.PACKED:
             return program.externs[call.callee]

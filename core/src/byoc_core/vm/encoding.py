@@ -1,11 +1,11 @@
-"""The binary form of programs: deterministic, versioned, and safe to read from anywhere.
+"""The binary form of programs: deterministic, versioned, and safe to read from any source.
 
 Layout: :data:`MAGIC`, the format version (two bytes, little-endian), then the program. Numbers are unsigned LEB128 in
-their shortest form; texts are UTF-8 with their length before them; sequences have their length before them;
-dimensions are the canonical text of :mod:`byoc_core.dims`. Version 2 has the views of each function behind its code. A
-program in which no registers share memory and no call writes what it reads has version 1, so that every version of the
-machine runs it. So every program has exactly one encoding, and whatever :func:`decode` accepts encodes to the same
-bytes again.
+shortest form; texts are UTF-8 preceded by their length; sequences are preceded by their length; dimensions are the
+canonical text of :mod:`byoc_core.dims`. Version 2 has the views of each function after its code. A program without
+registers sharing memory and without calls writing their own inputs has version 1, for every version of the machine.
+Therefore every program has exactly one encoding, and any bytes accepted by :func:`decode` encode to the same bytes
+again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAGIC = b"BYOC-VM\0"
 """The first bytes of every encoded program."""
 
 FORMAT_VERSION = 2
-"""The newest version that :func:`encode` writes; :func:`decode` reads it and all before it."""
+"""The newest version written by :func:`encode`; :func:`decode` reads this version and all earlier versions."""
 
 _PLAIN_VERSION = 1
 
@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 
 def encode(program: Program) -> bytes:
-    """Gives the binary form of a program; equal programs give equal bytes.
+    """Return the binary form of a program; equal programs have equal bytes.
 
     Raises:
         ProgramError: a number is negative or has more than 63 bits, or a size is longer or nested deeper than the
@@ -51,9 +51,9 @@ def encode(program: Program) -> bytes:
 
 
 def decode(data: bytes) -> Program:
-    """Gives the program that :func:`encode` wrote.
+    """Parse a program written by :func:`encode`.
 
-    Only the form is checked here; the laws of programs are :func:`~byoc_core.vm.verify`'s.
+    Only the form is checked here; :func:`~byoc_core.vm.verify` checks the laws of programs.
 
     Raises:
         ProgramError: the bytes are no program, are of another version, or are damaged; names the offset.
@@ -190,7 +190,7 @@ class _Reader:
 
     def number(self) -> int:
         position = self.position
-        if position < len(self.data) and self.data[position] < 0x80:  # one byte, as nearly all have
+        if position < len(self.data) and self.data[position] < 0x80:  # one byte, the usual case
             self.position = position + 1
             return self.data[position]
         value = 0

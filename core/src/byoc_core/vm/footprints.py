@@ -1,4 +1,4 @@
-"""Which bytes each register of a function names, as numbered atoms: disjoint parts of the registers that own memory."""
+"""Bytes named by each register of a function, as numbered atoms: disjoint parts of the registers owning memory."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ _READ_ONLY = (RegisterKind.PARAM, RegisterKind.CONSTANT)
 class Footprints:
     """The atoms of every register.
 
-    A register that owns memory and has no views is one atom. One with views is cut into as many as the views need;
-    where that is not proved, into as many as those need that calls write, and the others read all of them; where that
-    is not proved either, it is one atom, which a view reads, and may change, but never defines.
+    A register owning memory without views is a single atom. A register with views is cut into the atoms needed by the
+    views. If this cut is not proved, the register is cut only for the views written by calls, and the other views read
+    all atoms. If this cut is not proved either, the register is a single atom: views read and may change the atom, but
+    never define it.
 
     Attributes:
-        owners: by register, the register that owns its memory.
-        owner_of: by atom, the register that owns it.
-        is_exact: whether every view is proved to be the atoms that it reads.
+        owners: by register, the register owning its memory.
+        owner_of: by atom, the register owning the atom.
+        is_exact: whether every view is proved to be exactly the atoms read by the view.
 
     Cost: ``O(n log n)`` in the registers, plus the atoms of each view.
     """
@@ -51,23 +52,23 @@ class Footprints:
 
     @property
     def num_atoms(self) -> int:
-        """How many atoms the function has."""
+        """The number of atoms of the function."""
         return len(self.owner_of)
 
     def of(self, register: int) -> Sequence[int]:
-        """Gives the atoms that a register reads and changes."""
+        """Return the atoms read and changed by a register."""
         return self._atoms[register]
 
     def defined_by(self, register: int) -> Sequence[int]:
-        """Gives the atoms of which a write of a register writes every byte."""
+        """Return the atoms completely overwritten by a write of a register."""
         return () if register in self._inexact else self._atoms[register]
 
     def of_all(self, registers: Iterable[int]) -> set[int]:
-        """Gives the atoms that some registers read and change."""
+        """Return the atoms read and changed by some registers."""
         return {atom for register in registers for atom in self._atoms[register]}
 
     def is_same_place(self, left: int, right: int) -> bool:
-        """Tells whether element upon element of two registers lies, provably, in the same place."""
+        """Return whether corresponding elements of two registers provably lie in the same place."""
         if left == right:
             return True
         if self.owners[left] != self.owners[right]:
@@ -110,7 +111,7 @@ class Footprints:
 
 
 def defines_all(function: VMFunction, footprints: Footprints) -> bool:
-    """Tells whether for every view that a call writes it is proved which bytes of its base those are."""
+    """Return whether the bytes of the base are proved for every view written by a call."""
     return all(
         len(footprints.defined_by(number)) == len(footprints.of(number))
         for call in function.code

@@ -1,4 +1,4 @@
-"""Frames: the registers and the memory of one running call."""
+"""Frames: the registers and the memory of a running call."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Sizes = dict[str, int]
 
 
 class Frame:
-    """Registers and arena of one running call.
+    """Registers and arena of a running call.
 
     Attributes:
-        registers: by number; one more, the last, holds the frame itself for calls that define registers.
-        sizes: the input sizes for which the views are made; ``None`` before the first call.
-        symbols: all sizes known so far in the running call, those learnt on the way included.
-        native: the same memory for native calls, where a call of the function is some of those and some of Python's.
-        fill_views: makes the views of what comes with a call; ``None`` where there are none.
+        registers: by number; an additional last register holds the frame itself for calls defining registers.
+        sizes: the input sizes of the current views; ``None`` before the first call.
+        symbols: all sizes known so far in the running call, including sizes learnt during the call.
+        native: the same memory for native calls, if a call of the function mixes native and Python calls.
+        fill_views: makes the views of the memory passed to a call; ``None`` without such views.
     """
 
     __slots__ = ("_arena", "_linked", "fill_views", "native", "registers", "sizes", "symbols")
@@ -46,7 +46,7 @@ class Frame:
         self.fill_views: Callable[[list[Any]], None] | None = None
 
     def resize(self, sizes: Sizes) -> None:
-        """Makes the views for these sizes; the arena grows where it has to, and stays otherwise.
+        """Make the views for these sizes; the arena grows if necessary, otherwise stays.
 
         Raises:
             CallError: a size comes out negative or cannot be computed.
@@ -75,7 +75,7 @@ class Frame:
         self.sizes = sizes
 
     def allocate(self, spec: TensorSpec) -> NDArray:
-        """Gives a fresh buffer of the shape that a spec has for the symbols known now."""
+        """Allocate a fresh buffer in the shape of a spec for the symbols known now."""
         where = f"function `{self._linked.function.name}`, register {spec.name}"
         return np.empty(concrete_shape(spec, self.symbols, where), to_numpy(spec.dtype))
 
@@ -86,10 +86,10 @@ class Frame:
         returned: object,
         arguments: Sequence[NDArray] = (),
     ) -> None:
-        """Checks returned values against their specs, learns the symbols they bind, and puts them into registers.
+        """Check returned values against their specs, learn the bound symbols, and store the values in registers.
 
-        A value that shares memory with one of the call's arguments, with the arena or with a value before it is
-        copied: that memory is reused, is the caller's, or is another result.
+        A value is copied if it shares memory with an argument of the call, with the arena or with an earlier value:
+        such memory is reused, or belongs to the caller or to another result.
         """
         for register in registers:
             for name in self._linked.binds(register):

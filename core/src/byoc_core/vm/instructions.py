@@ -1,7 +1,7 @@
-"""The four instructions and the builtins, as one table each.
+"""The four instructions and the builtins, each in a table.
 
-Encoder, decoder, verifier and disassembler read :data:`INSTRUCTIONS` and :data:`BUILTINS`; a new instruction or
-builtin is one entry here.
+Encoder, decoder, verifier and disassembler read :data:`INSTRUCTIONS` and :data:`BUILTINS`; a new instruction or builtin
+needs a single entry here.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ __all__ = [
 
 
 class CallKind(IntEnum):
-    """What a call instruction calls. The value is the encoding."""
+    """The kind of callee of a call instruction. The value is the encoding."""
 
     EXTERN = 0
     """An external function in destination-passing style: ``f(*args, *results)`` fills the result buffers."""
     PACKED = 1
-    """An external function that returns its results; each defines a dynamic register."""
+    """An external function returning its results; each result defines a dynamic register."""
     FUNCTION = 2
-    """A function of the program; buffers are passed on, dynamic registers take what it allocates itself."""
+    """A function of the program; buffers are passed on, dynamic registers receive results allocated by the function."""
     BUILTIN = 3
     """A builtin of the machine."""
 
@@ -60,13 +60,13 @@ _MNEMONICS: Mapping[CallKind, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Calls something on registers.
+    """A call on registers.
 
     Attributes:
-        kind: what is called.
+        kind: the kind of callee.
         callee: index into the program's externs or functions, or a :class:`Builtin`.
-        args: registers that are read.
-        results: registers that are written or defined.
+        args: registers read by the call.
+        results: registers written or defined by the call.
     """
 
     kind: CallKind
@@ -77,21 +77,21 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Ret:
-    """Ends the function; one register per result of the function."""
+    """The end of the function; one register per result of the function."""
 
     values: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Goto:
-    """Continues at instruction ``target``."""
+    """A jump to instruction ``target``."""
 
     target: int
 
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """Continues with the next instruction where the bool scalar ``condition`` is true, else at ``otherwise``."""
+    """A branch to the next instruction if the bool scalar ``condition`` is true, else to ``otherwise``."""
 
     condition: int
     otherwise: int
@@ -101,7 +101,7 @@ Instruction = Call | Ret | Goto | If
 
 
 class FieldKind(Enum):
-    """How a field of an instruction is encoded, checked and printed."""
+    """The kind of a field of an instruction, for encoding, checks and listings."""
 
     CALL_KIND = "call kind"
     CALLEE = "callee"
@@ -112,7 +112,7 @@ class FieldKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of an instruction, by the name of its attribute."""
+    """A field of an instruction, by the name of its attribute."""
 
     name: str
     kind: FieldKind
@@ -120,7 +120,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class InstructionSpec:
-    """One instruction: its code in the encoding, its name in listings, and its fields in order.
+    """An instruction: its code in the encoding, its name in listings, and its fields in order.
 
     Attributes:
         ends_block: no instruction after it is reached by falling through.
@@ -155,19 +155,19 @@ _SPECS: Mapping[type[Instruction], InstructionSpec] = MappingProxyType({spec.typ
 
 
 def spec_of(instruction: Instruction) -> InstructionSpec:
-    """Gives the table entry of an instruction."""
+    """Return the table entry of an instruction."""
     return _SPECS[type(instruction)]
 
 
 class Effect(Enum):
-    """What a builtin does to its result register."""
+    """The effect of a builtin on its result register."""
 
     FILLS = "fills"
     """Writes every byte of an existing buffer."""
     UPDATES = "updates"
     """Reads and rewrites an existing buffer."""
     ALLOCATES = "allocates"
-    """Gives a dynamic register a buffer whose content is undefined."""
+    """Allocates a buffer with undefined content for a dynamic register."""
 
 
 class Builtin(IntEnum):
@@ -182,13 +182,13 @@ class Builtin(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BuiltinSpec:
-    """A builtin's operands and effect; every builtin has one result.
+    """A builtin's operands and effect; every builtin has a single result.
 
     Attributes:
         args: the dtype of each scalar argument; ``None`` for a tensor like the result.
         result: the dtype of the scalar result; ``None`` for any tensor.
-        effect: what happens to the result register.
-        doc: what it computes.
+        effect: the effect on the result register.
+        doc: the computed value.
     """
 
     name: str

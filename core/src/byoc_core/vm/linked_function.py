@@ -1,8 +1,8 @@
-"""Linked functions: what runs a verified program.
+"""Linked functions: the executable form of a verified program.
 
-A frame holds the registers and the arena of one running call. Frames are pooled per function, so calls from
-several threads never share one, and a call whose sizes are those of the frame's last call finds all its views made.
-Where the C extension is there, native calls go through a list of calls (:mod:`byoc_core.vm.call_list`).
+A frame holds the registers and the arena of a running call. Frames are pooled per function: calls from several threads
+never share a frame, and a call with the sizes of the frame's last call finds all its views made. With the C extension,
+native calls go through a list of calls (:mod:`byoc_core.vm.call_list`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["LinkedFunction"]
 
 
 class _Block:
-    """A basic block, linked: its calls, then where to go."""
+    """A linked basic block: its calls, then the next block."""
 
     __slots__ = ("condition", "otherwise", "results", "steps", "target")
 
@@ -51,14 +51,15 @@ class _Block:
 
 
 class LinkedFunction:
-    """A function of the program with everything it calls looked up.
+    """A function of the program with all callees resolved.
 
     Args:
         program: the whole program.
-        function: which one.
+        function: the function of the program.
         constants: the program's constants, in order.
-        runtimes: for each external symbol of the program, the runtime that it comes from; ``None`` for none.
-        num_threads: how many threads a call wants, 0 for the number of the process; ``None``: nothing uses threads.
+        runtimes: for each external symbol of the program, the runtime defining the symbol; ``None`` for none.
+        num_threads: the number of threads requested by a call, 0 for the number of the process; ``None``: no call uses
+            threads.
     """
 
     def __init__(
@@ -89,28 +90,28 @@ class LinkedFunction:
         self._names = tuple(spec.name for spec in function.params), tuple(spec.name for spec in function.results)
         self._dtypes = tuple(to_numpy(param.dtype) for param in function.params)
         self._places = argument_places(self._where, "input", function.params)
-        # What is known of the last call; each replaced as a whole, so threads may read them at any time.
+        # Facts about the last call; each is replaced as a whole, therefore threads may read at any time.
         self._results: tuple[Sizes, tuple[tuple[tuple[int, ...], np.dtype[Any]] | None, ...]] | None = None
         self._last: tuple[tuple[tuple[int, ...], ...], Sizes] | None = None
         self._layout: tuple[Sizes, ArenaLayout] | None = None
 
     def initial_registers(self) -> list[Any]:
-        """Gives the registers of a new frame: the constants in place, all others empty."""
+        """Return the registers of a new frame: the constants in place, all others empty."""
         registers: list[Any] = [None] * self.function.num_registers
         registers[self.first_constant : self.first_tensor] = self._constants
         return registers
 
     def binds(self, register: int) -> tuple[str, ...]:
-        """Gives the symbols that a dynamic register binds."""
+        """Return the symbols bound by a dynamic register."""
         return self.function.dynamics[register - self.first_dynamic].binds
 
     def link(self, steps: Sequence[Step | None], entries: Sequence[NativeEntry | None], *, native: bool) -> None:
-        """Puts the linked calls into blocks, and into a list of native calls where there is something to gain.
+        """Sort the linked calls into blocks, and into a list of native calls if worthwhile.
 
         Args:
             steps: one for each instruction; ``None`` for jumps.
-            entries: for each instruction what it calls, ``None`` where that is nothing native.
-            native: whether native calls may run in one go.
+            entries: for each instruction the native entry to call, ``None`` if not native.
+            native: whether native calls may run in a single run of the C extension.
         """
         code = self.function.code
         self._steps = steps
@@ -143,7 +144,7 @@ class LinkedFunction:
         self._entry = blocks[0]
 
     def accept(self, values: Sequence[object]) -> tuple[Sequence[NDArray], Sizes]:
-        """Gives the inputs as arrays that the function may read, and the sizes of its symbols.
+        """Return the inputs as arrays readable by the function, and the sizes of its symbols.
 
         Raises:
             CallError: wrong count, dtype, rank or shape; names function and argument.
@@ -167,7 +168,7 @@ class LinkedFunction:
                 if dtype is BOOL and not has_clean_bools(value):
                     break
             else:
-                return values, last[1]  # type: ignore[return-value]  # the loop has seen that all are arrays
+                return values, last[1]  # type: ignore[return-value]  # the loop has checked for arrays
         arrays = [
             as_input(value, spec, self._places[i]) for i, (value, spec) in enumerate(zip(values, params, strict=True))
         ]
@@ -176,7 +177,7 @@ class LinkedFunction:
         return arrays, sizes
 
     def result_types(self, sizes: Sizes) -> tuple[tuple[tuple[int, ...], np.dtype[Any]] | None, ...]:
-        """Gives shape and dtype of each result for known sizes; ``None`` for a dynamic one."""
+        """Return shape and dtype of each result for known sizes; ``None`` for a dynamic result."""
         cached = self._results
         if cached is not None and cached[0] is sizes:
             return cached[1]
@@ -190,7 +191,7 @@ class LinkedFunction:
         return types
 
     def layout(self, sizes: Sizes) -> ArenaLayout:
-        """Gives where the planned tensors lie for known sizes.
+        """Return the placement of the planned tensors for known sizes.
 
         Raises:
             CallError: a size comes out negative or cannot be computed.
@@ -203,18 +204,18 @@ class LinkedFunction:
         return layout
 
     def run(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray | None] | None, sizes: Sizes) -> list[NDArray]:
-        """Runs the function on checked inputs.
+        """Run the function on checked inputs.
 
         Args:
-            inputs: arrays that :meth:`accept` gave.
-            outputs: a buffer per result, or ``None`` for a fresh one; ``None`` for all fresh.
+            inputs: arrays returned by :meth:`accept`.
+            outputs: a buffer per result, or ``None`` for a fresh buffer; ``None`` for all fresh.
             sizes: the sizes of the symbols.
 
         Returns:
-            One array per result: the buffers, and whatever dynamic results there are.
+            One array per result: the buffers, and any dynamic results.
 
         Raises:
-            ExecutionError: something it calls failed; names function, instruction and symbol, and chains the cause.
+            ExecutionError: a callee failed; names function, instruction and symbol, and chains the cause.
         """
         calls = self.call_list
         if calls is not None and calls.is_whole:
@@ -224,9 +225,9 @@ class LinkedFunction:
         return self._run_in_frame(inputs, outputs, sizes)
 
     def prepare(self) -> None:
-        """Makes what a first call would, where no size is left open: layout, frame, the list's plan.
+        """Make the layout, the frame and the list's plan before the first call, if no size is left open.
 
-        An arena is touched by calls only. Whatever fails here is left to the call, which says what is wrong.
+        Only calls touch an arena. Failures here are left to the call, for an exact error.
         """
         params = self.function.params
         shapes = tuple(tuple(dim for dim in param.shape if isinstance(dim, int)) for param in params)
@@ -247,7 +248,7 @@ class LinkedFunction:
         self._last = shapes, sizes
 
     def make_entry(self, fallback: Callable[..., Any]) -> Callable[..., Any]:
-        """Gives the function as it is called by position.
+        """Return the function as a callable with positional arguments.
 
         Args:
             fallback: checks any arguments and calls :meth:`run`.
@@ -258,7 +259,7 @@ class LinkedFunction:
     def run_as_given(
         self, inputs: Mapping[str, object], outputs: Mapping[str, object]
     ) -> NDArray | tuple[NDArray, ...] | None:
-        """Runs the function on arrays by name if nothing has to be converted or refused; gives ``None`` if not."""
+        """Run the function on named arrays if no array needs conversion or refusal; otherwise return ``None``."""
         calls = self.call_list
         if calls is None or not calls.is_whole or type(inputs) is not dict or type(outputs) is not dict:
             return None
@@ -268,18 +269,18 @@ class LinkedFunction:
                 return None
             arrays, buffers = [inputs[name] for name in names], [outputs[name] for name in out_names]
         except KeyError:
-            return None  # whoever checks the names says what is wrong
-        for buffer in buffers:  # a generator for `any` takes longer than all the rest
+            return None  # the check of names reports the error
+        for buffer in buffers:  # a generator for `any` takes longer than everything else here
             if buffer is None:
                 return None
         return calls.run(arrays, buffers)
 
     def bind(self, inputs: Sequence[NDArray], outputs: Sequence[NDArray], sizes: Sizes) -> Callable[[], Any]:
-        """Gives a callable that runs the function on these arrays each time and gives its result.
+        """Return a callable to run the function on these arrays repeatedly, each time returning the result.
 
         Args:
-            inputs: arrays that the function may read as they are.
-            outputs: one array per result, that overlaps no other array.
+            inputs: arrays readable by the function without conversion.
+            outputs: one array per result, without overlap with any other array.
             sizes: the sizes of the symbols.
         """
         layout = self.layout(sizes)
@@ -290,7 +291,7 @@ class LinkedFunction:
         return BoundCall(lambda: self._run_in_frame(inputs, outputs, sizes), results)
 
     def result_buffers(self, outputs: Sequence[NDArray | None] | None, sizes: Sizes) -> list[NDArray]:
-        """Gives a buffer for each result, fresh where none is given; ``None`` for a dynamic one."""
+        """Return a buffer for each result, fresh unless given; ``None`` for a dynamic result."""
         types = self.result_types(sizes)
         try:
             buffers = (
@@ -303,7 +304,7 @@ class LinkedFunction:
             )
         except (MemoryError, ValueError, OverflowError) as error:
             raise ExecutionError(self._where, "the results cannot be allocated") from error
-        return buffers  # type: ignore[return-value]  # nobody reads the place of a dynamic one
+        return buffers  # type: ignore[return-value]  # the entry of a dynamic result is never read
 
     def _run_in_frame(
         self, inputs: Sequence[NDArray], outputs: Sequence[NDArray | None] | None, sizes: Sizes
@@ -335,7 +336,7 @@ class LinkedFunction:
             self._pool.append(frame)
 
     def _run_blocks(self, registers: list[Any]) -> list[NDArray]:
-        """Runs everything in Python."""
+        """Run all steps in Python."""
         index = 0
         block = self._entry
         try:
@@ -349,7 +350,7 @@ class LinkedFunction:
             raise self._failure(index, error) from error
 
     def _run_calls(self, registers: list[Any], native: NativeFrame) -> list[NDArray]:
-        """Runs the list of native calls, and in Python what it leaves."""
+        """Run the list of native calls, and the remaining steps in Python."""
         native.point(0, registers[: self.first_constant])
         code, steps = self.function.code, self._steps
         index = native.run(0)
@@ -369,7 +370,7 @@ class LinkedFunction:
                     index = native.run(index + 1 if registers[condition] else target)
 
     def _fail(self, index: int, reason: int | Exception) -> None:
-        """Raises the error of a call that returned a status, or raised an exception."""
+        """Raise the error of a call after a failure status or an exception."""
         if isinstance(reason, Exception):
             raise self._failure(index, reason) from reason
         entry, call = self._native_entries[index], self.function.code[index]

@@ -1,4 +1,4 @@
-"""Linking: every call of a program becomes one prebuilt Python call."""
+"""Linking: every call of a program becomes a prebuilt Python call."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ def link(
     native: bool = True,
     num_threads: int | None = None,
 ) -> dict[str, LinkedFunction]:
-    """Gives the functions of a verified program, ready to run, by name.
+    """Return the functions of a verified program, ready to run, by name.
 
-    A symbol of ``externs`` wins over a module's. With ``native``, native calls run in one go where that is possible.
-    Calls have ``num_threads``, 0 for the number of the process; ``None`` where nothing uses threads.
+    A symbol of ``externs`` takes precedence over a module's symbol. With ``native``, native calls run in a single run
+    of the C extension if possible. Calls have ``num_threads``, 0 for the number of the process; ``None`` if no call
+    uses threads.
 
     Raises:
-        LinkError: symbols or constants are missing (all are named), two modules define one symbol, or a function's
-            signature does not fit a call of it, or it does not permit how it is called.
+        LinkError: symbols or constants are missing (all are named), two modules define the same symbol, or a function's
+            signature does not fit a call of the function, or the function does not permit this kind of call.
     """
     resolved, owners = _resolve_externs(program, modules, externs)
     check_permissions(program, modules, externs)
@@ -54,7 +55,7 @@ def link(
 def _resolve_externs(
     program: Program, modules: Sequence[RuntimeModule], externs: Mapping[str, Callable[..., object]]
 ) -> tuple[list[Extern], dict[str, RuntimeModule]]:
-    """Gives each external symbol's function, and which module defines each symbol that one defines."""
+    """Return the function of each external symbol, and the defining module of each symbol defined by a module."""
     owners: dict[str, RuntimeModule] = {}
     wanted = frozenset(program.externs).difference(externs)
     for module in modules:
@@ -98,7 +99,7 @@ def _resolve_constants(program: Program, constants: Mapping[str, NDArray]) -> li
 
 
 class _Linker:
-    """Makes the steps of one function."""
+    """A builder of the steps of a function."""
 
     def __init__(
         self,
@@ -126,7 +127,7 @@ class _Linker:
         self._target.link(steps, entries, native=native)
 
     def _native_entry(self, index: int, instruction: Instruction) -> NativeEntry | None:
-        """Gives how machine code does an instruction, as it stands there, where its function says so."""
+        """Return the native entry for an instruction in its present form, if its function provides an entry."""
         if not isinstance(instruction, Call) or instruction.kind is not CallKind.EXTERN:
             return None
         function = self._externs[instruction.callee]
@@ -156,14 +157,14 @@ class _Linker:
                 return self._builtin(index, call)
 
     def _implementation(self, call: Call, function: Extern) -> Callable[..., object]:
-        """Return what a call runs; what the user gave in place of a module's function cannot write to its inputs."""
+        """Return the callable run by a call; a user's replacement of a module's function cannot write to its inputs."""
         implementation = function.impl if isinstance(function, PackedFunction) else function
         is_native = isinstance(function, PackedFunction) and function.native is not None
         is_user = self._target.program.externs[call.callee] in self._replaced
         return _with_read_only_inputs(implementation, len(call.args)) if is_user and not is_native else implementation
 
     def _results(self, index: int, call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Gives a call's outputs, and the workspace that the called function is given."""
+        """Return a call's outputs, and the workspace passed to the called function."""
         name = self._target.program.externs[call.callee]
         owner = self._owners.get(name)
         traits = CallTraits() if owner is None else owner.call_traits(name)
@@ -176,7 +177,7 @@ class _Linker:
         *tensors, workspace = (self._spec(number) for number in (*call.args, *call.results))
         may_differ = owner.workspaces_may_differ
         is_taken = takes_workspace(where, name, traits, signature, tensors, workspace, may_differ=may_differ)
-        # What stands in for a module's function knows nothing of its workspace.
+        # A replacement of a module's function takes no workspace.
         is_given = is_taken and name not in self._replaced
         return call.results[:-1], call.results[-1:] if is_given else ()
 
@@ -216,7 +217,7 @@ class _Linker:
         specs = [self._spec(number) for number in call.results]
         results = call.results
         if isinstance(function, PackedFunction) and not function.returns_results:
-            # It fills buffers, so the sizes must be known before.
+            # The function fills buffers, therefore the sizes must be known before.
             for number in results:
                 if self._target.binds(number):
                     raise LinkError(
@@ -245,7 +246,7 @@ class _Linker:
         specs = [self._spec(number) for number in call.results]
         results = call.results
         is_dynamic = [self._registers[number].kind is RegisterKind.DYNAMIC for number in results]
-        # A result in a buffer of ours that the callee cannot size before it runs comes back as an array of its own.
+        # A result of a size unknown to the callee before the run is returned in a separate array, to be copied.
         is_copied = [not dynamic and not early for dynamic, early in zip(is_dynamic, callee.early_results, strict=True)]
         defined = [position for position, dynamic in enumerate(is_dynamic) if dynamic]
 
@@ -288,7 +289,7 @@ class _Linker:
 
 
 def _with_read_only_inputs(function: Callable[..., object], num_inputs: int) -> Callable[..., object]:
-    """Return the function with views of its inputs that it cannot write: they may be the caller's own arrays."""
+    """Return the function with read-only views as inputs, because the inputs may be the caller's own arrays."""
 
     def call(*arrays: NDArray) -> object:
         views = [array.view() for array in arrays[:num_inputs]]

@@ -1,4 +1,4 @@
-"""The virtual machine: runs the functions of an executable on arrays."""
+"""The virtual machine: execution of an executable's functions on arrays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["ExecutableLike", "VMCallable", "VirtualMachine"]
 
 
 class ExecutableLike(Protocol):
-    """What a machine needs: a program, the modules that define its symbols, and its constants by digest."""
+    """The parts required by a machine: a program, the modules defining its symbols, and its constants by digest."""
 
     @property
     def program(self) -> Program:
@@ -30,7 +30,7 @@ class ExecutableLike(Protocol):
 
     @property
     def modules(self) -> Sequence[RuntimeModule]:
-        """The modules that define the program's external symbols."""
+        """The modules defining the program's external symbols."""
 
     @property
     def constants(self) -> Mapping[str, Any]:
@@ -38,7 +38,7 @@ class ExecutableLike(Protocol):
 
 
 class VMCallable:
-    """A function of a machine: ``f(*inputs)`` gives an array, or a tuple of arrays where it has not exactly one result.
+    """A function of a machine: ``f(*inputs)`` returns an array, or a tuple of arrays unless it has exactly one result.
 
     Inputs are numpy arrays or anything with ``__dlpack__``; results are fresh arrays.
     """
@@ -65,11 +65,11 @@ class VMCallable:
         return self._linked.function.results
 
     def __call__(self, *inputs: object) -> NDArray | tuple[NDArray, ...]:
-        """Runs the function.
+        """Run the function.
 
         Raises:
             CallError: wrong count, dtype, rank or shape of an input.
-            ExecutionError: something the function calls failed.
+            ExecutionError: a callee of the function failed.
         """
         results: NDArray | tuple[NDArray, ...] = self._call(*inputs)
         return results
@@ -83,7 +83,7 @@ class VMCallable:
     def run(
         self, inputs: Mapping[str, object], out: Mapping[str, object] | None = None
     ) -> NDArray | tuple[NDArray, ...]:
-        """Runs the function on named inputs; see :meth:`VirtualMachine.run`."""
+        """Run the function on named inputs; see :meth:`VirtualMachine.run`."""
         linked = self._linked
         if out is not None and (made := linked.run_as_given(inputs, out)) is not None:
             return made
@@ -96,7 +96,7 @@ class VMCallable:
         return results[0] if len(results) == 1 else tuple(results)
 
     def bind(self, inputs: Mapping[str, object], out: Mapping[str, object] | None = None) -> Callable[[], Any]:
-        """Fixes the buffers of a function; see :meth:`VirtualMachine.bind`."""
+        """Bind the function to fixed buffers; see :meth:`VirtualMachine.bind`."""
         linked = self._linked
         where = f"function `{self.name}`"
         _check_names(where, "input", inputs, self.params, complete=True)
@@ -170,21 +170,21 @@ class VMCallable:
 
 
 class VirtualMachine:
-    """Runs the functions of an executable.
+    """A machine to run the functions of an executable.
 
-    The program is verified and linked here, once; nothing runs before all its symbols are found. Several threads may
-    use one machine: each call has its own registers and memory for intermediates.
+    The program is verified and linked once, during construction; nothing runs before all its symbols are found. Several
+    threads may use the same machine: each call has its own registers and memory for intermediates.
 
     Args:
         executable: program, modules and constants.
-        externs: callables by symbol, for symbols that no module defines, or instead of a module's.
-            One that is called in destination-passing style is ``f(*inputs, *outputs)`` and its value is ignored; one
-            that ``call_packed`` calls returns an array or a tuple of arrays. Inputs are read-only views: they may be
-            the caller's own arrays, or values that are read again.
-        native: whether native calls may run in one go, through the C extension, where that is there. Without it each
-            is made by Python; the results are the same.
-        num_threads: how many threads each call may use, its own among them; the number of the process where not given
-            (see :mod:`byoc_core.runtime.threads`).
+        externs: callables by symbol, for symbols not defined by any module, or instead of a module's.
+            A callable called in destination-passing style is ``f(*inputs, *outputs)`` and its value is ignored; a
+            callable called by ``call_packed`` returns an array or a tuple of arrays. Inputs are read-only views because
+            the arrays may belong to the caller, or hold values read again later.
+        native: whether native calls may run in a single run of the C extension, if available. Otherwise each call is
+            made by Python; the results are the same.
+        num_threads: the number of threads for each call, including the calling thread; by default the number of the
+            process (see :mod:`byoc_core.runtime.threads`).
 
     Raises:
         OptionsError: ``num_threads`` or ``BYOC_NUM_THREADS`` is no number of threads.
@@ -204,7 +204,7 @@ class VirtualMachine:
         program = executable.program
         verify(program)
         wanted = None if num_threads is None else check_num_threads(num_threads)
-        # An extern may be anything: it is told the number of threads, and OpenMP code in it keeps to that.
+        # An extern may contain any code: it receives the number of threads, and its OpenMP code respects this number.
         if externs or any(module.uses_threads for module in executable.modules):
             open_accounts(extension())
             wanted = wanted or 0
@@ -224,10 +224,10 @@ class VirtualMachine:
         return self._program.function_names
 
     def __getitem__(self, name: str) -> VMCallable:
-        """Gives the function of that name.
+        """Return the function of this name.
 
         Raises:
-            CallError: there is none; near names are listed.
+            CallError: no such function; near names are listed.
         """
         function = self._callables.get(name)
         if function is None:
@@ -242,43 +242,44 @@ class VirtualMachine:
     def run(
         self, name: str, inputs: Mapping[str, object], out: Mapping[str, object] | None = None
     ) -> NDArray | tuple[NDArray, ...]:
-        """Runs a function on named inputs.
+        """Run a function on named inputs.
 
         Args:
-            name: the function.
+            name: the name of the function.
             inputs: every input, by name.
-            out: buffers for some or all results, by name; the others are fresh. A buffer may overlap an input, and
-                need not be contiguous.
+            out: buffers for some or all results, by name; the others are fresh. A buffer may overlap an input, and need
+                not be contiguous.
 
         Returns:
-            The result, or a tuple of all results where there is not exactly one; buffers of ``out`` are among them.
+            The result, or a tuple of all results unless there is exactly one; buffers of ``out`` are among these.
 
         Raises:
-            CallError: an unknown or missing name, or an argument that does not fit; nothing has run then, unless it
-                is a buffer for a result whose size only running tells.
-            ExecutionError: something the function calls failed.
+            CallError: an unknown or missing name, or an unfit argument. Nothing has run in this case, except if a
+                buffer does not fit a result of a size only known after the run.
+            ExecutionError: a callee of the function failed.
         """
         return self[name].run(inputs, out)
 
     def bind(
         self, name: str, inputs: Mapping[str, object], out: Mapping[str, object] | None = None
     ) -> Callable[[], Any]:
-        """Gives a callable without arguments that runs a function on these very buffers, as quickly as can be.
+        """Return a callable without arguments to run a function on exactly these buffers as fast as possible.
 
-        Change what is in the inputs, call, and read the results: always the same arrays. Calls from several threads
-        wait for each other; one from inside another (an extern may try) is a ``RuntimeError``.
+        Change the contents of the inputs, call, and read the results: always the same arrays. Calls from several
+        threads wait for each other; a nested call (for example by an extern) is a ``RuntimeError``.
 
         Args:
-            name: the function.
-            inputs: every input, by name: arrays that can be read as they are, C-contiguous and aligned.
-            out: buffers for some or all results, by name; the others are made once, here. None overlaps another array.
+            name: the name of the function.
+            inputs: every input, by name: C-contiguous and aligned arrays, readable without conversion.
+            out: buffers for some or all results, by name; the others are allocated once, here. No buffer overlaps
+                another array.
 
         Returns:
-            The callable; it gives the result, or a tuple of all results where there is not exactly one.
+            The callable, returning the result, or a tuple of all results unless there is exactly one.
 
         Raises:
-            CallError: an unknown or missing name, an argument that does not fit or would have to be copied, or a result
-                whose size only running tells.
+            CallError: an unknown or missing name, an argument unfit or in need of a copy, or a result of a size only
+                known after the run.
         """
         return self[name].bind(inputs, out)
 
@@ -287,7 +288,7 @@ class VirtualMachine:
 
 
 def _prepare(modules: Sequence[RuntimeModule], num_threads: int | None) -> None:
-    """Has modules prepare for calls with a number of threads, as :func:`link` has it."""
+    """Prepare modules for calls with a number of threads, in the sense of :func:`link`."""
     token = None if num_threads is None else enter_call(num_threads)
     try:
         for module in modules:
@@ -312,7 +313,7 @@ def _not_called_by_others(program: Program) -> list[str]:
 
 
 def _check_fixed(array: NDArray, value: object, where: str) -> None:
-    """Checks that an argument is memory that can be used in place for good."""
+    """Check an argument for permanent use in place, without a copy."""
     is_copy = array is not value and array.flags.owndata
     if is_copy or not (array.flags.c_contiguous and array.flags.aligned):
         raise CallError(

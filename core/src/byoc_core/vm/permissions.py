@@ -1,4 +1,4 @@
-"""Whether the functions of modules permit what a program asks of them beyond the plain contract."""
+"""Permission checks: requirements of a program on modules' functions beyond the plain contract."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["check_permissions"]
 
 
 def check_permissions(program: Program, modules: Sequence[RuntimeModule], externs: Collection[str]) -> None:
-    """Checks every call of a verified program against the traits of the function that it calls.
+    """Check every call of a verified program against the traits of the called function.
 
     Args:
-        program: its symbols are all defined.
-        modules: the first that defines a symbol is asked for its traits.
-        externs: symbols that are defined otherwise; they permit nothing.
+        program: a program with all symbols defined.
+        modules: the first module defining a symbol supplies its traits.
+        externs: symbols defined otherwise; these permit nothing.
 
     Raises:
-        LinkError: a register with strides goes to, or comes from, a function that takes C-contiguous arrays only, or a
-            result lies upon an argument and the function does not permit it.
+        LinkError: a register with strides is an argument or result of a function accepting C-contiguous arrays only, or
+            a result aliases an argument without permission of the function.
     """
     owners: dict[str, RuntimeModule] = {}
     for function in program.functions:

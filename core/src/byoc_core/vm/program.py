@@ -3,13 +3,13 @@
 A function's registers are numbered in six groups, one after the other:
 
 =========  =======  ==============================================================================================
-group      listing  what a register of it holds
+group      listing  content of a register
 =========  =======  ==============================================================================================
 params     ``p0``   an argument of the call; read-only
 results    ``o0``   the buffer of a result: the caller's, or a fresh one
 constants  ``c0``   a constant of the program; read-only
 tensors    ``t0``   an intermediate at a planned place in the frame's arena
-dynamics   ``v0``   a tensor whose size is known only while the function runs, or that an extern returned
+dynamics   ``v0``   a tensor of a size only known while the function runs, or a tensor returned by an extern
 views      ``w0``   part or all of a register of the first four groups, in another shape: memory of that register
 =========  =======  ==============================================================================================
 
@@ -42,12 +42,12 @@ __all__ = [
 ]
 
 ALIGNMENT = 64
-"""Bytes to which storages, and the offsets of tensors inside them, are aligned."""
+"""The alignment in bytes of storages, and of the offsets of tensors inside storages."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantRef:
-    """A constant that the executable holds, by digest."""
+    """A constant held by the executable, by digest."""
 
     digest: str
     dtype: str
@@ -66,10 +66,10 @@ class PlannedTensor:
 
 @dataclass(frozen=True, slots=True)
 class DynamicTensor:
-    """A tensor that the running function defines.
+    """A tensor defined by the running function.
 
     Attributes:
-        binds: the symbols of the shape whose sizes are learnt when the register is defined.
+        binds: the symbols of the shape whose sizes are learnt from the definition of the register.
     """
 
     dtype: str
@@ -79,14 +79,14 @@ class DynamicTensor:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Elements of another register as a tensor of their own; what is written through it is written there.
+    """Elements of another register as a tensor; writes through the view change the other register.
 
     Attributes:
-        base: the number of the register that owns the memory: a param, result, constant or planned tensor.
+        base: the number of the register owning the memory: a param, result, constant or planned tensor.
         offset: bytes from the base's first element to the view's.
-        dtype: that of the base.
-        shape: its sizes.
-        strides: elements from one index of an axis to the next; ``None``: those of a C-contiguous tensor.
+        dtype: the dtype of the base.
+        shape: the sizes of the view.
+        strides: elements from an index of an axis to the next; ``None``: the strides of a C-contiguous tensor.
     """
 
     base: int
@@ -97,14 +97,14 @@ class View:
 
     @property
     def layout(self) -> Layout:
-        """Where its elements lie in the base; for a view whose offset is a whole number of elements."""
+        """The layout of the view's elements in the base; requires an offset of a whole number of elements."""
         offset = exact_div(self.offset, dtype_info(self.dtype).itemsize)
         assert offset is not None
         return Layout(offset, self.shape, row_major(self.shape) if self.strides is None else self.strides)
 
     @property
     def is_compact(self) -> bool:
-        """Whether it certainly is C-contiguous."""
+        """Whether the view is provably C-contiguous."""
         return self.strides is None or is_compact(self.shape, self.strides)
 
 
@@ -121,7 +121,7 @@ class RegisterKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """What a register holds: its group, the position in it, dtype and shape."""
+    """The content of a register: its group, the position in the group, dtype and shape."""
 
     kind: RegisterKind
     index: int
@@ -137,16 +137,16 @@ class VMFunction:
     """A function of the machine.
 
     Attributes:
-        name: what callers know it by.
+        name: the name used by callers.
         params: inputs; their shapes bind the function's symbols.
-        results: outputs. One whose size the inputs determine is written into its result register; any other is
-            a dynamic register that ``ret`` names.
+        results: outputs. A result of a size determined by the inputs is written into its result register; any other is
+            a dynamic register named by ``ret``.
         constants: indexes into the program's constants.
         storages: sizes in bytes.
         tensors: planned intermediates.
-        dynamics: tensors that are defined while the function runs.
-        code: the instructions; the first one is the entry.
-        views: registers that name memory of others.
+        dynamics: tensors defined while the function runs.
+        code: the instructions; the first is the entry.
+        views: registers naming memory of other registers.
     """
 
     name: str
@@ -161,7 +161,7 @@ class VMFunction:
 
     @property
     def first_view(self) -> int:
-        """The number of the first view: the registers before it own memory."""
+        """The number of the first view; all earlier registers own memory."""
         groups: tuple[Sequence[object], ...] = (
             self.params,
             self.results,
@@ -178,7 +178,7 @@ class VMFunction:
 
     @property
     def is_plain(self) -> bool:
-        """Whether no two registers share memory, and no call writes a register that it reads."""
+        """Whether no two registers share memory, and no call writes a register also read by the call."""
         return not self.views and not any(
             isinstance(instruction, Call)
             and instruction.kind is CallKind.EXTERN
@@ -188,18 +188,18 @@ class VMFunction:
 
     @property
     def arena_nbytes(self) -> Dim:
-        """The bytes that a running call needs for what is planned, intermediates and workspaces: all storages."""
+        """The bytes of all storages, needed by a running call for planned memory: intermediates and workspaces."""
         return sum(self.storages, 0)
 
     @property
     def input_symbols(self) -> frozenset[str]:
-        """The symbols whose sizes the shapes of the inputs determine."""
+        """The symbols determined by the shapes of the inputs."""
         return bound_symbols([param.shape for param in self.params])
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Functions with the external symbols and the constants that they cite.
+    """Functions with the cited external symbols and constants.
 
     Attributes:
         is_verified: whether :func:`~byoc_core.vm.verify.verify` has found this program lawful.
@@ -216,7 +216,7 @@ class Program:
         return tuple(function.name for function in self.functions)
 
     def registers(self, function: VMFunction) -> tuple[Register, ...]:
-        """Gives what each register of a function holds, by register number."""
+        """Return the content of each register of a function, by register number."""
         constants = [self.constants[index] for index in function.constants]
         groups: tuple[
             tuple[RegisterKind, Iterable[TensorSpec | ConstantRef | PlannedTensor | DynamicTensor | View]], ...
@@ -234,5 +234,5 @@ class Program:
 
 
 def nbytes_of(shape: Iterable[Dim], dtype: str) -> Dim:
-    """Gives the bytes of a contiguous tensor."""
+    """Return the bytes of a contiguous tensor."""
     return product(shape) * dtype_info(dtype).itemsize

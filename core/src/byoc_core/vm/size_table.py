@@ -1,4 +1,4 @@
-"""Sizes of a function as the C extension computes them: a table, filled by operations from the sizes of symbols."""
+"""Sizes of a function in the form used by the C extension: a table, computed by operations from symbols."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _MOST = 2**63 - 1
 
 
 class SizeTable:
-    """The table of one function, while it is collected.
+    """The size table of a function, during collection.
 
     Args:
         extension: the module ``byoc_core._native``.
-        symbols: whose sizes come with each call; the first of the table.
+        symbols: symbols with sizes passed to each call; the first entries of the table.
 
     Attributes:
-        symbols: those symbols, in order.
-        operations: what computes the sizes behind them.
+        symbols: the symbols, in order.
+        operations: the operations computing all further sizes.
     """
 
     def __init__(self, extension: ModuleType, symbols: Iterable[str]) -> None:
@@ -45,14 +45,14 @@ class SizeTable:
         self._known: dict[Dim, int] = {}
 
     def number(self, dim: Dim) -> int:
-        """Gives the number of a size, which is put into the table if it is not there."""
+        """Return the number of a size, adding the size to the table if missing."""
         found = self._known.get(dim)
         if found is None:
             found = self._known[dim] = self._constant(dim) if isinstance(dim, int) else self._sum(dim)
         return found
 
     def numbers(self, dims: Iterable[Dim]) -> tuple[int, ...]:
-        """Gives the numbers of several sizes."""
+        """Return the numbers of several sizes."""
         return tuple(map(self.number, dims))
 
     def _constant(self, value: int) -> int:
@@ -87,12 +87,12 @@ class SizeTable:
 
 
 def symbol_sources(params: Sequence[TensorSpec], symbols: Sequence[str]) -> tuple[_Source, ...] | None:
-    """Gives for each symbol where the inputs of a call tell its size: ``(symbol, input, axis, factor, constant)``.
+    """Return the source of each symbol's size in the inputs: ``(symbol, input, axis, factor, constant)``.
 
-    The size is that of the axis, less the constant, over the factor.
+    The symbol's size is the size of the axis, less the constant, over the factor.
 
     Returns:
-        ``None`` where no axis tells a symbol by itself.
+        ``None`` if no axis determines a symbol by itself.
     """
     found: dict[str, _Source] = {}
     for index, param in enumerate(params):

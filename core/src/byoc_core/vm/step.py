@@ -1,4 +1,4 @@
-"""Steps: calls of a program as Python makes them."""
+"""Steps: calls of a program as made by Python."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["Step"]
 
 
 class Step(NamedTuple):
-    """One linked call.
+    """A linked call.
 
     Attributes:
-        function: what to call.
+        function: the function to call.
         pick: picks its arguments out of the registers.
-        instruction: its number.
-        registers: those arguments, in order.
+        instruction: the number of the instruction.
+        registers: the numbers of the argument registers, in order.
     """
 
     function: Callable[..., object]
@@ -26,12 +26,12 @@ class Step(NamedTuple):
 
     @classmethod
     def of(cls, function: Callable[..., object], registers: tuple[int, ...], instruction: int) -> Self:
-        """Gives the step of an instruction that calls a function on registers."""
+        """Return the step of an instruction calling a function on registers."""
         return cls(function, _picker(registers), instruction, registers)
 
 
 def _picker(registers: Sequence[int]) -> Callable[[list[Any]], tuple[Any, ...]]:
-    """Gives a function that picks these registers, in order, as a tuple."""
+    """Return a function to pick these registers, in order, as a tuple."""
     if len(registers) == 1:
         (only,) = registers
         return lambda values: (values[only],)

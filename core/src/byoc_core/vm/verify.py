@@ -1,7 +1,8 @@
 """The laws of programs, checked before anything runs.
 
-What this module checks needs no knowledge of paths: names, indexes, counts, types, storage bounds. What depends on
-the order of execution (definition before use, live tensors that overlap) is :mod:`byoc_core.vm.dataflow`'s.
+The checks of this module need no knowledge of paths: names, indexes, counts, types, storage bounds.
+:mod:`byoc_core.vm.dataflow` checks the laws depending on the order of execution (definition before use, overlap of live
+tensors).
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ __all__ = ["verify"]
 _DIGEST_CHARS = frozenset("0123456789abcdef")
 _DIGEST_LENGTH = 64
 _MAX_VOLUME_TERMS = 256
-"""The most terms of a tensor's number of elements, which is computed again and again."""
+"""The most terms of a tensor's number of elements; bounded because this number is computed repeatedly."""
 
 
 def verify(program: Program) -> None:
-    """Checks every law of a program; what has been found lawful once is not checked again.
+    """Check every law of a program; a program found lawful is not checked again.
 
-    Cost: near-linear in the code for programs without long-lived tensors by the thousand.
+    Cost: near-linear in the code for programs without thousands of long-lived tensors.
 
     Raises:
         ProgramError: the first broken law, with function and instruction.
@@ -182,7 +183,7 @@ def _type(register: Register | TensorSpec) -> str:
 
 
 class _CodeChecker:
-    """Checks the instructions of one function, each by itself."""
+    """A checker of the instructions of a function, each by itself."""
 
     def __init__(self, program: Program, function: VMFunction) -> None:
         self._program = program
@@ -275,7 +276,7 @@ class _CodeChecker:
     def _check_like(self, problem: str, have: Register, want: Register | TensorSpec) -> None:
         if have.dtype != want.dtype or len(have.shape) != len(want.shape):
             raise self._error(problem, got=_type(have), expected=_type(want))
-        # Symbols of two functions have nothing to do with each other, so only plain sizes are compared.
+        # Symbols of different functions are unrelated, therefore only plain sizes are compared.
         for left, right in zip(have.shape, want.shape, strict=True):
             if isinstance(left, int) and isinstance(right, int) and left != right:
                 raise self._error(problem, got=_type(have), expected=_type(want))

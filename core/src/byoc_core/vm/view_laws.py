@@ -1,4 +1,4 @@
-"""The laws of views: what a view may name, and which calls take it."""
+"""The laws of views: memory named by views, and calls accepting views."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _READ_ONLY = (RegisterKind.PARAM, RegisterKind.CONSTANT)
 
 
 def check_views(program: Program, function: VMFunction) -> None:
-    """Checks the declarations of a function's views; their dtypes and shapes are valid already.
+    """Check the declarations of a function's views; dtypes and shapes are valid already.
 
     Raises:
-        ProgramError: a view is of no register that owns memory, of another dtype, is not aligned, is not provably
-            inside its base, or may name one place twice.
+        ProgramError: the base of a view is no register owning memory, or a view has another dtype, is not aligned, is
+            not provably inside its base, or may name a place twice.
     """
     registers = program.registers(function) if function.views else ()
     known = function.input_symbols
@@ -64,12 +64,12 @@ def _check_extent(place: str, layout: Layout, base: tuple[Dim, ...], sizes: tupl
 
 
 def is_strided(function: VMFunction, register: int) -> bool:
-    """Tells whether a register is not certainly C-contiguous."""
+    """Return whether a register is not provably C-contiguous."""
     return register >= function.first_view and not function.views[register - function.first_view].is_compact
 
 
 def shared_places(footprints: Footprints, call: Call) -> list[tuple[int, int]]:
-    """Gives the positions of every result and argument of a call that share bytes."""
+    """Return the positions of all pairs of a result and an argument of a call with shared bytes."""
     results = [frozenset(footprints.of(number)) for number in call.results]
     return [
         (position, number)
@@ -80,12 +80,12 @@ def shared_places(footprints: Footprints, call: Call) -> list[tuple[int, int]]:
 
 
 def check_memory(program: Program, function: VMFunction, footprints: Footprints) -> None:
-    """Checks, call by call, that what is written is in use nowhere else, and who gets views with strides.
+    """Check, call by call, against conflicting use of written memory and against invalid receivers of strided views.
 
     Raises:
-        ProgramError: a call writes bytes twice, or bytes that it reads (an extern may do so where a result lies upon an
-            argument, element on element), writes what is read-only or repeats elements, or takes strides though it is
-            neither an extern that fills buffers nor a copy.
+        ProgramError: a call writes bytes twice, or writes bytes of its own arguments (an extern may do so if a result
+            aliases an argument element by element), writes read-only memory or repeated elements, or takes strides
+            without being an extern filling buffers or a copy.
     """
     registers = program.registers(function)
     sizes = _sizes_of_calls(function)
@@ -116,7 +116,7 @@ def check_memory(program: Program, function: VMFunction, footprints: Footprints)
 
 
 def _sizes_of_calls(function: VMFunction) -> tuple[Dim, ...]:
-    """Gives sizes that are zero or more where the code runs, because any other call ends before that."""
+    """Return sizes known to be zero or more while the code runs, because any other call fails earlier."""
     if not function.views:
         return ()
     shapes = chain((param.shape for param in function.params), (tensor.shape for tensor in function.tensors))

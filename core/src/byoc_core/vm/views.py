@@ -1,4 +1,4 @@
-"""The views of a function as numpy arrays: made once for a size where the memory stays, else in every call."""
+"""The views of a function as numpy arrays: made once per size for memory of the frame, else in every call."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class ConcreteView:
     """A view for known sizes.
 
     Attributes:
-        register: its number.
-        base: the number of the register whose memory it names.
+        register: the number of the view's register.
+        base: the number of the register owning the memory.
         offset: bytes from the base's first element.
-        shape: its sizes.
-        strides: in bytes; ``None``: those of a C-contiguous array.
+        shape: the sizes of the view.
+        strides: in bytes; ``None``: the strides of a C-contiguous array.
     """
 
     register: int
@@ -39,7 +39,7 @@ class ConcreteView:
     dtype: np.dtype[Any]
 
     def of(self, base: NDArray) -> NDArray:
-        """Gives the view of a C-contiguous array."""
+        """Return the view of a C-contiguous array."""
         if 0 in self.shape:
             return np.empty(self.shape, self.dtype)
         if self.strides is None and base.nbytes == base.itemsize * int(np.prod(self.shape)):
@@ -49,11 +49,11 @@ class ConcreteView:
 
 
 class ViewMaker:
-    """The views of one function.
+    """A maker of the views of a function.
 
     Args:
         program: the whole program, verified.
-        function: which one.
+        function: the function of the program.
     """
 
     def __init__(self, program: Program, function: VMFunction) -> None:
@@ -64,7 +64,7 @@ class ViewMaker:
         self._clears = any(self._is_per_call)
 
     def concrete(self, sizes: dict[str, int]) -> list[ConcreteView]:
-        """Gives the views for known sizes.
+        """Return the views for known sizes.
 
         Raises:
             CallError: a size comes out negative or cannot be computed.
@@ -72,7 +72,7 @@ class ViewMaker:
         return [self._concrete(index, view, sizes) for index, view in enumerate(self._function.views)]
 
     def prepare(self, registers: list[Any], views: Sequence[ConcreteView]) -> Callable[[list[Any]], None] | None:
-        """Puts the views of constants and tensors into a frame's registers, and gives what fills in the others."""
+        """Put the views of constants and tensors into a frame's registers; return a function to fill in the others."""
         later = []
         for view, is_per_call in zip(views, self._is_per_call, strict=True):
             if is_per_call:
@@ -82,7 +82,7 @@ class ViewMaker:
         return partial(_fill, later) if later else None
 
     def clear(self, registers: list[Any]) -> None:
-        """Lets go of what belongs to a call that is over."""
+        """Drop the views belonging to a finished call."""
         if self._clears:
             for number, is_per_call in enumerate(self._is_per_call, start=self._function.first_view):
                 if is_per_call:

@@ -1,1 +1,1 @@
-"""The byoc backend that compiles regions with the system's C compiler: fused, shape-specialised C."""
+"""The byoc backend for fused, shape-specialised C, compiled by the system's C compiler."""

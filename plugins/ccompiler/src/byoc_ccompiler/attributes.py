@@ -1,4 +1,4 @@
-"""The attributes of an op in the types that kernel families read them in; the op's rule has checked them."""
+"""The attributes of an op in the types read by kernel families; the rule of the op has checked the attributes."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ __all__ = ["axis_of", "dim_of", "dims_of", "flag_of", "float_of", "int_of", "int
 
 
 def int_of(binding: Binding, name: str) -> int:
-    """Gives a whole number."""
+    """Return an integer attribute."""
     return int(str(binding.attrs[name]))
 
 
 def float_of(binding: Binding, name: str) -> float:
-    """Gives a number."""
+    """Return a float attribute."""
     return float(str(binding.attrs[name]))
 
 
 def flag_of(binding: Binding, name: str) -> bool:
-    """Gives a truth value."""
+    """Return a Boolean attribute."""
     return binding.attrs[name] is True
 
 
 def axis_of(binding: Binding, rank: int, name: str = "axis") -> int:
-    """Gives an axis of a tensor of so many axes, counted from the front."""
+    """Return an axis of a tensor of this rank, counted from the front."""
     return int_of(binding, name) % rank
 
 
 def dim_of(binding: Binding, name: str) -> Dim:
-    """Gives a size."""
+    """Return a size."""
     value = binding.attrs[name]
     return value if isinstance(value, DimExpr) else int(str(value))
 
 
 def ints_of(binding: Binding, name: str) -> tuple[int, ...]:
-    """Gives whole numbers; none where the attribute is ``None``."""
+    """Return a tuple of integers, empty if the attribute is ``None``."""
     value = binding.attrs[name]
     return tuple(int(str(item)) for item in value) if isinstance(value, tuple) else ()
 
 
 def dims_of(binding: Binding, name: str) -> tuple[Dim, ...]:
-    """Gives sizes."""
+    """Return a tuple of sizes."""
     value = binding.attrs[name]
     assert isinstance(value, tuple)
     return tuple(item if isinstance(item, DimExpr) else int(str(item)) for item in value)

@@ -45,7 +45,7 @@ def _options(context: CompileContext) -> CCompilerOptions:
 
 @hookimpl
 def byoc_backend_info() -> BackendInfo:
-    """Says what the backend can do."""
+    """Return the capabilities of the backend."""
     return BackendInfo(
         name="ccompiler",
         dynamic_shapes=True,
@@ -57,7 +57,7 @@ def byoc_backend_info() -> BackendInfo:
 
 @hookimpl
 def byoc_compile_status() -> Status:
-    """Says whether there is a C compiler, and which."""
+    """Return whether there is a C compiler, and its version."""
     status = Toolchain.status()
     if not status.ok:
         return Status(ok=False, reason=status.reason, remedy=status.remedy)
@@ -66,19 +66,19 @@ def byoc_compile_status() -> Status:
 
 @hookimpl
 def byoc_patterns() -> Sequence[CompositePattern]:
-    """Gives convolution and matrix products with bias and ReLU."""
+    """Return convolution and matrix products with bias and ReLU."""
     return patterns()
 
 
 @hookimpl
 def byoc_supports(binding: Binding, context: CompileContext) -> Support | Rejection:
-    """Says whether there is a C kernel for an op on its dtypes and layouts."""
+    """Return whether there is a C kernel for an op's dtypes and layouts."""
     return reject_step(binding, tutorial=_options(context).tutorial) or Support()
 
 
 @hookimpl
 def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
-    """Gives one module of C for all functions, compiled already; functions with an op it cannot compile are refused."""
+    """Return a single C module for all functions, already compiled; reject functions with an unsupported op."""
     options = _options(context)
     build = BuildOptions(options.opt_level, options.march, options.extra_flags, options.target)
     rejections = {}
@@ -105,12 +105,12 @@ def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> Code
 
 @hookimpl
 def byoc_generated_kernels(functions: Sequence[Function], context: CompileContext) -> Sequence[KernelReport]:
-    """Return the kernels that :func:`byoc_codegen` writes for functions."""
+    """Return the kernels written by :func:`byoc_codegen` for functions."""
     return _codegen(context, BuildOptions()).generated_kernels(*_prepared(functions, context))
 
 
 def _codegen(context: CompileContext, build: BuildOptions) -> CSourceCodegen:
-    """Return what writes the C, for the vector unit of the target."""
+    """Return the C code generator for the vector unit of the target."""
     options = _options(context)
     if options.tutorial:
         return CSourceCodegen(build)
@@ -119,7 +119,7 @@ def _codegen(context: CompileContext, build: BuildOptions) -> CSourceCodegen:
 
 
 def _prepared(functions: Sequence[Function], context: CompileContext) -> tuple[Sequence[Function], Mapping[str, Any]]:
-    """Return functions as C is written for them, and their constants."""
+    """Return the functions rewritten for C, and their constants."""
     if _options(context).tutorial:
         return functions, context.constants
     module = prepare_regions(functions, context.constants, FAMILIES)
@@ -127,9 +127,9 @@ def _prepared(functions: Sequence[Function], context: CompileContext) -> tuple[S
 
 
 def _reject_function(function: Function, *, tutorial: bool) -> Iterator[Rejection]:
-    """Yields a reason for every op that cannot be compiled, and one for sizes that no tensor of a call shows.
+    """Yield a reason for every unsupported op, and a reason for sizes not given by any tensor of a call.
 
-    A size may come from any tensor that the function takes or gives: a region gets one that tells the sizes of its ops.
+    A size may come from any parameter or result of the function: a region gets a parameter giving the sizes of the ops.
     """
     for binding in function.walk():
         if binding.op.name == "composite":

@@ -1,4 +1,4 @@
-"""Ops of this backend's own: products of 8-bit integers, added up in 32 bits, that regions are rewritten to."""
+"""Private ops of this backend: products of 8-bit integers with 32-bit sums, introduced by rewrites of regions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["BYTE_CONVOLUTION", "BYTE_PRODUCT"]
 _CONVOLUTION = default_ops()["nn.conv2d"]
 _OPERANDS = (OperandSpec("x"), OperandSpec("weight"))
 _ZERO_POINT = AttrSpec(
-    "zero_point", AttrKind.INT, 0, doc="What is subtracted from ``x``, and stands beyond its borders."
+    "zero_point", AttrKind.INT, 0, doc="The number subtracted from ``x``, and the value beyond the borders of ``x``."
 )
 
 
@@ -31,8 +31,8 @@ BYTE_PRODUCT = OpDef(
     _OPERANDS,
     _infer_product,
     attrs=(_ZERO_POINT,),
-    doc="``(x - zero_point) @ weight.T`` in int32.\n\nShapes: ``x`` ``(..., K)`` of int8 or uint8, ``weight`` "
-    "``(N, K)`` of int8; the result is ``(..., N)``.",
+    doc="Return ``(x - zero_point) @ weight.T`` in int32.\n\n"
+    "Shapes: ``x`` ``(..., K)`` of int8 or uint8, ``weight`` ``(N, K)`` of int8; the result is ``(..., N)``.",
 )
 """A product with a constant matrix."""
 
@@ -41,8 +41,8 @@ BYTE_CONVOLUTION = OpDef(
     (*_OPERANDS, OperandSpec("border", variadic=True)),
     _infer_convolution,
     attrs=(*_CONVOLUTION.attrs, _ZERO_POINT),
-    doc="``nn.conv2d`` of ``x - zero_point`` in int32; beyond the borders of ``x`` stands ``zero_point`` plus "
-    "``border``, a scalar of the dtype of ``x``, where that is given.\n\nShapes: ``x`` is NHWC, of int8 or uint8; "
-    "``weight`` OIHW, of int8; one group.",
+    doc="Return ``nn.conv2d`` of ``x - zero_point`` in int32. The value beyond the borders of ``x`` is ``zero_point``, "
+    "plus ``border`` if given, a scalar of the dtype of ``x``.\n\n"
+    "Shapes: ``x`` is NHWC, of int8 or uint8; ``weight`` OIHW, of int8; one group.",
 )
 """A convolution with a constant filter."""

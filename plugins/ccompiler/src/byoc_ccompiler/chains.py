@@ -1,9 +1,9 @@
-"""Joins convolutions that follow one another: a depthwise one with a pointwise one before it, behind it, or both.
+"""Fusion of successive convolutions: a depthwise convolution with pointwise convolutions before, behind, or both.
 
-In place of a pointwise one before it there may be the first of a network, of an image of few channels.
+In place of the earlier pointwise convolution may stand the first convolution of a network, of an image of few channels.
 
-What lies between them is the largest a network of such convolutions has, and never leaves the cache where its rows
-are computed, used and forgotten. Where it fits into the cache as a whole there is nothing to gain.
+The intermediate image is the largest in a network of such convolutions. The image never leaves the cache if its rows
+are computed, used and forgotten. If the whole image fits into the cache, there is nothing to gain.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from byoc_ccompiler.vector_unit import VectorUnit
 __all__ = ["form_chains"]
 
 _LARGE_NBYTES = 1 << 19
-"""A tensor from this size is not written where it can be helped: it would take most of a second-level cache."""
+"""A tensor from this size on is not written if avoidable, because it would take most of a second-level cache."""
 
 
 def form_chains(groups: Sequence[Group], results: Sequence[Value], unit: VectorUnit) -> list[Group]:
-    """Gives the groups with those joined that pay.
+    """Return the groups, joining chains if profitable.
 
     Args:
-        groups: in an order in which every value is written before another group reads it; so is the result.
-        results: what the function gives.
+        groups: in an order with every value written before another group reads it; the result has the same order.
+        results: the results of the function.
         unit: the vector registers of the target.
 
     Cost: O(operands).
@@ -64,7 +64,7 @@ class _Joiner:
         return [joined.get(id(group), group) for group in self._groups if id(group) in joined or id(group) not in taken]
 
     def _chain_from(self, group: Group) -> list[Group]:
-        """Gives the longest chain that begins with a group; that alone, or nothing, where none does."""
+        """Return the longest chain beginning with a group; the group alone, or nothing, if there is no chain."""
         chain = [group]
         if self._is_pointwise(group) or self._is_first(group):
             follower = self._follower(group)
@@ -79,7 +79,7 @@ class _Joiner:
         return chain
 
     def _follower(self, group: Group) -> Group | None:
-        """Gives the convolution that alone reads what a group gives, which is large, as its image."""
+        """Return the convolution with the large result of a group as image, if nothing else reads the result."""
         read = [value for value in group.results if value in self._readers and self._is_read_outside(value, group)]
         if len(read) != 1 or any(value in self._results for value in group.results):
             return None
@@ -100,7 +100,7 @@ class _Joiner:
         return shape is not None and shape.is_pointwise and shape.strides == (1, 1) and shape.groups == 1
 
     def _is_first(self, group: Group) -> bool:
-        """Tells whether a convolution is one of an image of few channels, as the first of a network, with strides."""
+        """Return whether a convolution has strides and an image of few channels, as the first of a network."""
         shape = _geometry(group)
         return shape is not None and shape.joins_lines and shape.strides != (1, 1) and shape.batch == 1
 
@@ -110,7 +110,7 @@ class _Joiner:
 
 
 def _geometry(group: Group) -> ConvolutionGeometry | None:
-    """Gives the sizes of a convolution of floats, channels last, all known and above 0, with constant weights."""
+    """Return the sizes of a float convolution with channels last and constant weights, all sizes known and above 0."""
     step = group.steps[0]
     if step.op != "nn.conv2d" or step.binding.attrs["data_layout"] != "NHWC" or dtype_of(step.result) not in FLOATS:
         return None

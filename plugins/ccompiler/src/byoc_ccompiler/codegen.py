@@ -32,7 +32,7 @@ __all__ = ["FusedCodegen"]
 
 
 class _Buffer(NamedTuple):
-    """One piece of the workspace: its C name and type, and when it is needed."""
+    """A piece of the workspace: C name, type, and live range."""
 
     name: str
     ctype: str
@@ -40,11 +40,11 @@ class _Buffer(NamedTuple):
 
 
 class FusedCodegen(CSourceCodegen):
-    """Turns functions into C in which ops share loops.
+    """The generator of C with loops shared by ops.
 
     Args:
-        build: how the C is compiled.
-        unit: the vector registers that kernels are shaped for.
+        build: the options of compiling the C.
+        unit: the vector registers targeted by kernels.
         options: the user's options.
     """
 
@@ -54,7 +54,7 @@ class FusedCodegen(CSourceCodegen):
         self.user_options = options
 
     def visit_function(self, scope: FunctionScope) -> None:
-        """Adds the kernels of a function, its workspace, and their calls."""
+        """Add the kernels of a function, the workspace, and the calls of the kernels."""
         steps, results = flatten(scope.function)
         scope.forward(results, scope.function.results)
         for step in steps:
@@ -96,11 +96,11 @@ class FusedCodegen(CSourceCodegen):
             scope.bind(outer, scope.value(inner))
 
     def preamble(self, text: str) -> str:
-        """Return the include of the header of parallel loops, where the text has some."""
+        """Return the include of the header of parallel loops, if the text has any."""
         return f'#include "{PARALLEL_HEADER}"\n' if "byoc_parallel_for(" in text else ""
 
     def _lay_out(self, scope: FunctionScope, kernels: Sequence[Kernel], places: Places) -> list[list[str]]:
-        """Declares the workspace and the pointers into it; gives each kernel's scratch pointer, if it has one."""
+        """Declare the workspace and the pointers into it; return the scratch pointer of each kernel, if any."""
         last_read: dict[Value, int] = {}
         first_written: dict[Var, int] = {}
         for index, kernel in enumerate(kernels):
@@ -146,7 +146,7 @@ def _writer_of(group: Group) -> Callable[[Kernel], None]:
 
 
 def _pointer(scope: FunctionScope, places: Places, value: Value) -> str:
-    """Gives the C expression of the pointer to the first element of a value."""
+    """Return the C expression of the pointer to the first element of a value."""
     place = places.find(value)
     pointer = scope.value(place.base)
     return pointer if place.layout.offset == 0 else f"{pointer} + {c_dim(place.layout.offset)}"
@@ -157,7 +157,7 @@ def _nbytes(count: Dim, dtype: str) -> Dim:
 
 
 def _needed_outside(groups: Sequence[Group], results: Sequence[Value]) -> set[Value]:
-    """Gives the values that some other group reads, or the function gives."""
+    """Return the values read by another group or returned by the function."""
     needed = set(results)
     for group in groups:
         for step in group.all_steps:

@@ -1,4 +1,4 @@
-"""The ops of the core that have no C form, and why: with the kernel families, all ops that there are."""
+"""The core ops without a C form, with reasons; together with the ops of the kernel families, all ops of the core."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ DECLINED: Mapping[str, tuple[str, str]] = MappingProxyType(
         for op in ops
     }
 )
-"""By op, the code and the text of the reason."""
+"""The code and the text of the reason, by op."""

@@ -1,4 +1,4 @@
-"""What a kernel family is: ops that one writer turns into C, and what the region's planner must know of them."""
+"""The definition of a kernel family: ops turned into C by one writer, and the facts needed by the region's planner."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["Access", "KernelFamily", "any_access", "rows_access", "writer_by_tab
 
 
 class Access(IntEnum):
-    """How a tensor may lie in memory for a kernel that reads or writes it, from the least freedom to the most.
+    """The freedom of a kernel in the memory layout of a tensor read or written, from the least to the most.
 
     Attributes:
         COMPACT: row-major, without gaps.
-        ROWS: any strides, but the elements of the last axis lie side by side (stride 1, whatever a size of 1 says).
-        ANY: any strides at all; 0 along an axis that is read more than once.
+        ROWS: any strides, but stride 1 along the last axis (for an axis of size 1, any stride).
+        ANY: any strides at all; 0 along an axis read more than once.
     """
 
     COMPACT = 0
@@ -36,17 +36,17 @@ class Access(IntEnum):
 
 
 def any_access(step: Step, index: int) -> Access:
-    """Return that a tensor may have any strides."""
+    """Return access to a tensor with any strides."""
     return Access.ANY
 
 
 def rows_access(step: Step, index: int) -> Access:
-    """Return that a tensor may have any strides, but rows without gaps."""
+    """Return access to a tensor with any strides, but rows without gaps."""
     return Access.ROWS
 
 
 def writer_by_table(writers: Mapping[str, Callable[[Kernel, Step], c.Block]]) -> Callable[[Kernel], None]:
-    """Return the writer of kernels of one step: a table says, for each op, which function makes their statements."""
+    """Return the writer for single-step kernels, from a table of the functions building the statements of each op."""
 
     def write(kernel: Kernel) -> None:
         (step,) = kernel.group.steps
@@ -56,7 +56,7 @@ def writer_by_table(writers: Mapping[str, Callable[[Kernel, Step], c.Block]]) ->
 
 
 def _checks_nothing(scope: FunctionScope, step: Step) -> None:
-    """For ops whose sizes the type rules alone make right."""
+    """Check nothing, for ops with sizes guaranteed by the type rules alone."""
 
 
 def _compact(step: Step, index: int) -> Access:
@@ -65,20 +65,20 @@ def _compact(step: Step, index: int) -> Access:
 
 @dataclass(frozen=True, slots=True)
 class KernelFamily:
-    """Ops that one writer turns into kernels.
+    """Ops turned into kernels by one writer.
 
     Attributes:
         ops: the names of the ops.
-        reject: gives the reason why one op cannot be compiled, or ``None`` where it can. It is asked where ranks are
-            known and C has types for all dtypes.
-        write: writes a kernel whose first step is one of the ops.
-        takes_epilogue: whether elementwise steps that follow (of the result's shape) are computed while its results are
-            at hand; such a kernel's group may hold more than one step.
-        takes_halves: whether float16 and bfloat16 are taken as they are: elements that are moved, not computed with.
-        require: adds to the function the checks of sizes that only a call shows and the kernel relies on.
-        reads: how the tensor of an operand (by its number) may lie.
-        writes: how the tensor of a result (by its number) may lie; of a family that takes an epilogue also what that
-            reads and writes.
+        reject: returns the reason against compiling an op, or ``None`` if there is no reason. Called for known ranks
+            only, and only if C has types for all dtypes.
+        write: writes a kernel starting with one of the ops.
+        takes_epilogue: whether following elementwise steps (of the result's shape) are computed while the results of
+            the op are at hand; the group of the kernel may then hold several steps.
+        takes_halves: whether float16 and bfloat16 are taken unchanged: the elements are moved, not computed with.
+        require: adds to the function the checks of sizes known only in a call and assumed by the kernel.
+        reads: the access to the tensor of an operand (by number).
+        writes: the access to the tensor of a result (by number); in a family with an epilogue, also the access to the
+            operands and results of the epilogue.
     """
 
     ops: frozenset[str]

@@ -1,4 +1,4 @@
-"""The parameters of a C function that kernels share, collected while its body is written."""
+"""The parameters of a C function shared by kernels, collected while the body is written."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _Parameter = TypeVar("_Parameter", c.Buffer, c.Variable)
 
 
 class FunctionParameters:
-    """Parameters in the order in which a body asks for them, and what the call gives each."""
+    """Parameters in the order of first use in a body, with the argument of each in the call."""
 
     def __init__(self) -> None:
         self._given: dict[c.Buffer | c.Variable, c.Expression] = {}
         self._sizes: dict[c.Expression, c.Variable] = {}
 
     def add(self, parameter: _Parameter, given: c.Expression) -> _Parameter:
-        """Add a parameter that the call gives a value, and return it."""
+        """Add a parameter with the argument in the call, and return the parameter."""
         self._given[parameter] = given
         return parameter
 
     def size(self, value: c.Expression | Dim, name: str) -> c.Expression:
-        """Return a size or an index of the kernel: a parameter, one for equal values, unless it is a known number."""
+        """Return a size or an index of the kernel: a known number, or a parameter shared by equal values."""
         value = value if isinstance(value, c.Expression) else c.Size(value)
         if isinstance(value, c.Size) and isinstance(value.dim, int):
             return value
@@ -36,6 +36,6 @@ class FunctionParameters:
         return self._sizes[value]
 
     def call(self, kernel: Kernel, name: str, body: c.Block) -> c.Evaluate:
-        """Return the call of the function with this body, which the kernels of the source share."""
+        """Return the call of the function with this body, shared by the kernels of the source."""
         function = c.simplify(c.Function(name, tuple(self._given), body))
         return c.Evaluate(c.Call(kernel.shared_function(function), tuple(self._given.values())))

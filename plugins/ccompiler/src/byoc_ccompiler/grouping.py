@@ -1,7 +1,7 @@
-"""Cuts a function into kernels: what is computed in one loop nest.
+"""Division of a function into kernels of one loop nest each.
 
-Elementwise ops and reductions over one iteration space share a kernel; elementwise ops that follow a convolution or a
-matrix product are computed while its sums are still at hand. A value that only its own kernel reads never reaches
+Elementwise ops and reductions over a common iteration space share a kernel; elementwise ops following a convolution or
+a matrix product are computed while the sums are still at hand. A value read only inside the kernel never reaches
 memory.
 """
 
@@ -23,22 +23,22 @@ __all__ = ["form_groups"]
 _MAX_STEPS = 64
 
 _MAX_REDUCTIONS = 4
-"""Each may need some kilobytes of the stack."""
+"""Each reduction may need some kilobytes of the stack."""
 
 _MAX_SINGLE_ROW = 1 << 14
-"""Elements up to which all of a tensor is one row: a larger one is better shared by threads than kept at hand."""
+"""Maximum elements of a tensor treated as one row: threads better share a larger tensor than keep it at hand."""
 
 
 def form_groups(steps: Sequence[Step], families: Mapping[str, KernelFamily], *, fuse: bool = True) -> list[Group]:
-    """Gives the kernels in an order in which every value is written before another kernel reads it.
+    """Return the kernels in an order with every value written before another kernel reads the value.
 
-    A step joins a group that is not before any group it reads from: the last of those, else the latest group of its
-    space.
+    A step joins a group no earlier than all groups read by the step: the last of these groups, else the latest group of
+    the space of the step.
 
     Args:
-        steps: in an order in which every value is made before it is read.
-        families: those of the ops.
-        fuse: whether ops share kernels at all; the parts of one op always do.
+        steps: in an order with every value made before all uses.
+        families: the families of the ops.
+        fuse: whether ops share kernels at all; the parts of an op always do.
 
     Cost: O(operands).
     """
@@ -60,7 +60,7 @@ class _Former:
         self._origin: Binding | None = None
 
     def add(self, step: Step) -> None:
-        """Puts a step into a group, a new one where none takes it."""
+        """Add a step to a suitable group, or to a new group."""
         index = self._find(step)
         if index is None:
             index = len(self.groups)
@@ -112,7 +112,7 @@ class _Former:
             return _takes_reduction(group, step)
         shape = shape_of(step.result)
         if shape == group.space:
-            # An anchor computes what is made of its own sums, not whatever happens to have the same shape.
+            # An anchor takes only steps on its own sums, not unrelated steps of the same shape.
             related = not group.anchored or any(operand in group.results for operand in step.operands)
             return (
                 related
@@ -141,14 +141,14 @@ def _takes_reduction(group: Group, step: Step) -> bool:
 
 
 def _level_axes(group: Group, rank: int) -> tuple[int, ...]:
-    """Gives the axes of the space that those of a row's value lie along: all, or those that are not reduced."""
+    """Return the axes of the space for the axes of a row's value: all axes, or the axes not reduced."""
     space, reduced = group.space or (), group.reduced or frozenset()
     every = tuple(range(len(space)))
     return every if rank == len(space) else tuple(axis for axis in every if axis not in reduced)
 
 
 def _reads_rows_rightly(group: Group, step: Step, axes: Sequence[int]) -> bool:
-    """Tells whether a step reads a row's values at the row that it computes; broadcasting may place them elsewhere."""
+    """Return whether a step reads values of the row being computed; broadcasting may place the values elsewhere."""
     if any(operand in group.row_axes for operand in step.operands) and len(axes) != len(shape_of(step.result)):
         return False
     return all(
@@ -159,7 +159,7 @@ def _reads_rows_rightly(group: Group, step: Step, axes: Sequence[int]) -> bool:
 
 
 def _reads_whole_reduction(group: Group, step: Step) -> bool:
-    """Tells whether a step wants the result of a reduction of a whole large tensor at each of its elements."""
+    """Return whether a step reads, at each element, the result of reducing a whole large tensor."""
     space, reduced = group.space or (), group.reduced or frozenset()
     if not any(operand in group.row_axes for operand in step.operands):
         return False

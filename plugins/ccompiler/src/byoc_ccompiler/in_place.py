@@ -1,4 +1,4 @@
-"""Which outputs of a function may lie in the memory of its inputs."""
+"""The outputs of a function allowed in the memory of the inputs."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ __all__ = ["in_place_pairs"]
 def in_place_pairs(
     groups: Sequence[Group], params: Sequence[Var], results: Sequence[Value]
 ) -> tuple[tuple[int, int], ...]:
-    """Gives the pairs of an output's and an input's number that one loop may take in the same memory.
+    """Return the pairs of output and input numbers allowed to share memory in a loop.
 
-    Certain only where the whole function is one loop over elements: then an input of the loop's own shape that no step
-    broadcasts is read at the position that is written next, and nowhere else. The dtypes are equal too, since C lets a
-    compiler reorder accesses through pointers of different types.
+    Certain only if the whole function is a single loop over elements. Then an input with the shape of the loop,
+    broadcast by no step, is read at the position written next, and nowhere else. The dtypes are equal too, since C lets
+    a compiler reorder accesses through pointers of different types.
 
     Args:
         groups: the function's kernels.
-        params: its inputs.
-        results: its outputs, composites taken apart.
+        params: the inputs of the function.
+        results: the outputs of the function, composites taken apart.
     """
     if len(groups) != 1 or groups[0].anchored or groups[0].space is None or groups[0].reduced is not None:
         return ()
-    if groups[0].loads:  # which read at other positions than the one that is written
+    if groups[0].loads:  # loads read at other positions than the written position
         return ()
     (group,) = groups
-    # A result that no step makes is copied when the loop is over, and its source must still be there.
+    # A result made by no step is copied after the loop; its source must still be intact.
     if any(result not in group.results for result in results) or len(set(results)) < len(results):
         return ()
     broadcast = {

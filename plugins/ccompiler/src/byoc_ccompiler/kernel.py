@@ -1,4 +1,4 @@
-"""One C kernel under construction: its buffers, its scratch memory, its statements."""
+"""A C kernel under construction: buffers, scratch memory, statements."""
 
 from __future__ import annotations
 
@@ -55,24 +55,24 @@ __all__ = ["Group", "Kernel", "KernelContext", "compact_strides"]
 
 
 def compact_strides(shape: Sequence[Dim]) -> tuple[Dim, ...]:
-    """Gives the distances, in elements, from one position to the next along each axis of a row-major tensor."""
+    """Return the strides, in elements, of a row-major tensor."""
     return compact_layout(shape).strides
 
 
 @dataclass(eq=False, slots=True)
 class Group:
-    """The steps of one kernel, in order; the first is the anchor where it has one.
+    """The steps of a kernel, in order; the first is the anchor, if any.
 
     Attributes:
-        space: the shape of the iteration space, ``None`` for a kernel that nothing joins.
-        anchored: whether the first step is computed by a family that takes an epilogue.
-        results: what the steps make.
-        reads: what they read.
-        reduced: the axes of the space that the group's reductions reduce; ``None`` where it has none.
-        row_axes: for the results that have one element where the reduced axes have many, the axes of the space that
-            their own axes lie along.
-        chain: the groups that this one is made of, each computing on what the one before it gives; empty for one.
-        loads: steps before, by their results, whose elements are computed where the group's steps read them.
+        space: the shape of the iteration space, ``None`` for a kernel joined by nothing.
+        anchored: whether the first step is computed by a family with an epilogue.
+        results: the results of the steps.
+        reads: the operands of the steps.
+        reduced: the axes of the space reduced by the group's reductions; ``None`` without reductions.
+        row_axes: the axes of the space along the axes of a result, for results with a single element per many elements
+            of the reduced axes.
+        chain: the groups combined into this group, each computing on the results of the group before; otherwise empty.
+        loads: earlier steps, by their results, with elements computed at their uses in the group's steps.
     """
 
     steps: list[Step]
@@ -93,16 +93,16 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class KernelContext:
-    """What all kernels of a function share.
+    """The state shared by all kernels of a function.
 
     Attributes:
         scope: the function under construction.
         unit: the vector registers of the target.
         options: the user's options.
-        strides: the strides of values that do not lie row-major without gaps, in elements.
-        callees: the C functions that kernels share, by the identity of their statements: printing takes a while.
-        uses: what these functions use, beside them, so that they live as long.
-        calls: the estimated work of these functions, beside them likewise.
+        strides: the strides of values not row-major without gaps, in elements.
+        callees: the C functions shared by kernels, by the identity of their statements, because printing is slow.
+        uses: the uses of these functions, beside the functions to keep them alive.
+        calls: the estimated work of these functions, beside the functions likewise.
     """
 
     scope: FunctionScope
@@ -114,7 +114,7 @@ class KernelContext:
     calls: KnownCalls = field(default_factory=dict)
 
     def uses_of(self, function: Function) -> Uses:
-        """Return what a C function uses that kernels share, found once."""
+        """Return the uses of a C function shared by kernels, computed once."""
         if id(function) not in self.uses:
             self.uses[id(function)] = function, uses_of(function)
         return self.uses[id(function)][1]
@@ -123,34 +123,35 @@ class KernelContext:
 _STATUS = CType("int32")
 
 _NAMED_OPS = 4
-"""Ops that a kernel's name tells of."""
+"""Ops mentioned in a kernel's name."""
 
 _HARMLESS = frozenset(string.ascii_letters + string.digits + "_ .,:;=(){}[]\"'*+-")
-"""What a comment may hold."""
+"""The characters allowed in a comment."""
 
 
 class Kernel:
-    """Collects what one kernel reads and writes while its body is written.
+    """A kernel under construction, collecting inputs and outputs while the body is written.
 
     Args:
-        context: the function it belongs to, and what it is compiled for.
-        group: what it computes.
-        stored: the values that must reach memory, in order.
+        context: the function of the kernel, and the target.
+        group: the steps to compute.
+        stored: the values required in memory, in order.
 
     Attributes:
-        context: what it was made with.
-        scope: the function it belongs to.
+        context: the context given at construction.
+        scope: the function of the kernel.
         unit: the vector registers of the target.
         options: the user's options.
-        group: its steps.
-        stored: the values that it writes.
+        group: the steps of the kernel.
+        stored: the values written by the kernel.
         scratch: elements of scratch memory, 0 for none.
-        scratch_dtype: their dtype; where nothing is said that of what the anchor makes, or of the first stored value.
-        can_fail: whether it gives a status, as its body's lines that return one say, in place of nothing.
-        parallel_loops: the work of its loops that several threads may do.
-        checks: statements that fail where an index of a load lies outside its axis; they stand before all others.
-        schedule: a dataclass of the choices of how it computes, which reports tell; ``None`` where there are none.
-        shared: inputs in whose memory an output may lie, and the outputs that may.
+        scratch_dtype: the dtype of the scratch memory; by default the dtype of the anchor's result, or of the first
+            stored value.
+        can_fail: whether the kernel returns a status in place of nothing, because statements of the body do.
+        parallel_loops: the work of the loops open to several threads.
+        checks: statements failing for an index of a load outside its axis; placed before all others.
+        schedule: a dataclass of the choices made in the computation, printed by reports; ``None`` without choices.
+        shared: inputs with memory possibly shared by an output, and the possible outputs.
     """
 
     def __init__(self, context: KernelContext, group: Group, stored: Sequence[Var]) -> None:
@@ -177,18 +178,18 @@ class Kernel:
 
     @property
     def inputs(self) -> tuple[Value, ...]:
-        """The values that it reads, in the order of its parameters."""
+        """The values read by the kernel, in the order of the parameters."""
         return tuple(self._inputs)
 
     def source(self, value: Value, role: str = "x") -> Buffer:
-        """Return the buffer of a value that the kernel reads; that of a constant is named after its role."""
+        """Return the buffer of a value read by the kernel; the buffer of a constant is named after its role."""
         if value not in self._inputs:
             name = value.name if isinstance(value, Var) else role
             self._inputs[value] = Buffer(name, dtype_of(value), MemoryAccess.READ)
         return self._inputs[value]
 
     def target(self, value: Var) -> Buffer:
-        """Return the buffer of a value that the kernel writes."""
+        """Return the buffer of a value written by the kernel."""
         if value not in self._outputs:
             name = "out" if len(self.stored) == 1 else f"out_{value.name}"
             access = MemoryAccess.SHARED if value in self.shared else MemoryAccess.WRITE
@@ -196,20 +197,20 @@ class Kernel:
         return self._outputs[value]
 
     def scratch_memory(self, count: Dim, dtype: str) -> Buffer:
-        """Return the buffer of the kernel's scratch memory; asked for once.
+        """Return the buffer of the kernel's scratch memory; to be called once.
 
         Args:
-            count: elements; none becomes one at the end, so that there is a pointer.
-            dtype: their dtype.
+            count: elements; 0 becomes 1 at the end, because a pointer is needed.
+            dtype: the dtype of the elements.
         """
         self.scratch, self.scratch_dtype = count, dtype
         self._scratch_buffer = Buffer("scratch", dtype, MemoryAccess.WRITE)
         return self._scratch_buffer
 
     def in_scratch(self, buffer: Buffer) -> Alias:
-        """Return the statement that declares a buffer of known size in scratch memory, behind those before it.
+        """Return the declaration of a buffer of known size in scratch memory, behind the earlier buffers.
 
-        All of them have one dtype.
+        All of these buffers have the same dtype.
         """
         first, size = self.scratch, buffer.size
         assert size is not None
@@ -218,10 +219,10 @@ class Kernel:
         return Alias(buffer, memory, Size(first))
 
     def shared_function(self, function: Function) -> Callee:
-        """Return a C function that all kernels of the source share; equal functions are written once.
+        """Return a C function shared by all kernels of the source; equal functions are written once.
 
         Args:
-            function: the function; its name is a hint, behind ``byoc_shared_``.
+            function: the function; the name is a hint, behind ``byoc_shared_``.
         """
         known = self.context.callees.get(id(function))
         if known is not None and known.function is function:
@@ -236,11 +237,11 @@ class Kernel:
         return callee
 
     def call(self, function: Function, *arguments: Expression) -> Evaluate:
-        """Return the call of a C function that all kernels of the source share."""
+        """Return the call of a C function shared by all kernels of the source."""
         return Evaluate(Call(self.shared_function(function), arguments))
 
     def _share(self, uses: Uses) -> None:
-        """Add what a function uses to the source, once: vector types, and the C functions that it calls."""
+        """Add the uses of a function to the source, once: vector types, and the called C functions."""
         for line in vector_typedefs(uses.vector_types):
             self.scope.definitions.add(line)
         for callee in uses.callees:
@@ -252,17 +253,17 @@ class Kernel:
                 self.scope.definitions.add(callee.definition.replace("{name}", callee.name))
 
     def strides(self, value: Value) -> tuple[Dim, ...]:
-        """Gives the distances, in elements, from one position to the next along each axis of a value."""
+        """Return the strides of a value, in elements."""
         found = self._strides.get(value)
         return compact_strides(shape_of(value)) if found is None else found
 
     def part(self, group: Group, buffer: Buffer | None = None, strides: Sequence[Dim] = ()) -> Kernel:
-        """Return a kernel for a part of this one's steps, which has its buffers and is not finished.
+        """Return an unfinished kernel for a part of this kernel's steps, with the same buffers.
 
         Args:
             group: the steps.
-            buffer: where their last result goes; without one they write what this kernel writes.
-            strides: those of the result there.
+            buffer: the buffer of their last result; without a buffer, the part writes the outputs of this kernel.
+            strides: the strides of the result in the buffer.
         """
         result = group.steps[-1].result
         known = self._strides if buffer is None else {**self._strides, result: tuple(strides)}
@@ -273,22 +274,22 @@ class Kernel:
         return part
 
     def constant(self, value: Value) -> Literal | None:
-        """Return a constant of one element; ``None`` for anything else."""
+        """Return a constant of a single element; ``None`` for anything else."""
         if not isinstance(value, Constant) or any(dim != 1 for dim in shape_of(value)):
             return None
         array = self.scope.constants.array(value, self.scope.where)
         return Literal(array.reshape(-1)[0], CType(dtype_of(value)))
 
     def lower(self, nest: Nest, schedule: Schedule) -> Block:
-        """Return the statements of a nest; reports tell the first schedule of a kernel."""
+        """Return the statements of a nest; reports print the first schedule of a kernel."""
         self.schedule = self.schedule or schedule
         return lower_nest(nest, schedule)
 
     def finish_block(self, block: Block) -> None:
-        """End the writing of the kernel.
+        """Finish the writing of the kernel.
 
         Args:
-            block: its statements, over the buffers of :meth:`source` and :meth:`target`.
+            block: the statements, over the buffers of :meth:`source` and :meth:`target`.
         """
         block = (*(check for checks in self.checks.values() for check in checks), *block)
         buffers = [*self._inputs.values(), *(self.target(value) for value in self.stored)]
@@ -303,10 +304,10 @@ class Kernel:
         self.parallel_loops = [work for work in works if work.is_worth_waking or work.is_worth_sharing]
 
     def declare(self, *, has_team: bool) -> None:
-        """Declares the kernel, which is finished.
+        """Declare the finished kernel.
 
         Args:
-            has_team: whether the function that it belongs to keeps its threads awake.
+            has_team: whether the function of the kernel keeps threads awake.
         """
         origins = dict.fromkeys(step.origin or step.binding for step in self.group.all_steps)
         ops = [origin.op.name for origin in origins]
@@ -332,10 +333,10 @@ class Kernel:
 
 
 def _describe(binding: Binding) -> str:
-    """Gives a comment of one line that says what an op computes, and which node of a model it was."""
+    """Return a one-line comment with an op's computation and the op's node of the model."""
     operands = ", ".join(operand.name if isinstance(operand, Var) else "constant" for operand in binding.operands)
     results = ", ".join(f"{result.name}: {result.type}" for result in binding.results)
     place = f" [{binding.location}]" if binding.location else ""
     text = f"{results} = {binding.op.name}({operands}){place}"
-    # Names are the model's: none may end the comment, or carry it on to the next line.
+    # Names come from the model: no name may end the comment, or continue it on the next line.
     return "// " + "".join(letter if letter in _HARMLESS else "_" for letter in text)

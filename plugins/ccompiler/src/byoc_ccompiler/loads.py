@@ -1,8 +1,8 @@
-"""Makes steps loads of the kernel that alone reads them: gathers, rolls, windows, cheap steps of another shape.
+"""Steps turned into loads of their only reader: gathers, rolls, windows, cheap steps of another shape.
 
-A gather, or a chain of movements whose result no strides describe, would copy its elements so that elementwise steps or
-reductions can read them. Where these alone do, each element is computed where it is read. So are cheap elementwise
-steps behind a reshape, which would be a kernel of their own.
+A gather, or a chain of movements with a result not described by strides, would copy its elements for elementwise steps
+or reductions. If no other step reads the result, each element is computed at its use. The same holds for cheap
+elementwise steps behind a reshape, otherwise a separate kernel.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from byoc_ccompiler.steps import Step, shape_of
 __all__ = ["form_loads", "move_before_norms"]
 
 _LEAST_ROW = 8
-"""Elements of a row from which on it pays to find its place anew for each."""
+"""Minimum elements of a row for which locating each row anew pays."""
 
 _NORMS = frozenset({"nn.layer_norm", "nn.rms_norm"})
 
 _MAX_LOADS = 16
 
 _VECTOR, _LONG_ROW = 16, 256
-"""Elements of the widest vector, and of a row that is long."""
+"""Elements of the widest vector, and of a long row."""
 
 
 def form_loads(groups: Sequence[Group], results: Sequence[Value]) -> list[Group]:
-    """Return the groups with those taken in as loads that only one other reads, where that saves a kernel.
+    """Return the groups, taking in as loads the groups read by a single other group, if a kernel is saved.
 
     Args:
-        groups: in an order in which every value is written before another group reads it; so is the result.
-        results: what the function returns.
+        groups: in an order with every value written before another group reads it; the result has the same order.
+        results: the results of the function.
 
     Cost: linear in the steps and their operands.
     """
@@ -51,15 +51,15 @@ def form_loads(groups: Sequence[Group], results: Sequence[Value]) -> list[Group]
 
 
 def move_before_norms(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
-    """Return the steps with rows moved before they are normalised, where moving them after would be a copy.
+    """Return the steps with rows moved before a norm instead of after, if the later move would be a copy.
 
-    What such a norm reads is in memory for others too; the movement becomes a load of the norm.
+    The operand of such a norm is in memory for other readers too; the movement becomes a load of the norm.
 
     Args:
-        steps: in an order in which every value is made before it is read.
-        results: what the function returns.
+        steps: in an order with every value made before all uses.
+        results: the results of the function.
 
-    Cost: linear in the steps and their operands, but for sorting what follows a norm.
+    Cost: linear in the steps and their operands, except for sorting the steps behind a norm.
     """
     readers, wanted = _readers_of(steps), set(results)
     order = {step: number for number, step in enumerate(steps)}
@@ -85,7 +85,7 @@ def _readers_of(steps: Iterable[Step]) -> dict[Value, list[Step]]:
 
 
 def _moves_behind(norm: Step, order: Mapping[Step, int], readers: Mapping[Value, Sequence[Step]]) -> dict[Value, Step]:
-    """Return the steps, by their results and in order, that move whole rows of what a norm makes."""
+    """Return the steps moving whole rows of the result of a norm, by their results and in order."""
     axes = norm.binding.attrs["axes"]
     rank = len(shape_of(norm.result))
     if axes not in ((-1,), (rank - 1,)):
@@ -103,12 +103,12 @@ def _moves_behind(norm: Step, order: Mapping[Step, int], readers: Mapping[Value,
 
 
 def _moved_before(norm: Step, moves: Mapping[Value, Step], end: Value) -> dict[Step, list[Step]]:
-    """Return the steps in whose places others stand where a norm is behind what moved its rows.
+    """Return the replacements of steps for a norm behind the moves of the norm's rows.
 
     Args:
         norm: the norm.
-        moves: the steps that move its rows, by their results and in order.
-        end: the rows as others read them.
+        moves: the steps moving the norm's rows, by their results and in order.
+        end: the rows as read by other steps.
     """
     x, *parameters = norm.operands
     values: dict[Value, Value] = {norm.result: x}
@@ -123,7 +123,7 @@ def _moved_before(norm: Step, moves: Mapping[Value, Step], end: Value) -> dict[S
 
 
 def _rebound(step: Step, operands: Sequence[Value], result: Value) -> Step:
-    """Return a step on other operands that makes another result."""
+    """Return a step with other operands and another result."""
     assert isinstance(result, Var)
     binding = replace(step.binding, operands=tuple(operands), results=(result,))
     return replace(step, binding=binding, operands=tuple(operands))
@@ -137,7 +137,7 @@ class _Former:
         self._readers = _readers_of(step for group in groups for step in group.steps)
 
     def add_loads(self, group: Group, space: tuple[Dim, ...]) -> None:
-        """Take loads into a group of elementwise steps or reductions of a space."""
+        """Add loads to a group of elementwise steps or reductions over a space."""
         for value in dict.fromkeys(operand for step in group.steps for operand in step.operands):
             readers = self._readers[value]
             is_at_hand = value in group.results or shape_of(value) != space
@@ -150,7 +150,7 @@ class _Former:
                 self.taken.update(self._maker[load] for load in loads)
 
     def _loads_of(self, group: Group, value: Value) -> dict[Value, Step]:
-        """Return the steps, by their results, that only a value is made of; none where an element has no expression."""
+        """Return the steps used for a single value only, by their results; none if an element has no expression."""
         found: dict[Value, Step] = {}
         readers = set(group.steps)
         waiting = {value: None}
@@ -165,7 +165,7 @@ class _Former:
         return found if all(parts_of_one(step, found) for step in joins) else {}
 
     def _is_load(self, value: Value, readers: set[Step], count: Dim) -> bool:
-        """Return whether a value's maker can be computed where so many elements are read by steps alone."""
+        """Return whether a value's maker can be computed at its uses: ``count`` elements, read by ``readers`` alone."""
         maker = self._maker.get(value)
         if maker is None or maker.anchored or maker.reduced is not None or maker.loads or maker in self.taken:
             return False
@@ -192,16 +192,16 @@ def _is_long(step: Step) -> bool:
 
 
 def _saves(group: Group, value: Value, loads: Mapping[Value, Step]) -> bool:
-    """Return whether a value would take a kernel of its own: it is more than a view of what lies in memory."""
+    """Return whether a value would take a separate kernel, being more than a view of memory."""
     if all(step.op in LOADS for step in loads.values()):
         return _layout(value, loads) is None
-    # What a reduction computes first goes through a piece of memory, whose last part is slow to read where it is short.
+    # A reduction first computes into a piece of memory; a short last part is slow to read.
     last = shape_of(value)[-1]
     return group.reduced is None or not isinstance(last, int) or last % _VECTOR == 0 or last >= _LONG_ROW
 
 
 def _layout(value: Value, loads: Mapping[Value, Step]) -> Layout | None:
-    """Return how a value lies in the memory of what loads are made of; ``None`` where no strides say it."""
+    """Return the layout of a value in the memory of the operands of loads; ``None`` if not described by strides."""
     step = loads.get(value)
     if step is None:
         return compact_layout(shape_of(value))

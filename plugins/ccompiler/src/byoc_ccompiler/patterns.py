@@ -1,8 +1,8 @@
-"""Groups of ops that one kernel computes, for those who choose between backends.
+"""Groups of ops computed by a single kernel, for policies choosing between backends.
 
-What shares a kernel is decided when a region is compiled, whatever was matched. But a policy that weighs backends
-(:class:`byoc_core.partitioning.ByCost`) sees a composite as one op without memory between its parts, and so what that
-saves.
+The division into kernels is decided when a region is compiled, independently of matches. But a policy weighing backends
+(:class:`byoc_core.partitioning.ByCost`) sees a composite as a single op without memory traffic between the parts, and
+thus sees the saving.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ANCHORS = {"conv2d": "nn.conv2d", "dense": "nn.dense", "matmul": "matmul"}
 
 
 def _check(match: Match) -> Rejection | None:
-    """Refuses a match that holds an op which this backend would refuse alone."""
+    """Reject a match containing an op rejected alone by this backend."""
     for binding in match.bindings:
         rejection = reject_step(binding, tutorial=False)
         if rejection is not None:
@@ -26,7 +26,7 @@ def _check(match: Match) -> Rejection | None:
 
 
 def patterns() -> list[CompositePattern]:
-    """Gives convolution and matrix products with bias (``nn.bias_add`` or ``add``) and ReLU, longest first."""
+    """Return convolution and matrix products with bias (``nn.bias_add`` or ``add``) and ReLU, longest first."""
     found: list[CompositePattern] = []
     for name, op in _ANCHORS.items():
         anchor = is_op(op)(wildcard(), wildcard())

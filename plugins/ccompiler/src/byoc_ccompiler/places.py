@@ -1,9 +1,9 @@
-"""Where the values of a function lie: which are views of others, and which are made in their part of another.
+"""The places of a function's values: views of other values, and values made inside another value.
 
-View ops (reshape, permute_dims, split, concat, ...) move nothing where the kernels around them can read or write
-strided tensors. A value is *placed* where its producer writes it straight into a larger one (an operand of a concat,
-what a transpose gives), and is a *view* where its consumers read it out of another. Where neither is possible the
-elements are copied, by a kernel of its own.
+View ops (reshape, permute_dims, split, concat, ...) move nothing if the surrounding kernels can read or write strided
+tensors. A value is *placed* if the producer writes straight into a larger value (an operand of a concat, the result of
+a transpose). A value is a *view* if the consumers read the elements out of another value. If neither is possible, a
+separate kernel copies the elements.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Place", "Places", "plan_places"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value lies: in the memory of which value (its own, unless it is a view or placed), and how."""
+    """The place of a value: the value owning the memory (itself, unless a view or placed), and the layout."""
 
     base: Value
     layout: Layout
@@ -38,18 +38,18 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the values of a function lie.
+    """The places of a function's values.
 
     Attributes:
-        groups: the kernels that remain, and those that copy (``permute_dims`` in the order as it is), in order.
-        of: the places of the values that do not simply have memory of their own.
+        groups: the remaining kernels and the copying kernels (``permute_dims`` with the identity order), in order.
+        of: the places of the values without plain memory of their own.
     """
 
     groups: list[Group]
     of: Mapping[Value, Place]
 
     def find(self, value: Value) -> Place:
-        """Gives where a value lies."""
+        """Return the place of a value."""
         return self.of.get(value) or _own(value)
 
 
@@ -58,19 +58,19 @@ def _own(value: Value) -> Place:
 
 
 def access_of(layout: Layout) -> Access:
-    """Gives how freely a kernel must be able to take a tensor that lies like this."""
+    """Return the access needed by a kernel for a tensor of this layout."""
     if layout.is_compact:
         return Access.COMPACT
     return Access.ROWS if not layout.shape or layout.shape[-1] == 1 or layout.strides[-1] == 1 else Access.ANY
 
 
 def plan_places(groups: Sequence[Group], results: Sequence[Value], families: Mapping[str, KernelFamily]) -> Places:
-    """Gives where each value lies.
+    """Return the place of each value.
 
     Args:
         groups: the function's kernels, in order.
-        results: the function's results, which lie compactly in memory of the caller's.
-        families: what compiles each op, and how freely its operands and results may lie.
+        results: the function's results, compact in memory of the caller.
+        families: the family of each op, with the access to operands and results.
 
     Cost: linear in the steps and their operands.
     """
@@ -93,7 +93,7 @@ class _Planner:
                     self._readers.setdefault(operand, []).append((group, step, index))
 
     def plan(self) -> Places:
-        # What a value becomes a part of comes later: consumers first.
+        # The whole comes after its parts: consumers first.
         for group in reversed(self._groups):
             if _is_view(group):
                 self._place_operands(group.steps[0])
@@ -106,14 +106,14 @@ class _Planner:
         return self._of.get(value) or _own(value)
 
     def _parts(self, step: Step) -> list[tuple[Value, Place | None]]:
-        """Gives where each operand of a view op has to lie so that its result needs no copy."""
+        """Return the place of each operand of a view op needed for a result without a copy."""
         whole = self._find(step.result)
         layouts = operand_layouts(step.binding, whole.layout)
         places = [None if layout is None else Place(whole.base, layout.canonical) for layout in layouts]
         return list(zip(step.operands, places, strict=True))
 
     def _place_operands(self, step: Step) -> None:
-        """Has the operands of a view op made in its result, where that is bound to lie somewhere."""
+        """Place the operands of a view op in the result, if the place of the result is fixed."""
         if len(step.binding.results) > 1:
             return
         if not joins_operands(step.binding) and step.result not in self._results and step.result not in self._of:
@@ -130,12 +130,12 @@ class _Planner:
         if not _is_view(group):
             is_written = access <= self._write_access(group, step, index)
         else:
-            # A view op makes it by copies, unless its own operands can be placed in turn.
+            # A view op copies the value, unless the op's own operands can be placed in turn.
             is_written = joins_operands(step.binding) or operand_layouts(step.binding, place.layout)[0] is not None
         return is_written and self._can_be_read(value, access)
 
     def _can_be_read(self, value: Value, access: Access) -> bool:
-        """Tells whether all kernels that read a value can do so; view ops can, or copy."""
+        """Return whether all kernels reading a value accept the access; view ops do, or copy."""
         return all(
             _is_view(group) or access <= self._read_access(group, step, index)
             for group, step, index in self._readers.get(value, ())
@@ -153,7 +153,7 @@ class _Planner:
         return family.writes(group.steps[0], 0) if group.anchored else family.writes(step, index)
 
     def _resolve(self, step: Step) -> list[Group]:
-        """Makes the results of a view op views where they can be; gives what copies the others."""
+        """Make the results of a view op views if possible; return the copies of the others."""
         if step.op == "concat":
             return [
                 _copy(operand, self._name_part(operand, place))
@@ -165,7 +165,7 @@ class _Planner:
         for result, layout in zip(step.binding.results, result_layouts(step.binding, source.layout), strict=True):
             place = None if layout is None else Place(source.base, layout.canonical)
             if place is not None and self._find(result) == place:
-                continue  # its operand was made in it
+                continue  # the operand was made in the result
             is_free = result not in self._of and result not in self._results
             if place is not None and is_free and self._can_be_read(result, access_of(place.layout)):
                 self._of[result] = place
@@ -176,13 +176,13 @@ class _Planner:
     def _copy_result(self, step: Step, result: Var, place: Place | None) -> Group:
         if place is not None:
             return _copy(self._name_part(result, place), result)
-        # A reshape of what no strides describe in the new shape: copied in the old one.
+        # A reshape not described by strides in the new shape: copied in the old shape.
         ((operand, target),) = self._parts(step)
         assert target is not None
         return _copy(operand, self._name_part(operand, target))
 
     def _name_part(self, like: Value, place: Place) -> Var:
-        """Gives a name for elements at a place, shaped like some value."""
+        """Return a name for elements at a place, with the shape of another value."""
         name = like.name if isinstance(like, Var) else "constant"
         part = Var(name, TensorType(shape_of(like), dtype_of(like)))
         self._of[part] = place
@@ -200,7 +200,7 @@ def _is_view(group: Group) -> bool:
 
 
 def _copy(source: Value, target: Var) -> Group:
-    """Gives the kernel that copies a tensor, each side lying as it may."""
+    """Return the kernel copying a tensor, each side with a separate layout."""
     copy = FunctionBuilder("copy").bind("permute_dims", (source,), {"axes": tuple(range(len(shape_of(source))))})
     step = Step(replace(copy, results=(target,)), (source,))
     return Group([step], None, results={target})

@@ -1,4 +1,4 @@
-"""The table of kernel families: one place where an op's name leads to what compiles it."""
+"""The table of kernel families: the one place leading from the name of an op to its compiler."""
 
 from __future__ import annotations
 
@@ -55,4 +55,4 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     *layers.FAMILIES,
     recurrence.FAMILY,
 )
-"""The family of every op that has one."""
+"""The family of every op with a family."""

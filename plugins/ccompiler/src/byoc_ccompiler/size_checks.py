@@ -1,7 +1,7 @@
-"""Checks of sizes that loops rely on and that only a call shows: what the generated wrapper makes.
+"""Checks of sizes assumed by loops and known only in a call: part of the generated wrapper.
 
-Loops read each operand as if its sizes were those of the space they run over, or 1. Equal sizes that no symbol hides
-need no check; where an op needs equal sizes and they are not known to be, its family refuses it.
+Loops read each operand as if the sizes were the sizes of the iteration space, or 1. Equal sizes without symbols need
+no check; if an op needs equal sizes and the sizes are not known to be equal, the family rejects the op.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["require_broadcast", "require_equal_sizes", "require_results", "requi
 
 
 def require_broadcast(scope: FunctionScope, step: Step, *, skip: int = 0, of_result: int = 0) -> None:
-    """Has the sizes of the operands checked against the result's, but the last axes of both: so many."""
+    """Require the sizes of the operands to broadcast to the result, ignoring the given numbers of last axes of both."""
     names = step.binding.op.operand_names(len(step.operands))
     space = shape_of(step.binding.results[0])
     for name, operand in zip(names, step.operands, strict=True):
@@ -29,29 +29,29 @@ def require_broadcast(scope: FunctionScope, step: Step, *, skip: int = 0, of_res
 def require_equal_sizes(
     scope: FunctionScope, step: Step, operand: int, dims: Sequence[Dim], wanted: Sequence[Dim]
 ) -> None:
-    """Has sizes of an operand, given by its number, checked to be what they must be."""
+    """Require sizes of an operand, given by number, to equal the wanted sizes."""
     names = step.binding.op.operand_names(len(step.operands))
     scope.require_equal(step.op, names[operand], dims, wanted)
 
 
 def require_spatial(scope: FunctionScope, op: str, what: str, sizes: Sequence[Dim], least: Sequence[int]) -> None:
-    """Has spatial sizes checked; axes are named as those of images, channels first.
+    """Require minimum spatial sizes; axes are named as in images with channels first.
 
-    So they are the same whatever the layout is, which a rewrite of the region may have changed.
+    The names are thus the same for any layout; a rewrite of the region may have changed the layout.
 
     Args:
         scope: the function.
         op: the op's name.
-        what: the image that has the sizes, for the message.
-        sizes: one for each spatial axis.
-        least: the smallest that each may be.
+        what: the image with the sizes, for the message.
+        sizes: the size of each spatial axis.
+        least: the minimum of each size.
     """
     axes = ", ".join("NC" + axis_letters(len(sizes)))
     scope.require_at_least(op, f"{what} ({axes})", [1, 1, *sizes], [0, 0, *least])
 
 
 def require_results(scope: FunctionScope, step: Step) -> None:
-    """Has the sizes of the results checked to be 0 or more."""
+    """Require the sizes of the results to be 0 or more."""
     for result in step.binding.results:
         shape = shape_of(result)
         scope.require_at_least(step.op, "the result", shape, [0] * len(shape))

@@ -1,4 +1,4 @@
-"""The ops of a region as one flat list, composites taken apart."""
+"""The ops of a region as a flat list, composites taken apart."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["Step", "dtype_of", "flatten", "shape_of"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Step:
-    """One op, its operands traced through composites to where they are really defined.
+    """An op with operands traced through composites to their definitions.
 
     Attributes:
         binding: the op.
-        operands: what it reads.
-        axes: for each operand, the axes of the result that its own axes lie along, where that is not the op's own way.
-        origin: the op that this one is a part of, if any.
+        operands: the operands, traced.
+        axes: for each operand, the axes of the result along the operand's axes, if different from the op's own way.
+        origin: the op containing this op as a part, if any.
         is_nonpositive: whether the operand is known to be no larger than 0.
     """
 
@@ -41,20 +41,20 @@ class Step:
 
 
 def shape_of(value: Value) -> tuple[Dim, ...]:
-    """Gives the shape of a tensor of known rank (anything else was refused before)."""
+    """Return the shape of a tensor of known rank (anything else was rejected before)."""
     assert isinstance(value.type, TensorType)
     assert value.type.shape is not None
     return value.type.shape
 
 
 def dtype_of(value: Value) -> str:
-    """Gives the dtype of a tensor."""
+    """Return the dtype of a tensor."""
     assert isinstance(value.type, TensorType)
     return value.type.dtype
 
 
 def flatten(function: Function) -> tuple[list[Step], list[Value]]:
-    """Gives the ops that results depend on, composites taken apart, and the function's results, both in order."""
+    """Return the live ops with composites taken apart, and the function's results, both in order."""
     steps: list[Step] = []
     known: dict[Value, Value] = {}
 
@@ -76,7 +76,7 @@ def flatten(function: Function) -> tuple[list[Step], list[Value]]:
 
 
 def _without_dead(steps: Sequence[Step], results: Sequence[Value]) -> list[Step]:
-    """Gives the steps on which a result depends."""
+    """Return the steps needed by a result."""
     needed = set(results)
     alive: list[Step] = []
     for step in reversed(steps):

@@ -1,4 +1,4 @@
-"""What the backend takes, op by op, and why not."""
+"""The supported ops, and the reasons against the others."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["reject_step"]
 
 
 def reject_step(binding: Binding, *, tutorial: bool) -> Rejection | None:
-    """Gives the reason why one op cannot be compiled, or ``None`` where it can.
+    """Return the reason against compiling an op, or ``None`` if there is no reason.
 
     Args:
         binding: the op.
-        tutorial: whether the plain form is asked for, which knows elementwise ops only.
+        tutorial: whether the plain form is wanted; the plain form knows elementwise ops only.
     """
     name = binding.op.name
     if name in DECLINED:

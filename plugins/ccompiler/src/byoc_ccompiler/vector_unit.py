@@ -1,4 +1,4 @@
-"""The vector registers that kernels are shaped for, and the C types of what they hold."""
+"""The vector registers targeted by kernels, and the C types of their contents."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["VECTOR_SETS", "VectorSet", "VectorUnit"]
 
 @dataclass(frozen=True, slots=True)
 class VectorUnit:
-    """What the machine's vector registers offer.
+    """The size and number of the machine's vector registers.
 
     Attributes:
         nbytes: bytes of a register.
-        registers: how many there are.
+        registers: number of registers.
     """
 
     nbytes: int
@@ -24,26 +24,26 @@ class VectorUnit:
 
     @classmethod
     def of_features(cls, machine: str, features: Iterable[str]) -> VectorUnit:
-        """Gives the unit of a machine with these instruction sets."""
+        """Return the unit of a machine with these instruction sets."""
         names = {"", *features}
         found = (item.unit for item in VECTOR_SETS if machine in item.machines and item.feature in names)
         return next(found, cls(16, 32))
 
     def lanes(self, dtype: str) -> int:
-        """Gives how many elements a register holds."""
+        """Return the number of elements in a register."""
         return self.nbytes // dtype_info(dtype).itemsize
 
     @property
     def panel_vectors(self) -> int:
-        """Vectors in a row of a full panel: with :meth:`panel_rows` they keep the multipliers busy out of registers."""
+        """Vectors in a row of a full panel; with :meth:`panel_rows`, enough to keep multipliers busy from registers."""
         return 4 if self.registers >= 32 else 2
 
     def panel_rows(self, vectors: int) -> int:
-        """Gives how many rows of so many vectors are summed up at a time, beside a row of factors and a broadcast."""
+        """Return the number of rows of ``vectors`` summed at a time, beside a row of factors and a broadcast."""
         return min(8, self.rows_for(vectors))
 
     def rows_for(self, vectors: int) -> int:
-        """Gives how many rows of so many vectors fit into the registers, beside what feeds them."""
+        """Return the number of rows of ``vectors`` fitting into the registers, beside their operands."""
         return max(1, (self.registers - vectors - 2) // vectors)
 
 
@@ -52,13 +52,13 @@ class VectorSet:
     """Instructions on vectors of one width.
 
     Attributes:
-        name: the name that people use.
-        machines: the processor families that have them, as ``platform.machine()`` names these.
-        feature: the instruction set of a target that has them, as Linux names it; empty where every machine of the
-            family has them. ``None`` where no feature tells the width, so that nobody gets it by the target.
+        name: the common name.
+        machines: the processor families with these instructions, named as by ``platform.machine()``.
+        feature: the instruction set of a target with these instructions, named as by Linux; empty if present in every
+            machine of the family. ``None`` if no feature implies the width; then no target selects the set.
         unit: the registers.
-        flags: what gcc and clang are told, beside the family, to make such code.
-        predicate: a condition of the preprocessor that holds where the compiler makes such code.
+        flags: flags for gcc and clang, beside the family, to generate the instructions.
+        predicate: a preprocessor condition, true if the compiler generates the instructions.
     """
 
     name: str
@@ -78,7 +78,7 @@ VECTOR_SETS = (
     VectorSet("avx2", _X86, "avx", VectorUnit(32, 16), ("-mavx2", "-mfma"), "defined(__AVX2__)"),
     VectorSet("sse2", _X86, "", VectorUnit(16, 16), (), "defined(__SSE2__)"),
     VectorSet("neon", _ARM, "", VectorUnit(16, 32), (), "defined(__ARM_NEON)"),
-    # Code for one width of SVE computes nonsense on processors of another, and no feature tells which a processor has.
+    # Code for one width of SVE computes nonsense on processors of another width, and no feature reveals the width.
     *(
         VectorSet(
             f"sve{bits}",
@@ -91,4 +91,4 @@ VECTOR_SETS = (
         for bits in (256, 512)
     ),
 )
-"""What kernels are shaped for, the widest of a family first; a new width is one entry."""
+"""The targets of kernels, the widest of a family first; a new width is one entry."""

@@ -1,4 +1,4 @@
-"""Places the intermediate tensors of one call in one block of memory, reusing what is no longer read."""
+"""Placement of the intermediate tensors of a call in a single block of memory, reusing dead buffers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ALIGNMENT = 64
 def plan(buffers: Sequence[SymbolicInterval]) -> tuple[list[Dim], Dim]:
     """Return the offset of every buffer and the bytes of the whole block.
 
-    If a size is symbolic, buffers that are needed at different times may share a slot (see
+    If a size is symbolic, buffers with disjoint live ranges may share a slot (see
     :func:`~byoc_core.runtime.symbolic_storage.plan_symbolic`). All offsets, and the size of the block, are multiples of
     :data:`ALIGNMENT`.
 
     Args:
-        buffers: from the kernel that writes a buffer to the last kernel that reads it.
+        buffers: the live ranges, from the kernel writing a buffer to the last kernel reading the buffer.
 
     Cost: that of :func:`byoc_core.runtime.plan_storage.plan`, or of ``plan_symbolic``.
     """

@@ -1,4 +1,4 @@
-"""The compile half: which ops it takes, and how a function becomes a graph."""
+"""The compile half: the supported ops, and the translation of functions into graphs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _OP_NAMES = {"add": "add", "subtract": "sub", "multiply": "mul"}
 
 @hookimpl
 def byoc_backend_info() -> BackendInfo:
-    """Introduces the backend. The format has no constants, so they are to come as parameters."""
+    """Describe the backend. The format has no constants, so constants have to come as parameters."""
     return BackendInfo(name="examplejson", constants="lifted")
 
 
 @hookimpl
 def byoc_supports(binding: Binding) -> Support | Rejection:
-    """Takes add, subtract and multiply of float32 tensors that have one and the same static shape."""
+    """Accept add, subtract and multiply of float32 tensors with equal static shapes."""
     if binding.op.name not in _OP_NAMES:
         return Rejection("op", f"the format has no `{binding.op.name}`")
     values = (*binding.operands, *binding.results)
@@ -34,7 +34,7 @@ def byoc_supports(binding: Binding) -> Support | Rejection:
 
 @hookimpl
 def byoc_codegen(functions: Sequence[Function]) -> CodegenResult:
-    """Makes one subgraph of each function that the format can express."""
+    """Build a subgraph for each function expressible in the format."""
     graphs: dict[str, Graph] = {}
     rejections: dict[str, Rejection] = {}
     for function in functions:
@@ -47,7 +47,7 @@ def byoc_codegen(functions: Sequence[Function]) -> CodegenResult:
 
 
 def _find_rejection(function: Function) -> Rejection | None:
-    """Gives the first reason why a function cannot be expressed: it may have been annotated by hand."""
+    """Return the first reason why the format cannot express a function, perhaps annotated by hand."""
     for param in function.params:
         if _shape(param) is None:
             return Rejection("type", f"parameter `{param.name}` is no float32 tensor of static shape")
@@ -76,7 +76,7 @@ def _to_graph(function: Function) -> Graph:
 
 
 def _shape(value: Value) -> tuple[int, ...] | None:
-    """Gives the shape of a float32 tensor of static shape, and ``None`` for everything else."""
+    """Return the shape of a float32 tensor of static shape, and ``None`` for everything else."""
     if not isinstance(value.type, TensorType) or value.type.dtype != "float32" or value.type.shape is None:
         return None
     sizes = tuple(dim for dim in value.type.shape if isinstance(dim, int))

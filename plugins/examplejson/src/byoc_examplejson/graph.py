@@ -9,8 +9,8 @@
       mul 3 inputs: 2 2 shape: 10 10
       output 3 2
 
-A line that is not indented names a subgraph. Every other line defines a value, under a number that is new in its
-subgraph. An ``output`` line ends a subgraph; without one the last op is the only output.
+A line without indentation names a subgraph. Every other line defines a value, under a number new to the subgraph. An
+``output`` line ends a subgraph; without an ``output`` line the last op is the only output.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OPS = ("add", "sub", "mul")
 
 @dataclass(frozen=True)
 class Node:
-    """A value and what it is computed from; the op of an input is ``input``."""
+    """A value with op and inputs; the op of an input is ``input``."""
 
     op: str
     inputs: tuple[int, ...]
@@ -36,7 +36,7 @@ class Node:
 
 @dataclass
 class Graph:
-    """One subgraph: its nodes by id, every value before those computed from it, and the ids of its outputs."""
+    """A subgraph: nodes by id in topological order, and the ids of the outputs."""
 
     nodes: dict[int, Node] = field(default_factory=dict)
     outputs: tuple[int, ...] = ()
@@ -48,12 +48,12 @@ class Graph:
 
     @property
     def last_op(self) -> tuple[int, ...]:
-        """The id of the last node; nothing where that is an input."""
+        """The id of the last node; empty if the last node is an input."""
         return tuple(node_id for node_id in [*self.nodes][-1:] if self.nodes[node_id].op != "input")
 
 
 def to_text(graphs: Mapping[str, Graph]) -> str:
-    """Gives the text of some subgraphs, one after the other; :func:`parse` reads it back."""
+    """Return the text of subgraphs in order; :func:`parse` is the inverse."""
     return "".join(line + "\n" for name, graph in graphs.items() for line in _to_lines(name, graph))
 
 
@@ -73,14 +73,14 @@ def _join(*words: object) -> str:
 
 
 def parse(data: bytes, source: str) -> dict[str, Graph]:
-    """Gives the subgraphs of a text, by name.
+    """Parse a text into subgraphs by name.
 
     Args:
         data: the text in UTF-8.
-        source: where it comes from, for messages.
+        source: the origin of the text, for messages.
 
     Raises:
-        ArtifactError: the text has a mistake; says in which line.
+        ArtifactError: the text has a mistake; names the line.
     """
     graphs: dict[str, Graph] = {}
     graph = None

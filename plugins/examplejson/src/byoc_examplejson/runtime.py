@@ -1,4 +1,4 @@
-"""The run half: a module that runs graphs, and how it is saved and loaded."""
+"""The run half: a module that runs graphs, and its serialisation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UFUNCS = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
 
 
 class ExampleJsonModule(RuntimeModule):
-    """Some graphs, each a function under its name."""
+    """A module of graphs, each a function under its name."""
 
     type_key = "examplejson"
 
@@ -25,11 +25,11 @@ class ExampleJsonModule(RuntimeModule):
         return tuple(self._graphs)
 
     def find_function(self, name: str) -> PackedFunction:
-        """Gives a graph as a function of its inputs and outputs."""
+        """Return a graph as a function of inputs and outputs."""
         graph = self._graphs[name]
 
         def run(*arrays: NDArray) -> None:
-            # All that changes is local, so any number of threads may run one graph at once.
+            # All mutable state is local, so any number of threads may run a graph at once.
             values = dict(zip(graph.inputs, arrays, strict=False))
             with np.errstate(all="ignore"):
                 for node_id, node in graph.nodes.items():
@@ -46,35 +46,35 @@ class ExampleJsonModule(RuntimeModule):
         return PackedFunction(name, run, Signature(inputs, outputs))
 
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the interface's keyword
-        """Gives the text of all graphs."""
+        """Return the text of all graphs."""
         return to_text(self._graphs)
 
 
 @hookimpl
 def byoc_runtime_info() -> RuntimeInfo:
-    """Introduces the runtime: its payload and its files are the same text."""
+    """Describe the runtime: payloads and files hold the same text."""
     return RuntimeInfo(type_key="examplejson", file_formats=("examplejson",))
 
 
 @hookimpl
 def byoc_save_module(module: ExampleJsonModule) -> bytes:
-    """Saves the text."""
+    """Serialise a module as text."""
     return module.get_source().encode()
 
 
 @hookimpl
 def byoc_check_payload(payload: bytes, context: LoadContext) -> None:
-    """Checks a saved text."""
+    """Check a saved text."""
     parse(payload, context.source)
 
 
 @hookimpl
 def byoc_load_module(payload: bytes, context: LoadContext) -> ExampleJsonModule:
-    """Reads a saved text."""
+    """Load a module from a saved text."""
     return ExampleJsonModule(parse(payload, context.source))
 
 
 @hookimpl
 def byoc_load_file(data: bytes, context: LoadContext) -> ExampleJsonModule:
-    """Reads a text that a person wrote."""
+    """Load a module from a text written by a person."""
     return ExampleJsonModule(parse(data, context.source))

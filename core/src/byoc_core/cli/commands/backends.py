@@ -1,4 +1,4 @@
-"""``byoc backends``: the plugins, and what each can do here."""
+"""``byoc backends``: the plugins and their abilities on this machine."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["list_backends"]
 
 
 def list_backends() -> None:
-    """Lists the installed backends and runtimes, and what each can do here.
+    """List the installed backends and runtimes, and their abilities on this machine.
 
-    Asks each of them, in a process of its own: no plugin's fault stops the list.
+    Asks each plugin in a separate process: no plugin's fault stops the list.
     """
     from byoc_core.cli.console import new_table, open_console
     from byoc_core.cli.plugin_status import PluginExaminer

@@ -1,4 +1,4 @@
-"""``byoc compile``: from a model to an artifact."""
+"""``byoc compile``: compilation of a model to an artifact."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def compile_model(
     require_offload: RequireOffloadOption = None,
     dim: SizeOption = None,
     respecializable: Annotated[
-        bool, typer.Option("--respecializable", help="Also write what a compiler needs to compile for more sizes.")
+        bool, typer.Option("--respecializable", help="Also write the data needed to compile for more sizes.")
     ] = False,
     print_after: PrintAfterOption = None,
     timing: TimingOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the report.")] = False,
 ) -> None:
-    """Compiles a model into an artifact that runs without a compiler.
+    """Compile a model into an artifact usable without a compiler.
 
-    Prints which backend took what, and why ops stayed on the host.
+    Prints the ops taken by each backend, and the reasons for ops on the host.
     Native code in the artifact is recorded as trusted for you: others must pass --allow-native to run it.
     """
     from byoc_core.artifact import inspect
@@ -55,7 +55,7 @@ def compile_model(
     sizes = parse_sizes(dim)
     request = flags.to_request()
     if is_static := request.specialize is True:
-        # Nobody calls what is compiled here: in the artifact, regions for sizes that calls bring would be the host's.
+        # No call follows here: an artifact would run regions for the sizes of calls on the host.
         request = request.updated(specialize=respecializable)
     compiler = Compiler(request=request)
     observer = None

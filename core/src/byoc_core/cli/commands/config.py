@@ -1,4 +1,4 @@
-"""``byoc config``: the request that the other commands would compile by."""
+"""``byoc config``: the request used by the other commands for compilation."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def print_config(
     *,
     flags: RequestFlags,
     as_json: Annotated[bool, typer.Option("--json", help="Print the request as JSON.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of such files instead.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of request files instead.")] = False,
 ) -> None:
-    """Prints the request that options stand for, as TOML: a file for --config of compile, explain, debug and run."""
+    """Print the request given by options, as TOML: a file for --config of compile, explain, debug and run."""
     import json
 
     from byoc_core.cli.console import print_text

@@ -1,4 +1,4 @@
-"""``byoc debug``: each region on its backend and on the host, with the same inputs."""
+"""``byoc debug``: a comparison of each region on its backend and on the host, with the same inputs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def debug(
     flags: RequestFlags,
     max_nodes: MaxNodesOption = None,
     factor: Annotated[
-        float, typer.Option(help="How many times as far from float64 as rounding explains a result may be.")
+        float,
+        typer.Option(
+            help="The permitted distance of a result from float64, as a multiple of the distance explained by rounding."
+        ),
     ] = 4.0,
     rtol: Annotated[
         float | None,
@@ -51,18 +54,18 @@ def debug(
         bool,
         typer.Option(
             "--isolate/--no-isolate",
-            help="Run regions in a process of their own, so that a crash is a divergence and does not end the session.",
+            help="Run regions in a separate process: a crash is then a divergence, and does not end the session.",
         ),
     ] = True,
     deadline: Annotated[
-        float, typer.Option(help="Seconds that a region may take in a process of its own, to compile and to run.")
+        float, typer.Option(help="Seconds for compiling and running a region in a separate process.")
     ] = 120.0,
     accumulate: Annotated[
         bool,
-        typer.Option("--accumulate", help="Go on with the backends' values, and judge the results of the run too."),
+        typer.Option("--accumulate", help="Continue with the backends' values, and judge the results of the run too."),
     ] = False,
     narrow: Annotated[
-        bool, typer.Option("--narrow/--no-narrow", help="Look for the op at fault in regions that diverge.")
+        bool, typer.Option("--narrow/--no-narrow", help="Look for the op at fault in diverging regions.")
     ] = True,
     save: Annotated[
         Path | None,
@@ -70,17 +73,17 @@ def debug(
             "--save",
             metavar="DIR",
             readable=False,
-            help="For each region that diverges, write a script that reproduces it into a folder in DIR.",
+            help="For each diverging region, write a script reproducing the divergence into a folder in DIR.",
             show_default=False,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
-    """Runs each region of a model on its backend and on the host, and shows where they diverge.
+    """Run each region of a model on its backend and on the host, and show where the results diverge.
 
     Without --input, --random and --random-inputs, all inputs are drawn at random.
-    Exits with 0 where nothing diverges, and with 1 where something does or nothing could be tested. A hook of a backend
-    that raises is an error or a finding, as if the other commands' --strict were given.
+    Exits with 0 if nothing diverges, and with 1 after a divergence or if nothing could be tested.
+    An exception in a hook of a backend is an error or a finding, as with --strict of other commands.
     """
     import json
 
@@ -112,7 +115,7 @@ def debug(
             progress=show,
         )
     if not as_json:
-        _print(report, drawn_sizes)  # before anything is written, which may fail
+        _print(report, drawn_sizes)  # before writing files, which may fail
     folders = save_reproducers(report, save) if save is not None else ()
     if as_json:
         data = {**report.to_data(), "sizes": drawn_sizes, "saved": [str(folder) for folder in folders]}

@@ -11,9 +11,9 @@ _TOLERANCE = 3 * 144 * 2.0**-24
 
 
 def run_demo(backend: BackendOption = None, strict: StrictOption = False) -> None:
-    """Takes a small network all the way, by each backend alone and by all together, and compares with the host alone.
+    """Compile and run a small network by each backend alone and by all together, and compare with the host alone.
 
-    Prints the report and the outputs of the last one.
+    Prints the report and the outputs of the last run.
     """
     import numpy as np
 

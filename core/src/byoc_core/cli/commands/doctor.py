@@ -1,4 +1,4 @@
-"""``byoc doctor``: what is wrong with this installation, and what to do about it."""
+"""``byoc doctor``: faults of this installation, with remedies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line: ``fine``, ``note`` (works, but look at it) or ``fault`` (somebody must do something)."""
+    """A single line: ``fine``, ``note`` (works, but deserves a look) or ``fault`` (needs action)."""
 
     level: Literal["fine", "note", "fault"]
     subject: str
@@ -40,9 +40,9 @@ class Finding:
 
 
 def examine() -> None:
-    """Examines the installation, and says what to do about its faults.
+    """Examine the installation, and suggest remedies for its faults.
 
-    Exits with 1 where there is a fault.
+    Exits with 1 if there is a fault.
     """
     from byoc_core.cli.console import open_console
 
@@ -124,7 +124,7 @@ def _find_extension() -> Finding:
 
 
 def _extension_remedy(system: str) -> str:
-    """Return what brings the C extension back, on a system that ``os.name`` calls so."""
+    """Return the remedy for a missing C extension, on a system with this ``os.name``."""
     from byoc_core.runtime.extension import SWITCH
 
     if os.environ.get(SWITCH) == "0":

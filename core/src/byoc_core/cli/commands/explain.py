@@ -1,4 +1,4 @@
-"""``byoc explain``: who takes each op, and why not somebody else."""
+"""``byoc explain``: the backend of each op, and the reasons against the others."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def explain_offload(
     dim: SizeOption = None,
     require_offload: RequireOffloadOption = None,
     as_ir: Annotated[
-        bool, typer.Option("--ir", help="Print the partitioned module, with comments that tell who takes each op.")
+        bool, typer.Option("--ir", help="Print the partitioned module, with comments on the assignment of each op.")
     ] = False,
     kernels: Annotated[
         bool, typer.Option("--kernels", help="Show the loops, the estimate and the source of each generated kernel.")
@@ -50,14 +50,14 @@ def explain_offload(
             "--html",
             metavar="FILE",
             readable=False,
-            help="Write the report as a page for a browser: the graph coloured by backend; a click tells the reason.",
+            help="Write the report as a page for a browser: the graph coloured by backend; a click shows the reason.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Shows which backend takes what, why ops stay on the host, and where each dynamic size comes from.
+    """Show the ops taken by each backend, the reasons for ops on the host, and the origin of each dynamic size.
 
-    An artifact tells what was decided when it was compiled; a model is compiled now, and no artifact is written.
+    For an artifact, shows the decisions of its compilation; a model is compiled now, and no artifact is written.
     """
     from byoc_core.cli.selection import check_output, parse_share
     from byoc_core.reporting.gate import check_offload
@@ -87,7 +87,7 @@ def explain_offload(
 def _read(
     model: Path, flags: RequestFlags, dim: list[str] | None, max_nodes: int | None, *, as_ir: bool, kernels: bool
 ) -> tuple[Explanation | None, Mapping[str, Any]]:
-    """Return the explanation, ``None`` where only its report is known, and the report."""
+    """Return the explanation, ``None`` if only its report is known, and the report."""
     from byoc_core.artifact import inspect
     from byoc_core.cli.inputs import parse_sizes
     from byoc_core.cli.selection import explain_model, is_artifact, refuse_flags
@@ -157,7 +157,7 @@ def _rows(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _most_expensive(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Gives the rows with the largest shares, in the order in which they come."""
+    """Return the rows with the largest shares, in their original order."""
     order = sorted(range(len(rows)), key=lambda index: (-_share(rows[index]), index))[:_MAX_OPS]
     return [rows[index] for index in sorted(order)]
 
@@ -168,7 +168,7 @@ def _share(row: Mapping[str, Any]) -> float:
 
 
 def _new_table(rows: Sequence[Mapping[str, Any]], title: str, report: Mapping[str, Any]) -> Any:
-    """Gives a table of ops without the columns that would tell nothing."""
+    """Return a table of ops without uninformative columns."""
     from byoc_core.cli.console import new_table
 
     lines = [_cells(row, report) for row in rows]
@@ -198,7 +198,7 @@ def _cells(row: Mapping[str, Any], report: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _why(row: Mapping[str, Any]) -> str:
-    """Gives why an op stays on the host or is no backend's, else which backends before did not take it."""
+    """Return why an op stays on the host or is no backend's, else the earlier backends' refusals."""
     from byoc_core.reporting.shares import HOST_NAME, VIEW, decisive_reasons, items_of
 
     if row.get("outcome") in (HOST_NAME, VIEW):

@@ -1,4 +1,4 @@
-"""``byoc inspect``: what an artifact says of itself."""
+"""``byoc inspect``: the contents and needs of an artifact."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def inspect_artifact(
         typer.Option(
             "--dim",
             metavar="NAME=SIZE",
-            help="What a symbolic size is in the memory of a call and in shares of FLOPs, else 1.",
+            help="The value of a symbolic size in the memory of a call and in shares of FLOPs; 1 by default.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Shows what is in an artifact, and what it needs. Runs nothing of it."""
+    """Show the contents and the needs of an artifact. Runs no code from the file."""
     from byoc_core.artifact import inspect
     from byoc_core.cli.console import new_table, open_console
     from byoc_core.cli.inputs import parse_sizes
@@ -97,7 +97,7 @@ def inspect_artifact(
 
 
 def _print_request(request: Mapping[str, Any]) -> None:
-    """Print what was asked of the compilation, but for what is empty, off or not given."""
+    """Print the compilation's request, without empty, disabled or missing fields."""
     import json
 
     from byoc_core.cli.console import new_table, open_console
@@ -116,10 +116,10 @@ def _size(nbytes: Dim) -> str:
 
 
 def _count(made: InspectResult, given: Mapping[str, int]) -> tuple[dict[str, int], Mapping[str, Any]]:
-    """Return the size of each symbol in the memory of a call, and the report with shares that count the given sizes.
+    """Return the size of each symbol in the memory of a call, and the report with shares for the given sizes.
 
     Raises:
-        OptionsError: neither the memory of a call nor the FLOPs depend on one of the given sizes.
+        OptionsError: a given size affects neither the memory of a call nor the FLOPs.
     """
     in_memory = frozenset[str]().union(*(symbols_of(need.needed_nbytes) for need in made.memory.values()))
     in_flops = counted_sizes(made.report_data).keys()

@@ -1,4 +1,4 @@
-"""``byoc lint-backend``: what is wrong with a backend's declaration, patterns and rules."""
+"""``byoc lint-backend``: faults in a backend's declaration, patterns and rules."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ def lint_installed_backend(
     compile_claims: Annotated[
         bool,
         typer.Option(
-            "--compile", help="Also compile every case that it claims; needs its tools, takes a minute or so."
+            "--compile",
+            help="Also compile every case claimed by the backend; needs the backend's tools, takes a minute or so.",
         ),
     ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 on warnings too.")] = False,
 ) -> None:
-    """Tries a backend's patterns and rules on small cases of all ops, and says what is wrong with them.
+    """Try a backend's patterns and rules on small cases of all ops, and report faults.
 
-    An error is something that cannot work: a pattern that never matches or never wins, a check that raises. A warning
-    is something that may be meant: a pattern that takes every dtype. Exits with 1 where there is an error.
+    An error is a certain fault: a pattern never matching or never winning, a check raising an exception.
+    A warning may be intended: a pattern accepting every dtype.
+    Exits with 1 if there is an error.
     """
     from byoc_core.cli.console import print_text
     from byoc_core.lint import lint_backend

@@ -1,4 +1,4 @@
-"""``byoc new-backend``: writes the package of a new backend."""
+"""``byoc new-backend``: a generator for the package of a new backend."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ __all__ = ["write_new_backend"]
 def write_new_backend(
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME", help="One lower-case word; the package is called byoc-NAME.", show_default=False
-        ),
+        typer.Argument(metavar="NAME", help="A lower-case word; the package is called byoc-NAME.", show_default=False),
     ],
     kind: Annotated[
         Kind,
         typer.Option(
             "--kind",
-            help="graph: kernels of yours run one by one (a library of functions over arrays). engine: your library "
+            help="graph: your kernels run one by one (a library of functions over arrays). engine: your library "
             "compiles and runs whole graphs (an inference engine, a device). csource: you print C.",
         ),
     ] = Kind.GRAPH,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="The folder to write into; byoc-NAME in this one by default."
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="The folder to write into; by default byoc-NAME in the current folder.",
         ),
     ] = None,
 ) -> None:
-    """Writes a complete backend, to be installed and then changed file by file.
+    """Write a complete backend, ready to install and then change file by file.
 
-    It takes a few ops and one pattern, is right about all of them, and has tests: the conformance kit's and its own.
+    The backend takes a few ops and one pattern, correctly, and has tests: the conformance kit's and its own.
     Nothing is overwritten.
     """
     from byoc_core.scaffold.package import write_package

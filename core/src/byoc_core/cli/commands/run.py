@@ -1,4 +1,4 @@
-"""``byoc run``: from inputs to outputs."""
+"""``byoc run``: execution of a model or an artifact."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def run_model(
     seed: SeedOption = 0,
     dim: DimOption = None,
     allow_native: Annotated[
-        bool, typer.Option("--allow-native", help="Load native code of an artifact that you did not compile.")
+        bool, typer.Option("--allow-native", help="Load native code of an artifact not compiled by you.")
     ] = False,
     *,
     flags: RequestFlags,
     max_nodes: MaxNodesOption = None,
 ) -> None:
-    """Runs a model and sums up what comes out.
+    """Run a model and summarise the outputs.
 
-    Each input is given, or drawn at random where --random or --random-inputs asks for it.
+    Each input is given, or drawn at random on request by --random or --random-inputs.
     """
     from byoc_core.cli.console import open_console
     from byoc_core.cli.inputs import check_missing, complete_inputs, describe_drawn, parse_sizes, read_inputs

@@ -1,4 +1,4 @@
-"""``byoc verify``: every byte of an artifact."""
+"""``byoc verify``: a check of every byte of an artifact."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["verify_artifact"]
 def verify_artifact(
     file: Annotated[Path, typer.Argument(readable=False, metavar="FILE", help="An artifact.", show_default=False)],
 ) -> None:
-    """Check every byte of an artifact against its digests, and its modules by their runtimes; run nothing of it."""
+    """Check all bytes of an artifact against the digests, and its modules by their runtimes; run no code of it."""
     from byoc_core.artifact import verify
     from byoc_core.cli.console import open_console, show_bytes
 
@@ -30,7 +30,7 @@ def verify_artifact(
 
 
 def _unchecked(made: InspectResult) -> Iterator[str]:
-    """Yield what was not checked."""
+    """Yield the parts left unchecked."""
     yield "who wrote them; whoever writes an artifact writes its digests too"
     yield "changes from now on; constants are mapped from the file for as long as the artifact is loaded"
     for index in made.unchecked_modules:

@@ -1,6 +1,6 @@
-"""The ONNX front end: :func:`from_onnx` turns a model into an IR module.
+"""The ONNX front end: :func:`from_onnx` converts a model into an IR module.
 
-Opsets 7 up to the newest that the installed ``onnx`` package knows. Needs the extra ``byoc-core[onnx]``.
+Supports opsets from 7 up to the newest known to the installed ``onnx`` package. Needs the extra ``byoc-core[onnx]``.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ def from_onnx(
     ops: OpRegistry | None = None,
     max_nodes: int | None = None,
 ) -> IRModule:
-    """Gives an ONNX model as an IR module with one function, ``main``.
+    """Convert an ONNX model to an IR module with a single function, ``main``.
 
     Args:
-        model: a file, a file's bytes, or a loaded model. External data is read only from beside a model file.
-        ops: where op names are looked up, and the registry of the module; byoc's own ops by default.
-        max_nodes: the most nodes that calls of functions, unrolled loops and sequences may stand for, the ops that
-            they become included; by default 100,000 and 16 for each node in the file.
+        model: a file, a file's bytes, or a loaded model. External data is read only from the folder of a model file.
+        ops: the registry for op names, and of the module; byoc's own ops by default.
+        max_nodes: the most nodes after expansion of function calls, unrolled loops and sequences, including the
+            resulting ops; by default 100,000 and 16 for each node in the file.
 
     Returns:
-        A module whose ``main`` has one parameter for each input that is no initializer, in the model's order. Its
-        attributes ``input_names`` and ``output_names`` keep the model's names. Named dynamic sizes (``dim_param``)
-        become symbols of that name, unnamed and negative ones become fresh symbols. Each binding's location names its
-        node. Functions are imported in the place of their calls. Branches and loop bodies become regions, unless it is
-        known which branch is taken, or that a loop has few rounds: then these stand in the place of the node.
+        A module whose ``main`` has a parameter for each input without initializer, in the model's order. The attributes
+        ``input_names`` and ``output_names`` keep the model's names. Named dynamic sizes (``dim_param``) become symbols
+        of the same name, unnamed and negative sizes become fresh symbols. Each binding's location names its node.
+        Functions are imported in the place of their calls. Branches and loop bodies become regions. If the taken branch
+        is known, or a loop has few rounds, the nodes of the body replace the node instead.
 
     Raises:
-        UnsupportedOpsError: the model has ops that are not imported; all of them are listed, with counts.
-        FrontendError: the file is no ONNX model or is damaged, its graph is malformed or nested too deeply, stands for
-            more than ``max_nodes`` nodes, declares an input of sizes that no array has, a node uses a variant of an op
-            that is not imported, or the package ``onnx`` is missing.
+        UnsupportedOpsError: the model has unsupported ops; all of these are listed, with counts.
+        FrontendError: the file is no ONNX model or is damaged, its graph is malformed or nested too deeply, expands to
+            more than ``max_nodes`` nodes, declares an input too large for any array, a node uses an unsupported variant
+            of an op, or the package ``onnx`` is missing.
         OptionsError: ``max_nodes`` is not positive.
 
     Cost:

@@ -1,4 +1,4 @@
-"""The types that a model declares for its inputs."""
+"""The types declared by a model for its inputs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["read_input_type", "size_names"]
 
 
 def read_input_type(value: onnx.ValueInfoProto, where: str, symbols: SymbolTable) -> TensorType:
-    """Return the type that a model declares for an input.
+    """Return the type declared by a model for an input.
 
-    A negative size is unknown, as an absent one is: exporters write -1 for it, ONNX's checker takes any, and ONNX
-    Runtime reads all of them so.
+    A negative size is unknown, the same as an absent size: exporters write -1 for unknown sizes, ONNX's checker accepts
+    any negative size, and ONNX Runtime reads all of these as unknown.
 
     Args:
         value: the declaration.
         where: the graph's place in the model, for messages.
-        symbols: the symbols of the model; gets one for each unknown size.
+        symbols: the symbols of the model; gets a symbol for each unknown size.
 
     Raises:
-        FrontendError: the input is no tensor, has a dtype that is not imported, or is larger than an array can be.
+        FrontendError: the input is no tensor, has an unsupported dtype, or is too large for an array.
     """
     where = f"{where}, input `{value.name}`"
     if not value.type.HasField("tensor_type"):

@@ -1,4 +1,4 @@
-"""Functions: those of a model, and ops that the standard defines by other ops."""
+"""Functions: model functions, and ops defined by other ops in the standard."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ELEMENT_TYPES = {dtype: element_type for element_type, dtype in DTYPES.items()}
 
 
 def fixed_body(op_type: str, opset: int) -> onnx.FunctionProto | None:
-    """Gives the function by which the standard defines an op, if it is the same for all nodes."""
+    """Return the standard's function defining an op, if this function is the same for all nodes."""
     schema = _schema(op_type, opset)
     version = None if schema is None else _newest(schema.function_opset_versions, opset)
     if schema is None or version is None:
@@ -29,16 +29,16 @@ def fixed_body(op_type: str, opset: int) -> onnx.FunctionProto | None:
 
 
 def has_own_body(op_type: str, opset: int) -> bool:
-    """Tells whether the standard defines an op by a function that depends on the node."""
+    """Return whether the standard defines an op by a function depending on the node."""
     schema = _schema(op_type, opset)
     return schema is not None and _newest(schema.context_dependent_function_opset_versions, opset) is not None
 
 
 def standard_body(node: NodeContext, proto: onnx.NodeProto) -> onnx.FunctionProto:
-    """Gives the function by which the standard defines a node's op.
+    """Return the standard's function defining a node's op.
 
     Raises:
-        FrontendError: there is none for a node of these attributes and inputs.
+        FrontendError: no function exists for a node with these attributes and inputs.
     """
     schema = _schema(node.op_type, node.opset)
     body = fixed_body(node.op_type, node.opset)
@@ -51,20 +51,20 @@ def standard_body(node: NodeContext, proto: onnx.NodeProto) -> onnx.FunctionProt
             raise node.error("the standard defines this variant of the op by no other ops, and it is not imported")
     if body is None:
         raise node.error("the op is not imported")
-    node.ignore_attrs(*schema.attributes)  # the body refers to them, or is made for them
+    node.ignore_attrs(*schema.attributes)  # the body refers to the attributes, or depends on the attributes
     return body
 
 
 def _with_defaults(schema: Any, data: bytes) -> onnx.FunctionProto:
-    """Gives a function of a schema, with the defaults of attributes that the schema gives."""
+    """Return a function of a schema, including the schema's default values of attributes."""
     body: onnx.FunctionProto = onnx.FunctionProto.FromString(data)
     declared = [schema.attributes[name] for name in body.attribute if name in schema.attributes]
     body.attribute_proto.extend(attribute.default_value for attribute in declared if attribute.default_value.name)
     return body
 
 
-def _schema(op_type: str, opset: int) -> Any:  # what the package declares of a schema lacks its functions
-    """Gives the schema of an op, or ``None`` where the operator set has no such op."""
+def _schema(op_type: str, opset: int) -> Any:  # the package's declaration of schemas lacks functions
+    """Return the schema of an op, or ``None`` if the operator set has no such op."""
     try:
         return onnx.defs.get_schema(op_type, opset, "")
     except onnx.defs.SchemaError:
@@ -76,7 +76,7 @@ def _newest(versions: Iterable[int], opset: int) -> int | None:
 
 
 def _type_of(node: NodeContext, index: int) -> onnx.TypeProto:
-    """Gives the type of an input as the standard's functions ask for it; of a sequence that of its first element."""
+    """Return the type of an input for the standard's functions; for a sequence the type of its first element."""
     if not node.has_input(index):
         return onnx.TypeProto()
     found = node.imported(index)
@@ -97,11 +97,11 @@ def _tensor_type(dtype: str, shape: Sequence[Dim]) -> onnx.TypeProto:
 
 
 def instantiate(function: onnx.FunctionProto, call: onnx.NodeProto, where: str) -> onnx.GraphProto:
-    """Gives a function's body as a graph, for one call: its inputs are those that the call gives.
+    """Return a function's body as a graph for a single call; the graph has only the inputs present in the call.
 
     Args:
         function: the function.
-        call: the node that calls it; its attributes take the place of references to them.
+        call: the calling node; its attributes replace references to attributes.
         where: the call, for messages.
 
     Raises:
@@ -138,7 +138,7 @@ def _all_nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def _resolve_attributes(node: onnx.NodeProto, attributes: Mapping[str, onnx.AttributeProto]) -> None:
-    """Puts a call's attributes in the place of references; a reference to one that is not given goes."""
+    """Replace references by a call's attributes; references to missing attributes are removed."""
     if not any(attribute.ref_attr_name for attribute in node.attribute):
         return
     resolved = []

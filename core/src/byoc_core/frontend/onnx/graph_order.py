@@ -1,4 +1,4 @@
-"""Checks that a graph is well-formed, and brings its nodes into an order in which values are defined before use."""
+"""Checks for well-formed graphs, and topological ordering of their nodes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["node_label", "order_nodes", "subgraphs"]
 
 
 def node_label(node: onnx.NodeProto) -> str:
-    """Gives how messages name a node: its name, or its first output where it has none."""
+    """Return the label of a node in messages: its name, or the first output of an unnamed node."""
     name = node.name or next((output for output in node.output if output), "")
     return f"node `{name}` ({node.op_type})"
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
-    """Yields the graphs that a node holds as attributes, each with how messages name it."""
+    """Yield the graphs in attributes of a node, each with its label in messages."""
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
             yield f"attribute `{attribute.name}`", attribute.g
@@ -28,19 +28,19 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[tuple[str, onnx.GraphProto]]:
 
 
 def order_nodes(graph: onnx.GraphProto, source: str, is_outer: Callable[[str], bool]) -> Sequence[onnx.NodeProto]:
-    """Gives the nodes in an order in which each reads only what stands before; the given order where it is one.
+    """Return the nodes in topological order; the given order if already topological.
 
-    A node also reads what the graphs that it holds read from around them.
+    The reads of a node include reads of outer names in its nested graphs.
 
     Args:
         graph: the graph.
-        source: its place, for messages.
-        is_outer: tells whether a name is defined around the graph.
+        source: the graph's place, for messages.
+        is_outer: returns whether a name is defined around the graph.
 
     Raises:
         FrontendError: a name is defined twice or not at all, or nodes depend on one another in a cycle.
 
-    Cost: ``O(nodes * log(nodes))``, where nodes of nested graphs count once for each level.
+    Cost: ``O(nodes * log(nodes))``, with nodes of nested graphs counted once for each level.
     """
     producers = _find_producers(graph, source)
     waiting_for: list[int] = []
@@ -67,7 +67,7 @@ def order_nodes(graph: onnx.GraphProto, source: str, is_outer: Callable[[str], b
 
 
 def _reads(node: onnx.NodeProto, source: str) -> Iterator[tuple[str, str]]:
-    """Yields the names from its graph that a node reads, itself or in the graphs it holds, and what reads them."""
+    """Yield the names read by a node from its graph, directly or in nested graphs, each with the reader's label."""
     where = f"{source}, {node_label(node)}"
     for name in filter(None, node.input):
         yield name, where
@@ -82,7 +82,7 @@ def _reads(node: onnx.NodeProto, source: str) -> Iterator[tuple[str, str]]:
 
 
 def _find_producers(graph: onnx.GraphProto, source: str) -> dict[str, int]:
-    """Gives the index of the node that defines each name; -1 for inputs and initializers."""
+    """Return the index of the node defining each name; -1 for inputs and initializers."""
     _check_unique(source, "input", (value.name for value in graph.input))
     _check_unique(source, "initializer", (tensor.name for tensor in graph.initializer))
     producers = {value.name: -1 for value in graph.input}

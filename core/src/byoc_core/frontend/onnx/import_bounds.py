@@ -1,7 +1,7 @@
-"""How much an import may make of what a model declares: nodes, and bytes of constants that nodes describe.
+"""Bounds of an import relative to the model's declarations: nodes, and bytes of constants described by nodes.
 
-Calls of functions, unrolled rounds and sequences stand for more nodes than the file has; functions that call each other
-three times, twenty deep, for billions.
+Calls of functions, unrolled rounds and sequences expand to more nodes than declared in the file; functions calling each
+other three times, twenty levels deep, expand to billions.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from byoc_core.frontend.onnx.graph_order import subgraphs
 __all__ = ["MAX_NESTING", "ImportBounds", "check_nesting", "nesting_error"]
 
 MAX_NESTING = 64
-"""Graphs in nodes and calls of functions may be nested so deep, one in the other."""
+"""The most levels of graphs in nodes and calls of functions, nested in each other."""
 
 _BASE_NODES = 100_000
 _NODES_PER_NODE = 16
-_NBYTES_PER_NODE = 4096  # copying so many bytes of a function takes as long as importing a node
+_NBYTES_PER_NODE = 4096  # copying this many bytes of a function takes as long as importing a node
 _GENERATED_NBYTES = 3 << 28
 
 
 class ImportBounds:
-    """What is left of the bounds of one import.
+    """The remaining budget of an import.
 
     Args:
         source: the model, for messages.
         declared: the nodes of the model's graph and functions, nested graphs included, each once.
-        max_nodes: the most nodes that are imported, ops that they become included; by default 100,000 and 16 for each
-            declared node.
+        max_nodes: the most imported nodes, including the resulting ops; by default 100,000 and 16 for each declared
+            node.
     """
 
     def __init__(self, source: str, declared: int, max_nodes: int | None = None) -> None:
@@ -42,10 +42,10 @@ class ImportBounds:
         self._generated = 0
 
     def check(self, count: int, where: str) -> None:
-        """Check, before work begins, that so many nodes more are within the bound.
+        """Check, before work begins, for ``count`` further nodes within the bound.
 
         Raises:
-            FrontendError: they are not.
+            FrontendError: the nodes exceed the bound.
         """
         needed = self._num_nodes + count
         if needed > self._max_nodes:
@@ -59,16 +59,16 @@ class ImportBounds:
             )
 
     def spend(self, count: int = 1, where: str | None = None) -> None:
-        """Count nodes that are imported, or ops that they become.
+        """Count imported nodes or resulting ops.
 
         Raises:
-            FrontendError: they are too many.
+            FrontendError: the count exceeds the bound.
         """
         self.check(count, self._source if where is None else where)
         self._num_nodes += count
 
     def spend_copy(self, nbytes: int, where: str) -> None:
-        """Count the copy of a function's body, whose tensors may be large.
+        """Count the copy of a function's body, possibly with large tensors.
 
         Raises:
             FrontendError: too much is copied.
@@ -76,9 +76,10 @@ class ImportBounds:
         self.spend(nbytes // _NBYTES_PER_NODE, where)
 
     def may_generate(self, nbytes: int) -> bool:
-        """Return whether a node may become a constant of so many bytes that the file does not have; count them if so.
+        """Return whether a node may become a constant of ``nbytes`` bytes absent from the file; count the bytes if so.
 
-        All of them together may have 768 MiB: more than any model of ONNX's own in which such nodes stand for weights.
+        All of these constants together may occupy 768 MiB: more than in any model of ONNX's own with such nodes as
+        weights.
         """
         allowed = self._generated + nbytes <= _GENERATED_NBYTES
         self._generated += nbytes if allowed else 0
@@ -86,10 +87,10 @@ class ImportBounds:
 
 
 def check_nesting(model: onnx.ModelProto, source: str) -> int:
-    """Check how deep graphs are nested in a model, and return the number of its nodes. Cost: linear, no recursion.
+    """Check the nesting depth of graphs in a model, and return the number of nodes. Cost: linear, no recursion.
 
     Raises:
-        FrontendError: they are nested too deeply.
+        FrontendError: the graphs are nested too deeply.
     """
     count = 0
     pending: list[tuple[Iterable[onnx.NodeProto], int]] = [(model.graph.node, 0)]
@@ -105,7 +106,7 @@ def check_nesting(model: onnx.ModelProto, source: str) -> int:
 
 
 def nesting_error(source: str) -> FrontendError:
-    """Return the error of a model whose graphs and functions are nested too deeply."""
+    """Return the error for a model with graphs and functions nested too deeply."""
     return FrontendError(
         source,
         "its graphs and function calls are nested too deeply",

@@ -1,4 +1,4 @@
-"""The importer: walks graphs in order and hands each node to the importer of its op."""
+"""The importer: walks graphs in order and passes each node to the importer of its op."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ __all__ = ["GraphImporter", "import_model"]
 
 
 def import_model(model: LoadedModel, ops: OpRegistry | None, max_nodes: int | None = None) -> IRModule:
-    """Gives a loaded model as an IR module with the function ``main``.
+    """Convert a loaded model to an IR module with the function ``main``.
 
     Raises:
-        UnsupportedOpsError: the model has ops that are not imported.
-        FrontendError: the graph is malformed, a node is of a variant that is not imported, or the model stands for
-            more than ``max_nodes`` nodes.
+        UnsupportedOpsError: the model has unsupported ops.
+        FrontendError: the graph is malformed, a node is of an unsupported variant, or the model expands to more than
+            ``max_nodes`` nodes.
     """
     bounds = ImportBounds(model.source, model.num_nodes, max_nodes)
     region = Region("main", ops, ConstantStore())
@@ -48,34 +48,34 @@ def import_model(model: LoadedModel, ops: OpRegistry | None, max_nodes: int | No
 
 
 class GraphImporter:
-    """One graph while it is imported: what each ONNX name stands for, and the function built so far.
+    """The state of a graph during import: the imported form of each ONNX name, and the function built so far.
 
-    A graph that a node holds has an importer of its own, which also sees the names around it. Where its nodes become
-    a region of their own, a value from around comes in as parameter; what is known while importing comes in as it is.
+    A graph nested in a node has a separate importer, with access to the names around. If its nodes become a separate
+    region, an outer value enters as parameter; values known during import enter unchanged.
 
     Args:
         model: the model.
-        region: the function that the graph's nodes become part of.
+        region: the function receiving the graph's nodes.
         symbols: the symbols of the model.
-        bounds: what is left of the bounds of the import.
-        importers: of nodes, by domain and operator.
+        bounds: the remaining budget of the import.
+        importers: importers of nodes, by domain and operator.
         opset: the version of the operator set; the model's by default.
         where: the graph's place in the model, for messages.
-        path: what locations of its nodes begin with.
-        repeats: how often the nodes are imported, for what is unrolled.
-        outer: the graph whose names the graph sees.
+        path: the prefix of locations of the graph's nodes.
+        repeats: the number of imports of the nodes, for unrolled code.
+        outer: the surrounding graph, if its names are visible.
 
     Attributes:
         model: the model.
-        region: the function that the graph's nodes become part of.
-        builder: what builds that function.
+        region: the function receiving the graph's nodes.
+        builder: the builder of this function.
         opset: the version of the operator set.
         where: the graph's place in the model, for messages.
-        path: what locations of its nodes begin with.
-        repeats: how often the nodes are imported.
+        path: the prefix of locations of the graph's nodes.
+        repeats: the number of imports of the nodes.
         symbols: the symbols of the model.
-        bounds: what is left of the bounds of the import.
-        importers: of nodes, by domain and operator.
+        bounds: the remaining budget of the import.
+        importers: importers of nodes, by domain and operator.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class GraphImporter:
         self._not_imported: dict[str, NodeContext] = {}
 
     def import_main(self) -> IRModule:
-        """Imports the model's graph: its inputs become parameters."""
+        """Import the model's graph: its inputs become parameters."""
         graph = self.model.graph
         if not graph.output:
             raise FrontendError(self.where, "its graph has no outputs")
@@ -127,10 +127,10 @@ class GraphImporter:
         return IRModule({"main": main}, self.builder.constants, ops=self.builder.ops)
 
     def import_nested(self, graph: onnx.GraphProto, inputs: Sequence[Imported]) -> list[Imported]:
-        """Imports a graph for given inputs and gives what its outputs stand for.
+        """Import a graph for given inputs and return the imported outputs.
 
         Raises:
-            FrontendError: the graph is malformed, takes another number of inputs, or has a node that is not imported.
+            FrontendError: the graph is malformed, takes another number of inputs, or has an unsupported node.
         """
         if len(graph.input) != len(inputs):
             raise FrontendError(
@@ -145,13 +145,13 @@ class GraphImporter:
     def nest(
         self, where: str | None = None, path: str | None = None, *, repeats: int = 1, region: Region | None = None
     ) -> GraphImporter:
-        """Gives an importer of what stands inside this graph and sees its names.
+        """Return an importer for a graph inside this graph with access to its names.
 
         Args:
-            where: its place, for messages; that of this graph by default.
-            path: what locations of its nodes begin with; as in this graph by default.
-            repeats: how often it is imported for one import of this graph.
-            region: the region that it becomes; without one its nodes become part of this graph's function.
+            where: the inner graph's place, for messages; the place of this graph by default.
+            path: the prefix of locations of the inner nodes; the same as in this graph by default.
+            repeats: the number of imports for each import of this graph.
+            region: the region receiving the inner nodes; by default this graph's function.
         """
         return GraphImporter(
             self.model,
@@ -167,10 +167,10 @@ class GraphImporter:
         )
 
     def lookup(self, name: str) -> Imported:
-        """Gives what a name stands for; initializers are decoded when they are first asked for.
+        """Return the imported form of a name; initializers are decoded on first use.
 
         Raises:
-            FrontendError: an initializer is damaged, or the name is a secondary output that is not imported.
+            FrontendError: an initializer is damaged, or the name is an unsupported secondary output.
         """
         found = self._imported.get(name)
         if found is None:
@@ -184,13 +184,13 @@ class GraphImporter:
         return found
 
     def materialise(self, name: str, where: str) -> Value:
-        """Gives what a name stands for as IR value; arrays become constants, sizes are made data when it runs.
+        """Return the imported form of a name as IR value; arrays become constants, sizes become data at run time.
 
         Raises:
-            FrontendError: it is a sequence.
+            FrontendError: the name is a sequence.
         """
         if self._outer is not None and not self._defines(name):
-            value = self._outer.materialise(name, where)  # where it is defined, so that it is stored once
+            value = self._outer.materialise(name, where)  # in the defining graph, to store the value once
             return self._captured(value) if isinstance(value, Var) else value
         found = self.lookup(name)
         value = self.as_value(found, f"`{name}`", where)
@@ -199,15 +199,15 @@ class GraphImporter:
         return value
 
     def as_value(self, found: Imported, what: str, where: str) -> Value:
-        """Gives what is known as IR value.
+        """Return an imported form as IR value.
 
         Args:
-            found: what is known.
-            what: what the message calls it.
-            where: what asks for it, for the message.
+            found: the imported form.
+            what: the name in the error message.
+            where: the requester, for the message.
 
         Raises:
-            FrontendError: it is a sequence.
+            FrontendError: ``found`` is a sequence.
         """
         if isinstance(found, ShapeValue):
             return found.emit(self.builder)
@@ -216,17 +216,17 @@ class GraphImporter:
         return self.builder.const(found) if isinstance(found, np.ndarray) else found
 
     def bring_in(self, found: Imported) -> Imported:
-        """Gives what stands in this graph for what is known or computed in the graph around."""
+        """Return the form inside this graph of something known or computed in the surrounding graph."""
         if isinstance(found, SequenceValue):
             return SequenceValue(tuple(map(self.bring_in, found.elements)))
         return self._captured(found) if isinstance(found, Var) else found
 
     def constant_array(self, constant: Constant) -> npt.NDArray[np.generic]:
-        """Gives the array of a constant."""
+        """Return the array of a constant."""
         return self.builder.constants[constant.digest]
 
     def _open(self, graph: onnx.GraphProto) -> Sequence[onnx.NodeProto]:
-        """Makes a graph's weights known and gives its nodes in order."""
+        """Register a graph's weights and return its nodes in order."""
         if graph.sparse_initializer:
             raise FrontendError(self.where, "has sparse initializers, which are not imported")
         self._initializers = {tensor.name: tensor for tensor in graph.initializer}
@@ -239,7 +239,7 @@ class GraphImporter:
         return self._defines(name) or (self._outer is not None and self._outer._knows(name))
 
     def _captured(self, value: Var) -> Var:
-        """Gives what stands in this graph's function for a value of the graph around."""
+        """Return the replacement in this graph's function for a value of the surrounding graph."""
         is_same_function = self._outer is None or self._outer.region is self.region
         return value if is_same_function else self.region.capture(value)
 
@@ -273,7 +273,7 @@ class GraphImporter:
         return self._call(node, proto, function)
 
     def _call(self, node: NodeContext, proto: onnx.NodeProto, function: onnx.FunctionProto) -> Sequence[Imported]:
-        """Imports a function's nodes in the place of a call."""
+        """Import a function's nodes in the place of a call."""
         node.ignore_attrs(*function.attribute, *(attribute.name for attribute in function.attribute_proto))
         inner = GraphImporter(
             self.model,

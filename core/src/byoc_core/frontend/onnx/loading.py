@@ -1,4 +1,4 @@
-"""Reads a model: from a file, from bytes, or as it is; what comes out has a graph and an opset we know."""
+"""Loading of a model from a file, bytes or a protobuf object, with checks of graph and opset."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _STANDARD_DOMAINS = ("", "ai.onnx")
 """The two names of the standard operator set's domain."""
 
 FunctionKey = tuple[str, str, str]
-"""What a call and the function it means agree in: domain, name and overload."""
+"""The key of a function and its calls: domain, name and overload."""
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model whose container is sound.
+    """A model in a valid container.
 
     Attributes:
-        graph: its main graph.
-        functions: the functions that its nodes may call.
-        opset: the version of the standard operator set that the main graph uses.
+        graph: the main graph.
+        functions: the functions callable by nodes.
+        opset: the version of the standard operator set used in the main graph.
         source: the file, or ``"ONNX model"``; for messages and locations.
-        directory: where external data may lie, or ``None`` where the model is no file.
+        directory: the folder for external data, or ``None`` for a model without file.
         num_nodes: the nodes of the main graph and of all functions, nested graphs included, each once.
     """
 
@@ -46,11 +46,11 @@ class LoadedModel:
 
 
 def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> LoadedModel:
-    """Gives a model's graph and opset.
+    """Load a model's graph and opset.
 
     Raises:
         FrontendError: the file cannot be read, is no ONNX model, is damaged, nests graphs too deeply, or is of an
-            opset that is not imported.
+            unsupported opset.
     """
     source, directory = "ONNX model", None
     if isinstance(model, onnx.ModelProto):
@@ -70,7 +70,7 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
     num_nodes = check_nesting(proto, source)
     opset = find_opset(proto, source, nodes=proto.graph.node)
     for name in _names(proto):
-        if not isinstance(name, str):  # protobuf gives bytes for text that is no UTF-8
+        if not isinstance(name, str):  # protobuf returns bytes for text other than UTF-8
             raise FrontendError(source, "is damaged: a name in it is not text", got=repr(name))
     functions: dict[FunctionKey, onnx.FunctionProto] = {}
     for function in proto.functions:
@@ -82,7 +82,7 @@ def load_model(model: str | os.PathLike[str] | bytes | onnx.ModelProto) -> Loade
 
 
 def function_key(node: onnx.NodeProto) -> FunctionKey:
-    """Gives the key of the function that a node calls, if it calls one."""
+    """Return the key of the function called by a node, if any."""
     return _standardised(node.domain), node.op_type, node.overload
 
 
@@ -117,10 +117,10 @@ def _parse(data: bytes, source: str) -> onnx.ModelProto:
 
 
 def find_opset(proto: onnx.ModelProto | onnx.FunctionProto, source: str, *, nodes: Sequence[onnx.NodeProto]) -> int:
-    """Gives the version of the standard operator set that a model or function uses; the newest where it needs none.
+    """Return the version of the standard operator set used by a model or function; the newest if none is needed.
 
     Raises:
-        FrontendError: it does not say, says it twice, or says one that is not imported.
+        FrontendError: the version is missing, stated twice, or unsupported.
     """
     versions = {int(entry.version) for entry in proto.opset_import if entry.domain in _STANDARD_DOMAINS}
     newest = onnx.defs.onnx_opset_version()
@@ -148,7 +148,7 @@ def find_opset(proto: onnx.ModelProto | onnx.FunctionProto, source: str, *, node
 
 
 def _names(proto: onnx.ModelProto) -> Iterator[object]:
-    """Yields every name that the importer reads."""
+    """Yield every name read by the importer."""
     yield from _graph_names(proto.graph)
     for function in proto.functions:
         yield from (function.domain, function.name, function.overload)

@@ -1,4 +1,4 @@
-"""The attributes of one node: typed access, and the check that somebody read each."""
+"""The attributes of a node: typed access, and the check for unread attributes."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _KINDS: dict[int, str] = {
 class NodeAttributes:
     """The attributes of a node.
 
-    Every attribute must be read (or declared ignored): what nobody read would be silently wrong.
+    Every attribute must be read (or declared ignored), because the import would silently ignore an unread attribute.
 
     Args:
         proto: the node.
-        label: what messages call it.
-        directory: where external data may lie, or ``None`` where the model is no file.
+        label: the node's label in messages.
+        directory: the folder for external data, or ``None`` for a model without file.
 
     Attributes:
-        label: what messages call the node.
+        label: the node's label in messages.
     """
 
     def __init__(self, proto: onnx.NodeProto, label: str, directory: Path | None) -> None:
@@ -48,51 +48,51 @@ class NodeAttributes:
         self._unread = set(self._attributes)
 
     def has_attr(self, name: str) -> bool:
-        """Tells whether the node has an attribute."""
+        """Return whether the node has an attribute."""
         return name in self._attributes
 
     def attr_int(self, name: str, default: int | None = None) -> int:
-        """Gives an integer attribute."""
+        """Return an integer attribute."""
         return int(self._read(name, onnx.AttributeProto.INT, "i", default))
 
     def attr_flag(self, name: str, *, default: bool = False) -> bool:
-        """Gives an integer attribute that is a truth value."""
+        """Return an integer attribute as a truth value."""
         return bool(self.attr_int(name, int(default)))
 
     def attr_ints(self, name: str, default: Sequence[int] | None = None) -> tuple[int, ...]:
-        """Gives an attribute that is a list of integers."""
+        """Return an attribute with a list of integers."""
         return tuple(self._read(name, onnx.AttributeProto.INTS, "ints", default))
 
     def attr_float(self, name: str, default: float | None = None) -> float:
-        """Gives a float attribute."""
+        """Return a float attribute."""
         return float(self._read(name, onnx.AttributeProto.FLOAT, "f", default))
 
     def attr_floats(self, name: str) -> tuple[float, ...]:
-        """Gives an attribute that is a list of floats."""
+        """Return an attribute with a list of floats."""
         return tuple(self._read(name, onnx.AttributeProto.FLOATS, "floats", None))
 
     def attr_string(self, name: str, default: str | None = None) -> str:
-        """Gives a string attribute."""
+        """Return a string attribute."""
         value = self._read(name, onnx.AttributeProto.STRING, "s", default)
         return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
     def attr_strings(self, name: str, default: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Gives an attribute that is a list of strings."""
+        """Return an attribute with a list of strings."""
         values = self._read(name, onnx.AttributeProto.STRINGS, "strings", default)
         return tuple(value.decode(errors="replace") if isinstance(value, bytes) else str(value) for value in values)
 
     def attr_array(self, name: str) -> npt.NDArray[np.generic]:
-        """Gives a tensor attribute as an array."""
+        """Return a tensor attribute as an array."""
         tensor = self._read(name, onnx.AttributeProto.TENSOR, "t", None)
         return to_array(tensor, f"{self.label}, attribute `{name}`", self._directory)
 
     def attr_graph(self, name: str) -> onnx.GraphProto:
-        """Gives an attribute that is a graph."""
+        """Return a graph attribute."""
         graph: onnx.GraphProto = self._read(name, onnx.AttributeProto.GRAPH, "g", None)
         return graph
 
     def ignore_attrs(self, *names: str) -> None:
-        """Declares attributes that do not change what the node computes."""
+        """Mark attributes without influence on the node's results as read."""
         self._unread.difference_update(names)
 
     def _read(self, name: str, kind: int, field: str, default: object) -> Any:
@@ -112,10 +112,10 @@ class NodeAttributes:
         return getattr(attribute, field)
 
     def finish(self) -> None:
-        """Checks that every attribute was read.
+        """Check every attribute for having been read.
 
         Raises:
-            FrontendError: one was not: it is unknown, or this variant of the op is not imported.
+            FrontendError: an attribute was not read because it is unknown, or this variant of the op is not supported.
         """
         if self._unread:
             raise self.error("has attributes that are not imported", got=", ".join(sorted(self._unread)))
@@ -123,5 +123,5 @@ class NodeAttributes:
     def error(
         self, problem: str, *, got: object = None, expected: object = None, hint: str | None = None
     ) -> FrontendError:
-        """Gives the error to raise: it names the model and the node."""
+        """Return an error with the names of the model and the node, to be raised."""
         return FrontendError(self.label, problem, got=got, expected=expected, hint=hint)

@@ -1,4 +1,4 @@
-"""One node while it is imported: typed access to its inputs and attributes, and emission of IR."""
+"""A node during import: typed access to its inputs and attributes, and emission of IR."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from byoc_core.frontend.onnx.regions import Region
 
 _MAX_COST = 1 << 20
-"""What an op that is computed while importing may cost: attributes can name work that its operands do not show."""
+"""The highest cost of an op computed during import: attributes can demand work not visible in the operands."""
 
 __all__ = ["Imported", "NodeContext", "NodeImporter", "ShapeImporter"]
 
 Imported = Value | ShapeValue | npt.NDArray[np.generic] | SequenceValue
-"""What an ONNX name stands for: an IR value, a known shape, an array that is no IR constant yet, or a sequence."""
+"""The imported form of an ONNX name: an IR value, a known shape, an array not yet an IR constant, or a sequence."""
 
 
 class NodeContext(NodeAttributes):
-    """A node, seen by the importer of its op."""
+    """A node, from the perspective of the importer of its op."""
 
     def __init__(self, graph: GraphImporter, proto: onnx.NodeProto) -> None:
         super().__init__(proto, f"{graph.where}, {node_label(proto)}", graph.model.directory)
@@ -50,13 +50,13 @@ class NodeContext(NodeAttributes):
         self.path = f"{graph.path}{proto.name or output}"
         self._location = Location(Path(graph.model.source).name, self.path)
 
-    # What the node is
+    # Properties of the node
 
     def find_op(self, name: str) -> OpDef:
-        """Return the op of that name in the registry that the model is imported with.
+        """Return the op of a name in the registry used for the import.
 
         Raises:
-            IRTypeError: the registry has none.
+            IRTypeError: the registry has no such op.
         """
         return self._graph.builder.ops.find(name)
 
@@ -72,7 +72,7 @@ class NodeContext(NodeAttributes):
 
     @property
     def num_inputs(self) -> int:
-        """The number of inputs, left-out ones at the end not counted."""
+        """The number of inputs, without omitted inputs at the end."""
         count = len(self._proto.input)
         while count and not self._proto.input[count - 1]:
             count -= 1
@@ -80,7 +80,7 @@ class NodeContext(NodeAttributes):
 
     @property
     def num_outputs(self) -> int:
-        """The number of outputs, unnamed ones at the end not counted."""
+        """The number of outputs, without unnamed outputs at the end."""
         count = len(self._proto.output)
         while count and not self._proto.output[count - 1]:
             count -= 1
@@ -88,48 +88,48 @@ class NodeContext(NodeAttributes):
 
     @property
     def output_names(self) -> Sequence[str]:
-        """The names of all outputs; empty ones are left out by the model."""
+        """The names of all outputs; an empty name means an output omitted by the model."""
         return list(self._proto.output)
 
     # Inputs
 
     def has_input(self, index: int) -> bool:
-        """Tells whether an optional input is there."""
+        """Return whether an optional input is present."""
         return index < len(self._proto.input) and bool(self._proto.input[index])
 
     def imported(self, index: int) -> Imported:
-        """Gives an input in the form in which it is known.
+        """Return the imported form of an input.
 
         Raises:
-            FrontendError: the input is left out.
+            FrontendError: the input is omitted.
         """
         if not self.has_input(index):
             raise self.error(f"lacks input {index}")
         return self._graph.lookup(self._proto.input[index])
 
     def value(self, index: int) -> Value:
-        """Gives an input as IR value.
+        """Return an input as IR value.
 
         Raises:
-            FrontendError: the input is left out, or is a sequence.
+            FrontendError: the input is omitted, or is a sequence.
         """
         self.imported(index)
         return self._graph.materialise(self._proto.input[index], self.label)
 
     def named(self, name: str) -> Imported:
-        """Gives what a name stands for where the node stands."""
+        """Return the imported form of a name at the place of the node."""
         return self._graph.lookup(name)
 
     def to_value(self, imported: Imported, what: str) -> Value:
-        """Gives as IR value what is known; ``what`` is what messages call it."""
+        """Return an imported form as IR value; ``what`` is the name in messages."""
         return self._graph.as_value(imported, what, self.label)
 
     def values(self) -> list[Value]:
-        """Gives all inputs as IR values."""
+        """Return all inputs as IR values."""
         return [self.value(index) for index in range(self.num_inputs)]
 
     def type(self, index: int) -> TensorType:
-        """Gives the tensor type of an input."""
+        """Return the tensor type of an input."""
         imported = self.imported(index)
         if isinstance(imported, ShapeValue):
             return TensorType(imported.shape, imported.dtype)
@@ -139,10 +139,10 @@ class NodeContext(NodeAttributes):
         return type_
 
     def shape(self, index: int) -> tuple[Dim, ...]:
-        """Gives the shape of an input.
+        """Return the shape of an input.
 
         Raises:
-            FrontendError: its rank is unknown.
+            FrontendError: the rank of the input is unknown.
         """
         shape = self.type(index).shape
         if shape is None:
@@ -150,11 +150,11 @@ class NodeContext(NodeAttributes):
         return shape
 
     def array(self, index: int) -> npt.NDArray[np.generic] | None:
-        """Gives an input as an array if it is constant."""
+        """Return an input as an array if constant."""
         return self.as_array(self.imported(index))
 
     def as_array(self, imported: Imported) -> npt.NDArray[np.generic] | None:
-        """Gives what is imported as an array if it is constant."""
+        """Return an imported form as an array if constant."""
         if isinstance(imported, ShapeValue):
             return imported.to_array()
         if isinstance(imported, Constant):
@@ -162,21 +162,21 @@ class NodeContext(NodeAttributes):
         return imported if isinstance(imported, np.ndarray) else None
 
     def shape_value(self, index: int) -> ShapeValue | None:
-        """Gives an input as a known shape, if it is one."""
+        """Return an input as a known shape, if possible."""
         return self.as_shape_value(self.imported(index))
 
     def as_shape_value(self, imported: Imported) -> ShapeValue | None:
-        """Gives what is imported as a known shape, if it is one."""
+        """Return an imported form as a known shape, if possible."""
         if isinstance(imported, ShapeValue):
             return imported
         array = self.as_array(imported)
         return None if array is None else ShapeValue.from_array(array)
 
     def dims(self, index: int) -> tuple[Dim, ...]:
-        """Gives the elements of an input that must be a known shape.
+        """Return the elements of an input; the input must be a known shape.
 
         Raises:
-            FrontendError: it is computed while the model runs.
+            FrontendError: the input is computed at run time.
         """
         known = self.shape_value(index)
         dims = None if known is None else known.dims
@@ -188,10 +188,10 @@ class NodeContext(NodeAttributes):
         return dims
 
     def ints(self, index: int) -> tuple[int, ...]:
-        """Gives the elements of an input that must be constant integers.
+        """Return the elements of an input; the elements must be constant integers.
 
         Raises:
-            FrontendError: it is not constant, or depends on symbolic sizes.
+            FrontendError: the input is not constant, or depends on symbolic sizes.
         """
         dims = self.dims(index)
         ints = tuple(dim for dim in dims if isinstance(dim, int))
@@ -206,7 +206,7 @@ class NodeContext(NodeAttributes):
     # Results
 
     def emit(self, op: str, *operands: Value, **attrs: object) -> Var:
-        """Adds a binding with one result and gives the result."""
+        """Add a binding with a single result and return the result."""
         return self.emit_all(op, operands, attrs)[0]
 
     def emit_all(
@@ -218,18 +218,18 @@ class NodeContext(NodeAttributes):
         *,
         out_types: Sequence[Type] | None = None,
     ) -> tuple[Var, ...]:
-        """Adds a binding and gives all of its results.
+        """Add a binding and return all results.
 
         Args:
-            op: its name.
-            operands: what it reads.
-            attrs: its attributes.
-            regions: its nested functions.
-            out_types: result types, for ops that declare them.
+            op: the name of the op.
+            operands: the operands of the op.
+            attrs: the attributes of the op.
+            regions: the nested functions of the op.
+            out_types: result types, for ops with declared types.
 
         Raises:
-            IRTypeError: the operands do not fit the op; whoever imports the node adds its name.
-            FrontendError: the model stands for too many nodes.
+            IRTypeError: the operands do not fit the op; the importer of the node adds the node's name.
+            FrontendError: the model expands to too many nodes.
         """
         self._graph.bounds.spend(1, self.label)
         binding = self._graph.builder.bind(
@@ -238,7 +238,7 @@ class NodeContext(NodeAttributes):
         arrays = [self._known_array(operand) for operand in operands]
         known = [array for array in arrays if array is not None]
         if len(known) == len(arrays) and _is_small(binding):
-            with suppress(ExecutionError, IRTypeError):  # it fails, or depends on a size: running it shows
+            with suppress(ExecutionError, IRTypeError):  # an error or a dependence on a size appears at run time
                 self._folded.update(zip(binding.results, evaluate_binding(binding, known, {}), strict=True))
         return binding.results
 
@@ -246,29 +246,29 @@ class NodeContext(NodeAttributes):
         return self._graph.constant_array(value) if isinstance(value, Constant) else self._folded.get(value)
 
     def folded(self, results: Sequence[Imported]) -> Sequence[Imported]:
-        """Gives the node's results, as arrays where they are small and computed from small constants alone.
+        """Return the node's results, as arrays if small and computed from small constants alone.
 
-        Shapes go through such nodes (the square root of a number of channels).
+        Shapes pass through such nodes (for example the square root of a number of channels).
         """
         return [self._folded.get(result, result) if isinstance(result, Var) else result for result in results]
 
     def check_count(self, count: int) -> None:
-        """Check that the node may become so many values or ops, before they are made.
+        """Check whether the node may become ``count`` values or ops, before creating any.
 
         Raises:
-            FrontendError: the model stands for too many nodes.
+            FrontendError: the model expands to too many nodes.
         """
         self._graph.bounds.check(count, self.label)
 
     def may_generate(self, nbytes: int) -> bool:
-        """Return whether the node may become a constant of so many bytes that the file does not have."""
+        """Return whether the node may become a constant of ``nbytes`` bytes not stored in the file."""
         return self._graph.bounds.may_generate(nbytes)
 
     def stack(self, values: Sequence[Value], axis: int = 0) -> Value:
-        """Gives values joined along a new axis, which is counted from the front.
+        """Stack values along a new axis, counted from the front.
 
         Raises:
-            FrontendError: their types differ, or the rank is unknown.
+            FrontendError: the types of the values differ, or the rank is unknown.
         """
         shapes = [self.shape_of(value) for value in values]
         for value in values:
@@ -278,20 +278,20 @@ class NodeContext(NodeAttributes):
         return self.emit("concat", *(self.reshape(v, (*s[:axis], 1, *s[axis:])) for v, s in pairs), axis=axis)
 
     def tensor_type(self, value: Value) -> TensorType:
-        """Gives the type of a value that is no input.
+        """Return the type of a value other than an input.
 
         Raises:
-            FrontendError: it is no tensor.
+            FrontendError: the value is no tensor.
         """
         if not isinstance(value.type, TensorType):
             raise self.error("needs a tensor", got=value.type)
         return value.type
 
     def shape_of(self, value: Value) -> tuple[Dim, ...]:
-        """Gives the shape of a value that is no input.
+        """Return the shape of a value other than an input.
 
         Raises:
-            FrontendError: its rank is unknown.
+            FrontendError: the rank of the value is unknown.
         """
         shape = self.tensor_type(value).shape
         if shape is None:
@@ -299,21 +299,21 @@ class NodeContext(NodeAttributes):
         return shape
 
     def fresh_size(self, name: str) -> Dim:
-        """Gives a symbol for a size that only running tells, with a name like ``name``."""
+        """Return a symbol for a size only known after running, with a name like ``name``."""
         size = self._graph.symbols.fresh(name)
         self._graph.region.born |= symbols_of(size)
         return size
 
     def constant(self, array: npt.ArrayLike) -> Constant:
-        """Gives an array as IR constant."""
+        """Return an array as IR constant."""
         return self._graph.builder.const(array)
 
     def scalar(self, value: float, dtype_like: int) -> Constant:
-        """Gives a 0-d constant in the dtype of an input."""
+        """Return a 0-d constant in the dtype of an input."""
         return self.constant(np.asarray(value).astype(to_numpy(self.type(dtype_like).dtype)))
 
     def reshape(self, value: Value, shape: Sequence[Dim]) -> Value:
-        """Gives a value in another shape; the value itself where that is its shape already."""
+        """Return a value in another shape; the value itself if already of this shape."""
         if isinstance(value.type, TensorType) and value.type.shape == tuple(shape):
             return value
         return self.emit("reshape", value, shape=tuple(shape))
@@ -322,29 +322,29 @@ class NodeContext(NodeAttributes):
 
     @property
     def repeats(self) -> int:
-        """How often the node is imported, where it stands in what is unrolled."""
+        """The number of imports of the node, as part of unrolled code."""
         return self._graph.repeats
 
     def open_region(self, name: str) -> tuple[Region, NodeContext]:
-        """Gives a new region, and this node seen from inside of it."""
+        """Return a new region, and this node from the perspective inside the region."""
         region = self._graph.region.nest(name)
         return region, NodeContext(self._graph.nest(region=region), self._proto)
 
     def repeated(self, repeats: int) -> NodeContext:
-        """Gives this node seen from inside of what is imported so many times for it."""
+        """Return this node from the perspective of code imported ``repeats`` times for this node."""
         return NodeContext(self._graph.nest(repeats=repeats), self._proto)
 
     def bring_in(self, outer: Imported) -> Imported:
-        """Gives what stands inside, where this node is seen from there, for what is known or computed outside."""
+        """Return the form inside, from the perspective of this node, of something known or computed outside."""
         return self._graph.bring_in(outer)
 
     def inline(self, attribute: str, inputs: Sequence[Imported]) -> list[Imported]:
-        """Imports a graph that is an attribute in the place of the node, and gives what its outputs stand for."""
+        """Import a graph attribute in the place of the node, and return the imported outputs."""
         graph = self._graph.nest(f"{self.label}, attribute `{attribute}`", f"{self.path}/")
         return graph.import_nested(self.attr_graph(attribute), inputs)
 
     def axis(self, axis: int, rank: int) -> int:
-        """Gives an axis counted from the front.
+        """Return an axis counted from the front.
 
         Raises:
             FrontendError: there is no such axis.
@@ -355,15 +355,15 @@ class NodeContext(NodeAttributes):
 
 
 NodeImporter = Callable[[NodeContext], Sequence[Imported]]
-"""Imports one node: gives what each of its outputs stands for, in order."""
+"""Imports a node: returns the imported form of each of its outputs, in order."""
 
 
 ShapeImporter = Callable[[NodeContext, Sequence[ShapeValue]], Sequence[Imported] | None]
-"""Computes a node on known shapes; ``None`` where it cannot, and the node is imported as any other."""
+"""Computes a node on known shapes; returns ``None`` if not possible, for the ordinary import of the node."""
 
 
 def _is_small(binding: Binding) -> bool:
-    """Tells whether an op of known operands may be computed while importing."""
+    """Return whether an op of known operands may be computed during import."""
     sizes = [v.type.num_elements if isinstance(v.type, TensorType) else None for v in binding.results]
     sizes += [v.type.num_elements if isinstance(v.type, TensorType) else None for v in binding.operands]
     is_own = binding.op.kernel is not None and binding.op.has_trait(Trait.PURE)

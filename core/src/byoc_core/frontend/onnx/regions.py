@@ -1,4 +1,4 @@
-"""Functions under construction: the model's own, and the regions of control flow nested in it."""
+"""Functions under construction: the model's main function, and nested regions of control flow."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["Region"]
 
 
 class Region:
-    """A function under construction. What it reads from the function around it comes in as parameters.
+    """A function under construction. Values read from the surrounding function enter as parameters.
 
     Args:
         name: the function's name.
-        ops: where op names are looked up; the core's own ops by default.
+        ops: the registry for op names; the core's own ops by default.
         constants: the store for constants, the same for all functions of a model.
 
     Attributes:
         builder: builds the function.
-        born: the symbols of the sizes that only ops of this function tell.
+        born: the symbols of sizes determined only by ops of this function.
     """
 
     def __init__(self, name: str, ops: OpRegistry | None, constants: ConstantStore) -> None:
@@ -34,24 +34,24 @@ class Region:
         self._captured: dict[Var, Var] = {}
 
     def nest(self, name: str) -> Region:
-        """Gives a region for a binding of this function."""
+        """Return a region for a binding of this function."""
         return Region(name, self.builder.ops, self.builder.constants)
 
     def param(self, name: str, type_: Type) -> Var:
-        """Adds a parameter with a name like ``name``."""
+        """Add a parameter with a name like ``name``."""
         return self.builder.param(self._names.fresh(name, "input"), type_)
 
     def capture(self, outer: Var) -> Var:
-        """Gives the parameter that stands for a value of the function around this one."""
+        """Return the parameter replacing a value of the surrounding function."""
         if outer not in self._captured:
             self._captured[outer] = self.param(outer.name, outer.type)
         return self._captured[outer]
 
     def finish(self, results: Sequence[Value]) -> tuple[Function, dict[Var, Var]]:
-        """Gives the function, and the values around it that it reads, in order of first use, with their parameters.
+        """Return the function, and captured values read by the function with their parameters, in order of first use.
 
-        A captured value of which only the type was asked for is not read. Whoever binds the region decides in which
-        order it takes its parameters.
+        A captured value is not read if only its type was used. The binder of the region decides on the order of
+        parameters.
         """
         function = self.builder.finish(*results)
         read = {value for binding in function.bindings for value in binding.operands} | set(function.results)

@@ -1,4 +1,4 @@
-"""Rounds: what ``Loop`` and ``Scan`` have in common, unrolled or as the IR's ``loop``."""
+"""Rounds: the common part of ``Loop`` and ``Scan``, unrolled or as the IR's ``loop``."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from byoc_core.opset.types import TensorType
 __all__ = ["MAX_UNROLLED_NODES", "Round", "Rounds"]
 
 MAX_UNROLLED_NODES = 256
-"""Rounds are unrolled where their number is known and all of them together have no more nodes than this."""
+"""The most nodes in all rounds together for unrolling; unrolling also needs a known number of rounds."""
 
 _INDEX = TensorType((), "int64")
 
 
 @dataclass(frozen=True)
 class Round:
-    """What one round gives.
+    """The results of a round.
 
     Attributes:
-        condition: whether another one follows.
-        carried: the carried values for the next one.
+        condition: whether another round follows.
+        carried: the carried values for the next round.
         scanned: a slice of each scan output.
     """
 
@@ -42,17 +42,17 @@ class Round:
 
 @dataclass(frozen=True)
 class Rounds:
-    """The rounds of a node that repeats a graph.
+    """The rounds of a node repeating a graph.
 
     Attributes:
         node: the node.
         body: the graph.
-        names: what messages call the carried values.
-        run: imports one round: takes the node as seen from inside, the round's number and the carried values.
-        count: the number of rounds, or ``None`` where the body's condition may end them.
-        limit: the most rounds there are, as an IR value if no integer is known.
+        names: the names of the carried values in messages.
+        run: imports a round: takes the node from the perspective inside, the round's number and the carried values.
+        count: the number of rounds, or ``None`` if the body's condition may end the rounds.
+        limit: the most rounds, as an IR value if no integer is known.
         condition: whether there is a first round.
-        is_reversed: for each scan output whether its first slice is that of the last round.
+        is_reversed: for each scan output, whether its first slice belongs to the last round.
     """
 
     node: NodeContext
@@ -65,14 +65,14 @@ class Rounds:
     is_reversed: Sequence[bool]
 
     def emit(self, carried: Sequence[Imported]) -> list[Imported]:
-        """Adds the rounds to the function and gives the final carried values, then the scan outputs, stacked on axis 0.
+        """Emit the rounds; return the final carried values, then the scan outputs, stacked on axis 0.
 
-        Few rounds are unrolled: then scan outputs are put together once instead of being written to in each round, the
-        round's number and what follows from it is known, and sizes may change from round to round.
+        Few rounds are unrolled. In unrolled rounds, scan outputs are stacked once instead of written in each round, the
+        round's number and dependent values are known, and sizes may change from round to round.
 
         Raises:
             FrontendError: the rounds are not unrolled and a carried value changes its type, or there are scan outputs
-                whose size only a run can tell: how many slices there are, or a size of a slice.
+                with sizes only known after a run: the number of slices, or a size of a slice.
         """
         count, repeats = self.count, self.node.repeats
         if isinstance(count, int) and count * repeats * _count_nodes(self.body) <= MAX_UNROLLED_NODES:
@@ -104,7 +104,7 @@ class Rounds:
         return self.node.stack([self.node.to_value(item, "a scan output") for item in items])
 
     def _empty_outputs(self, carried: Sequence[Imported]) -> list[Imported]:
-        """Gives the scan outputs of no rounds: a round tells their types."""
+        """Return the scan outputs of zero rounds, with types taken from a trial round."""
         if not self.is_reversed:
             return []
         region, inside = self.node.open_region("body")
@@ -112,10 +112,10 @@ class Rounds:
         return [self._zeros(self._slot(region, inside, item), 0) for item in result.scanned]
 
     def _slot(self, region: Region, inside: NodeContext, item: Imported) -> Value:
-        """Gives a slice of a scan output as value.
+        """Return a slice of a scan output as value.
 
         Raises:
-            FrontendError: a size of it is known only inside a round, where an op tells it.
+            FrontendError: a size of the slice is only known inside a round, from an op.
         """
         slot = inside.to_value(item, "a scan output")
         if type_symbols((slot,)) & region.born:
@@ -127,13 +127,13 @@ class Rounds:
         return slot
 
     def _zeros(self, like: Value, count: Dim) -> Value:
-        """Gives zeros with room for so many values like one."""
+        """Return zeros with room for ``count`` values of the given type."""
         type_ = self.node.tensor_type(like)
         zero = self.node.constant(np.zeros((), to_numpy(type_.dtype)))
         return self.node.emit("broadcast_to", zero, shape=(count, *self.node.shape_of(like)))
 
     def _emit_loop(self, carried: Sequence[Imported], num_slices: Dim) -> list[Imported]:
-        """Adds a loop; ``num_slices`` is the number of rounds, where there are scan outputs."""
+        """Emit a loop; ``num_slices`` is the number of rounds if there are scan outputs."""
         node = self.node
         first = [node.to_value(item, f"carried value `{name}`") for item, name in zip(carried, self.names, strict=True)]
         region, inside = node.open_region("body")
@@ -165,9 +165,9 @@ class Rounds:
         return list(self._bind(region, (number, *params), first, (condition, *following)))
 
     def _write(self, inside: NodeContext, room: Var, slot: Value, here: Value) -> Value:
-        """Gives the slices gathered so far with one more: the IR has no op that writes in place.
+        """Return the slices gathered so far with a further slice, copied because the IR has no op writing in place.
 
-        Cost: all slices, in each round; less as elementwise ops, which backends fuse, than as a ``scatter_slice``.
+        Cost: all slices, in each round; as elementwise ops, fused by backends, cheaper than a ``scatter_slice``.
         """
         mask = inside.reshape(here, (*inside.shape_of(here), *(1 for _ in inside.shape_of(slot))))
         return inside.emit("where", mask, slot, room)
@@ -175,7 +175,7 @@ class Rounds:
     def _bind(
         self, region: Region, params: Sequence[Var], first: Sequence[Value], results: Sequence[Value]
     ) -> Sequence[Var]:
-        """Adds the loop; values from around the body are carried through it unchanged."""
+        """Emit the loop; values from around the body are carried through the loop unchanged."""
         node = self.node
         body, captured = region.finish(results)
         kept = tuple(captured.values())
@@ -186,10 +186,10 @@ class Rounds:
 
 
 def read_scalar(node: NodeContext, value: Value, dtype: str, what: str) -> Value:
-    """Gives a value of one element without axes: models give such with an axis, too.
+    """Return a value of one element without axes, because models also use such values with an axis.
 
     Raises:
-        FrontendError: it has another dtype or more elements.
+        FrontendError: the value has another dtype or more elements.
     """
     type_ = value.type
     if not isinstance(type_, TensorType) or type_.dtype != dtype or type_.num_elements != 1:
@@ -198,5 +198,5 @@ def read_scalar(node: NodeContext, value: Value, dtype: str, what: str) -> Value
 
 
 def _count_nodes(graph: onnx.GraphProto) -> int:
-    """Gives the number of nodes, those of nested graphs included."""
+    """Return the number of nodes, including nodes of nested graphs."""
     return sum(1 + sum(_count_nodes(inner) for _, inner in subgraphs(node)) for node in graph.node)

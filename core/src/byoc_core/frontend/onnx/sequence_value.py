@@ -1,4 +1,4 @@
-"""Sequences of tensors, known while importing: the IR has none."""
+"""Sequences of tensors, known during import; the IR has no sequences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["SequenceValue"]
 
 @dataclass(frozen=True, eq=False)
 class SequenceValue:
-    """An ONNX sequence whose length is known; each of its elements is what a name may stand for.
+    """An ONNX sequence of known length; each element is an imported form.
 
     Attributes:
         elements: the tensors, in order.

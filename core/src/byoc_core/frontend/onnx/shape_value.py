@@ -1,8 +1,8 @@
-"""Small tensors that are known while importing, with symbolic sizes inside: what shapes are computed with.
+"""Small tensors known during import, with symbolic sizes inside, for computing shapes.
 
 ONNX computes shapes with tensors: ``Reshape(x, Concat(Gather(Shape(x), 0), [-1]))``. The importer carries such tensors
-as :class:`ShapeValue`: arrays of dimensions, and of quotients of dimensions where a model goes through floats
-(``Cast(Floor(Cast(n) * 0.5))``). They become IR where an op needs them as data.
+as :class:`ShapeValue`: arrays of dimensions, and of quotients of dimensions for models computing sizes in floats
+(``Cast(Floor(Cast(n) * 0.5))``). The tensors become IR if an op needs the elements as data.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from byoc_core.ir.module import Location, Value, Var
 __all__ = ["FLOAT_SHAPE_DTYPES", "MAX_ELEMENTS", "SHAPE_DTYPES", "Element", "Objects", "Ratio", "ShapeValue"]
 
 SHAPE_DTYPES = frozenset({"int32", "int64", "bool"})
-"""The dtypes that shapes are computed in."""
+"""The dtypes for computing shapes."""
 
 FLOAT_SHAPE_DTYPES = frozenset({"float32", "float64"})
-"""The dtypes through which models take shapes on their way; exact for sizes below 2**24."""
+"""The dtypes used by models for intermediate sizes; exact for sizes below 2**24."""
 
 MAX_ELEMENTS = 64
 """Constants of more elements are data, not shapes."""
 
 _MAX_RANK = 2
-_MAX_TERMS = 64  # sizes of models are short; a chain of products would grow without end
+_MAX_TERMS = 64  # sizes of models are short; a chain of products would grow without bound
 _MAX_DENOMINATOR = 1 << 20
 
 Objects = npt.NDArray[np.object_]
@@ -55,12 +55,12 @@ Element = Dim | Ratio
 
 @dataclass(frozen=True)
 class ShapeValue:
-    """A tensor of at most two axes whose elements are known dimensions (bools: 0 or 1; floats: ratios).
+    """A tensor of at most two axes with known dimensions as elements (bools: 0 or 1; floats: ratios).
 
     Attributes:
         elements: the elements in row-major order.
         dtype: one of ``SHAPE_DTYPES`` or ``FLOAT_SHAPE_DTYPES``.
-        shape: its sizes; one axis where left out.
+        shape: the sizes of the tensor; one axis if omitted.
     """
 
     elements: tuple[Element, ...]
@@ -73,7 +73,7 @@ class ShapeValue:
 
     @classmethod
     def from_array(cls, array: npt.NDArray[np.generic]) -> ShapeValue | None:
-        """Gives a small array as a shape value; ``None`` where it is large, or not of a dtype of shapes."""
+        """Return a small array as a shape value; ``None`` for large arrays and other dtypes."""
         if array.ndim > _MAX_RANK or array.size > MAX_ELEMENTS:
             return None
         name = array.dtype.name
@@ -88,9 +88,10 @@ class ShapeValue:
 
     @classmethod
     def from_objects(cls, objects: Any, dtype: str) -> ShapeValue | None:
-        """Gives an array of elements as a shape value.
+        """Return an array of elements as a shape value.
 
-        ``None`` where it is large, has many axes, or an integer in it overflows its type, which wraps when it runs.
+        ``None`` if the array is large, has many axes, or contains an integer overflowing its type, with wraparound at
+        run time.
         """
         array = np.asarray(objects, object)
         if array.ndim > _MAX_RANK or array.size > MAX_ELEMENTS:
@@ -100,7 +101,7 @@ class ShapeValue:
 
     @classmethod
     def scalar(cls, element: Element, dtype: str = "int64") -> ShapeValue:
-        """Gives one element without axes."""
+        """Return a single element without axes."""
         return cls((element,), dtype, ())
 
     @property
@@ -118,13 +119,13 @@ class ShapeValue:
 
     @property
     def ints(self) -> tuple[int, ...] | None:
-        """The elements as integers; ``None`` where one is symbolic or a float."""
+        """The elements as integers; ``None`` if any element is symbolic or a float."""
         ints = tuple(element for element in self.elements if isinstance(element, int))
         return ints if len(ints) == len(self.elements) else None
 
     @property
     def is_representable(self) -> bool:
-        """Whether the tensor's type holds all numbers in it, as sizes that are computed without overflow do."""
+        """Whether the tensor's type can represent all its numbers, guaranteed for sizes computed without overflow."""
         bits = 31 if self.dtype == "int32" else 63
         return all(_is_representable(element, bits) for element in self.elements)
 
@@ -134,7 +135,7 @@ class ShapeValue:
         return self.to_array() is not None
 
     def to_array(self) -> npt.NDArray[np.generic] | None:
-        """Gives the tensor as an array, or ``None`` where an element is symbolic."""
+        """Return the tensor as an array, or ``None`` if any element is symbolic."""
         numbers: list[float] = []
         for element in self.elements:
             numerator = element.numerator if isinstance(element, Ratio) else element
@@ -144,7 +145,7 @@ class ShapeValue:
         return np.array(numbers, to_numpy(self.dtype)).reshape(self.shape)
 
     def emit(self, builder: FunctionBuilder, location: Location | None = None) -> Value:
-        """Gives the tensor as IR value: a constant, or what the sizes are made into when the model runs."""
+        """Return the tensor as IR value: a constant, or ops computing the elements from sizes at run time."""
         array = self.to_array()
         if array is not None:
             return builder.const(array)

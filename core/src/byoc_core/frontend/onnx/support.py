@@ -1,4 +1,4 @@
-"""Which ops of a model are imported: all that are not are reported at once, before anything is imported."""
+"""Support of a model's ops: all unsupported ops are reported at once, before the import."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ __all__ = ["check_ops"]
 
 
 def check_ops(model: LoadedModel, bounds: ImportBounds, imported: Container[OnnxName]) -> None:
-    """Checks that all nodes are of ops that are imported, those of nested graphs and of called functions included.
+    """Check all nodes for supported ops, including nodes of nested graphs and of called functions.
 
     Args:
         model: the model.
-        bounds: of the import.
-        imported: the operators that have an importer.
+        bounds: the bounds of the import.
+        imported: the operators with an importer.
 
     Raises:
-        UnsupportedOpsError: some are not; all of them are listed, with counts. A function's nodes count for each call.
-        FrontendError: a function calls itself, calls are nested too deeply, or stand for too many nodes.
+        UnsupportedOpsError: some ops are not supported; all of these are listed, with counts. A function's nodes count
+            for each call.
+        FrontendError: a function calls itself, calls are nested too deeply, or calls expand to too many nodes.
     """
     survey = _Surveyor(model, imported).survey(model.graph.node, model.opset, model.source)
     if survey.unknown:
@@ -43,14 +44,14 @@ def check_ops(model: LoadedModel, bounds: ImportBounds, imported: Container[Onnx
 
 @dataclass
 class _Survey:
-    """How many nodes there are, how many of each op that is not imported, and how deep graphs and calls are nested."""
+    """The number of nodes, the count of each unsupported op, and the nesting depth of graphs and calls."""
 
     num_nodes: int = 0
     unknown: Counter[str] = field(default_factory=Counter)
     depth: int = 0
 
     def add(self, inner: _Survey) -> None:
-        """Add what stands one level deeper."""
+        """Add a survey from the next nesting level."""
         self.num_nodes += inner.num_nodes
         self.unknown.update(inner.unknown)
         self.depth = max(self.depth, inner.depth + 1)
@@ -104,7 +105,7 @@ class _Surveyor:
         return self._functions[key]
 
     def _is_imported(self, name: OnnxName, opset: int) -> bool:
-        """Return whether an operator has an importer, or is a function of operators that have one."""
+        """Return whether an operator has an importer, or is a function of operators with importers."""
         domain, op_type = name
         if domain or name in self._imported:
             return name in self._imported

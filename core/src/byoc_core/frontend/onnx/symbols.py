@@ -1,4 +1,4 @@
-"""Names for what ONNX names freely: dynamic sizes and parameters become Python identifiers, each one its own."""
+"""Unique Python identifiers for freely named ONNX entities: dynamic sizes and parameters."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["NameTable", "SymbolTable"]
 
 
 class NameTable:
-    """Identifiers for arbitrary names; different names never get the same one."""
+    """Identifiers for arbitrary names; different names never get the same identifier."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
 
     def fresh(self, name: str, fallback: str) -> str:
-        """Gives an unused identifier like ``name``; like ``fallback`` where nothing is left of the name."""
+        """Return an unused identifier like ``name``; like ``fallback`` if nothing is left of the name."""
         base = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or fallback
         if base[0].isdigit():
             base = f"{fallback}_{base}"
@@ -34,11 +34,11 @@ class NameTable:
 
 
 class SymbolTable:
-    """The symbols of a model's dynamic sizes: one for each ``dim_param``, a fresh one for each unnamed size.
+    """The symbols of a model's dynamic sizes: one for each ``dim_param``, a fresh symbol for each unnamed size.
 
     PyTorch's exporters write sums into ``dim_param`` (``"past_sequence_length + sequence_length"``, ``"s0 + 1"``). Such
-    a text is an expression where all of its names are ``dim_params`` by themselves; that inputs have the sizes it says
-    is checked when the model runs. Any other text is the name of a size.
+    a text is an expression if all its names are ``dim_params`` by themselves; at run time, the sizes of inputs are
+    checked against the expression. Any other text is the name of a size.
 
     Args:
         parameters: the texts of all sizes of the model's inputs.
@@ -50,18 +50,18 @@ class SymbolTable:
         self._plain = frozenset(filter(is_name, parameters))
 
     def named(self, parameter: str) -> Dim:
-        """Gives the symbol of a ``dim_param``, or the expression that it spells."""
+        """Return the symbol of a ``dim_param``, or the expression in its text."""
         if parameter not in self._by_parameter:
             expression = None if is_name(parameter) else self._expression(parameter)
             self._by_parameter[parameter] = self.fresh(parameter) if expression is None else expression
         return self._by_parameter[parameter]
 
     def fresh(self, name: str) -> Dim:
-        """Gives a symbol that nothing else uses, with a name like ``name``."""
+        """Return a new, unused symbol with a name like ``name``."""
         identifier = self._names.fresh(name, "dim")
         try:
             return symbol(identifier)
-        except IRTypeError:  # a function of the dimension algebra has that name
+        except IRTypeError:  # the name of a function of the dimension algebra
             return self.fresh(f"{identifier}_dim")
 
     def _expression(self, text: str) -> Dim | None:

@@ -1,4 +1,4 @@
-"""Turns ONNX tensors into numpy arrays, external data included."""
+"""Conversion of ONNX tensors to numpy arrays, external data included."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ DTYPES: Mapping[int, str] = MappingProxyType(
         onnx.TensorProto.INT4: "int4",
     }
 )
-"""The dtype of each ONNX element type that is imported."""
+"""The dtype of each supported ONNX element type."""
 
-# Types whose elements stand in `int32_data` as bit patterns.
+# Types with elements stored in `int32_data` as bit patterns.
 _AS_BITS = frozenset({"float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"})
 
 
 def dtype_of(element_type: int, where: str) -> str:
-    """Gives the dtype of an ONNX element type.
+    """Return the dtype of an ONNX element type.
 
     Raises:
-        FrontendError: byoc has no such dtype, or it is not imported.
+        FrontendError: byoc has no such dtype, or does not import the type.
     """
     dtype = DTYPES.get(element_type)
     if dtype is None:
@@ -63,15 +63,15 @@ def dtype_of(element_type: int, where: str) -> str:
 
 
 def to_array(tensor: onnx.TensorProto, where: str, directory: Path | None) -> npt.NDArray[np.generic]:
-    """Gives a tensor's elements, read-only where they need no conversion; external data is memory-mapped.
+    """Return a tensor's elements, read-only unless converted; external data is memory-mapped.
 
     Args:
         tensor: the tensor.
-        where: its place in the model, for messages.
-        directory: where external data may lie, or ``None`` for nowhere.
+        where: the tensor's place in the model, for messages.
+        directory: the folder for external data, or ``None`` to refuse external data.
 
     Raises:
-        FrontendError: its data is incomplete, of a type that is not imported, or lies where it may not.
+        FrontendError: the data is incomplete, of an unsupported type, or at a forbidden location.
     """
     dtype = to_numpy(dtype_of(tensor.data_type, where))
     shape = tuple(tensor.dims)
@@ -94,7 +94,7 @@ def to_array(tensor: onnx.TensorProto, where: str, directory: Path | None) -> np
 
 
 def _unpacked(pairs: npt.NDArray[Any], count: int) -> npt.NDArray[np.int8]:
-    """Gives the signed four-bit integers that bytes hold two by two, the first in the low half."""
+    """Unpack signed four-bit integers stored in pairs in bytes, the first in the low half."""
     halves = np.stack([pairs & 15, pairs >> 4], axis=-1).reshape(-1)[:count].astype(np.int8)
     return (halves ^ 8) - np.int8(8)
 
@@ -141,7 +141,7 @@ def _read_external(
         )
     if count == 0:
         return np.empty(0, dtype)
-    # Mapped as bytes: extension dtypes and unaligned offsets are then a matter of a view.
+    # Mapped as bytes: extension dtypes and unaligned offsets then need only a view.
     with _reading(path, where):
         raw = np.asarray(np.memmap(path, np.uint8, "r", offset, (length,)))
     return raw.view(dtype)
@@ -149,7 +149,7 @@ def _read_external(
 
 @contextmanager
 def _reading(path: Path, where: str) -> Iterator[None]:
-    """Tell of whatever the system says against a file that a model names."""
+    """Convert system errors for a file named by a model to errors of the front end."""
     try:
         yield
     except (OSError, ValueError) as error:
@@ -158,7 +158,7 @@ def _reading(path: Path, where: str) -> Iterator[None]:
 
 
 def _locate_external(location: str, where: str, directory: Path | None) -> Path:
-    """Gives the file that an external tensor names, if it lies beside the model or below."""
+    """Return the file named by an external tensor, if located in the model's folder or below."""
     if directory is None:
         raise FrontendError(
             where,

@@ -1,7 +1,7 @@
-"""The families of ops, one module each: definitions with kernels and canonical cases.
+"""The families of ops, a module each: definitions with kernels and canonical cases.
 
-A family is imported when one of its ops is asked for: a process that runs one host region needs a few kernels, and a
-check of a graph document from a file needs the type rules of a few ops.
+A family is imported when an op of the family is first requested. A process running a single host region needs few
+kernels, and a check of a graph document from a file needs the type rules of few ops.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ _OPS_OF: Mapping[str, str] = {
     "border": "nn.border_pad",
     "data_dependent": "nonzero compress unique range",
 }
-"""The ops of each family, so that looking for an op imports its family alone."""
+"""The ops of each family: a look-up of an op imports only the op's family."""
 
 FAMILIES = tuple(_OPS_OF)
-"""The modules that define ops, in the order of the registry."""
+"""The modules with definitions of ops, in the order of the registry."""
 
 _FAMILY_OF = {name: family for family, names in _OPS_OF.items() for name in names.split()}
 
@@ -76,7 +76,7 @@ def ops_of(family: str) -> dict[str, OpDef]:
 
 
 def find_op(name: str) -> OpDef | None:
-    """Return the core's op of that name, ``None`` where there is none.
+    """Return the core's op with a name, ``None`` if there is none.
 
     Cost: the first call for an op of a family imports the family.
     """
@@ -89,7 +89,7 @@ class _Kernels(Mapping[str, "NumpyKernel"]):
         op = find_op(name)
         if op is None:
             raise KeyError(name)
-        return op.kernel  # type: ignore[return-value]  # the core's kernels are all of that class; tested
+        return op.kernel  # type: ignore[return-value]  # all kernels of the core have this class; tested
 
     def __contains__(self, name: object) -> bool:
         return name in _FAMILY_OF

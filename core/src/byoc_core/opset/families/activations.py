@@ -42,20 +42,20 @@ _GELU_CUBIC = 0.044715
 
 
 def _relu(x: NDArray, *, out: NDArray | None = None) -> NDArray:
-    """Gives ``max(x, 0)``; NaN stays NaN."""
+    """Return ``max(x, 0)``; NaN stays NaN."""
     return np.asarray(np.maximum(x, np.zeros((), x.dtype), out=out)).astype(x.dtype, copy=False)
 
 
 def _leaky_relu(x: NDArray, *, alpha: float) -> NDArray:
-    """Gives ``x`` where it is zero or more, else ``alpha * x``."""
+    """Return ``x`` if zero or more, else ``alpha * x``."""
     return np.asarray(np.where(x < 0, x * np.asarray(alpha, x.dtype), x))
 
 
 def _gelu(x: NDArray, *, approximate: str, out: NDArray | None = None) -> NDArray:
-    """Gives the Gaussian error linear unit, computed in float64 and rounded once to the dtype of ``x``.
+    """Return the Gaussian error linear unit, computed in float64 and rounded once to the dtype of ``x``.
 
-    ``approximate="none"`` is ``x * Phi(x)`` with the normal distribution's ``Phi`` (by ``erfc``, so that the negative
-    tail keeps its digits); ``"tanh"`` is ``x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x**3)))``.
+    ``approximate="none"`` is ``x * Phi(x)`` with the normal distribution's ``Phi`` (by ``erfc``, to keep the digits of
+    the negative tail); ``"tanh"`` is ``x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x**3)))``.
     """
     if x.size > BLOCK_ELEMENTS and x.flags.c_contiguous:
         return in_blocks(_gelu, x, out, approximate=approximate)
@@ -70,7 +70,7 @@ def _gelu(x: NDArray, *, approximate: str, out: NDArray | None = None) -> NDArra
 
 
 def _rounded_once(function: Callable[..., Any]) -> NumpyKernel:
-    """Gives the kernel that applies a function to ``x`` in float64, and rounds once."""
+    """Return the kernel applying a function to ``x`` in float64 and rounding once."""
 
     def kernel(x: NDArray, *, out: NDArray | None = None, **attrs: float) -> NDArray:
         if x.size > BLOCK_ELEMENTS and x.flags.c_contiguous:
@@ -81,7 +81,7 @@ def _rounded_once(function: Callable[..., Any]) -> NumpyKernel:
 
 
 def _gated(x: NDArray, gate: NDArray) -> NDArray:
-    """Gives ``x * gate``; zero where the gate is shut, for infinite ``x`` too."""
+    """Return ``x * gate``; zero if the gate is zero, for infinite ``x`` too."""
     return np.asarray(np.where(gate == 0, 0.0, x * gate))
 
 
@@ -130,7 +130,7 @@ def _shrink(x: NDArray, *, lambd: float, bias: float) -> NDArray:
 
 
 def _prelu(x: NDArray, slope: NDArray) -> NDArray:
-    """Gives ``x`` where it is zero or more, else ``slope * x``."""
+    """Return ``x`` if zero or more, else ``slope * x``."""
     return np.asarray(np.where(x < 0, x * slope, x))
 
 
@@ -176,7 +176,7 @@ def _activation(
     bound: BoundRule | None = None,
     onnx: str | None = None,
 ) -> OpDef:
-    """Return an activation whose kernel computes in float64; ONNX has the same attributes."""
+    """Return an activation with a kernel computing in float64; ONNX has the same attributes."""
     defaults = {spec.name: float(str(spec.default)) for spec in attrs}
     return unary_op(
         name,
@@ -195,7 +195,7 @@ _NEGATIVE_SCALE = "The scale below zero."
 OPS: tuple[OpDef, ...] = (
     unary_op(
         "nn.relu",
-        "Gives ``max(x, 0)``; NaN stays NaN; a zero may have either sign.",
+        "Return ``max(x, 0)``; NaN stays NaN; a zero may have either sign.",
         NumpyKernel(_relu, fresh=True, elementwise=True),
         kinds=NUMBER_KINDS,
         traits=frozenset({Trait.EITHER_ZERO}),
@@ -205,7 +205,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     unary_op(
         "nn.leaky_relu",
-        "Gives ``x`` where it is zero or more, else ``alpha * x``.",
+        "Return ``x`` for ``x >= 0``, else ``alpha * x``.",
         NumpyKernel(_leaky_relu, fresh=True),
         attrs=(AttrSpec("alpha", AttrKind.FLOAT, 0.01, doc="The slope below zero."),),
         rounding=Rounding(Rule.ULP, 1.0),
@@ -214,10 +214,18 @@ OPS: tuple[OpDef, ...] = (
     ),
     unary_op(
         "nn.gelu",
-        "Gives the Gaussian error linear unit: ``x/2 * (1 + erf(x / sqrt(2)))``, or its approximation "
+        "Return the Gaussian error linear unit ``x/2 * (1 + erf(x / sqrt(2)))``, or the approximation "
         "``x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x**3)))``.",
         NumpyKernel(_gelu, fresh=True, elementwise=True),
-        attrs=(AttrSpec("approximate", AttrKind.STR, "none", ("none", "tanh"), doc="Which of the two formulas."),),
+        attrs=(
+            AttrSpec(
+                "approximate",
+                AttrKind.STR,
+                "none",
+                ("none", "tanh"),
+                doc="``none``: the formula with ``erf``; ``tanh``: the approximation.",
+            ),
+        ),
         flops=flops_per_element(5),
         rounding=Rounding(Rule.ULP, 20.0, is_chain=True, magnitude=result_or_operand),
         bound=bounds.bound_towards_zero,
@@ -225,7 +233,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     _activation(
         "nn.softplus",
-        "Gives ``log(1 + exp(x))``.",
+        "Return ``log(1 + exp(x))``.",
         _softplus,
         flops=3,
         ulps=8.0,
@@ -235,7 +243,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     _activation(
         "nn.softsign",
-        "Gives ``x / (1 + |x|)``; 1 and -1 for the infinities.",
+        "Return ``x / (1 + |x|)``; 1 and -1 for the infinities.",
         _softsign,
         flops=3,
         ulps=4.0,
@@ -244,7 +252,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     _activation(
         "nn.elu",
-        "Gives ``x`` where it is zero or more, else ``alpha * (exp(x) - 1)``.",
+        "Return ``x`` for ``x >= 0``, else ``alpha * (exp(x) - 1)``.",
         _elu,
         _float("alpha", 1.0, _NEGATIVE_SCALE),
         flops=3,
@@ -255,10 +263,10 @@ OPS: tuple[OpDef, ...] = (
     ),
     _activation(
         "nn.selu",
-        "Gives ``gamma * x`` where ``x`` is zero or more, else ``gamma * alpha * (exp(x) - 1)``.",
+        "Return ``gamma * x`` for ``x >= 0``, else ``gamma * alpha * (exp(x) - 1)``.",
         _selu,
         _float("alpha", 1.6732632423543772, _NEGATIVE_SCALE),
-        _float("gamma", 1.0507009873554805, "The scale of all."),
+        _float("gamma", 1.0507009873554805, "The scale of all results."),
         flops=4,
         ulps=8.0,
         magnitude=_result_or_scale,
@@ -267,9 +275,9 @@ OPS: tuple[OpDef, ...] = (
     ),
     _activation(
         "nn.celu",
-        "Gives ``max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)``.",
+        "Return ``max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)``.",
         _celu,
-        _float("alpha", 1.0, "The scale below zero, of argument and result."),
+        _float("alpha", 1.0, "The scale of argument and result below zero."),
         flops=7,
         ulps=8.0,
         magnitude=_result_or_scale,
@@ -278,7 +286,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     _activation(
         "nn.hard_sigmoid",
-        "Gives ``alpha * x + beta`` limited to 0 to 1.",
+        "Return ``alpha * x + beta``, limited to the range 0 to 1.",
         _hard_sigmoid,
         _float("alpha", 0.2, "The slope."),
         _float("beta", 0.5, "The value at zero."),
@@ -292,7 +300,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     _activation(
         "nn.hard_swish",
-        "Gives ``x`` times ``x/6 + 1/2`` limited to 0 to 1; 0 for minus infinity.",
+        "Return ``x`` times ``x/6 + 1/2``, with the second factor limited to the range 0 to 1; 0 for minus infinity.",
         _hard_swish,
         flops=5,
         ulps=4.0,
@@ -303,7 +311,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     _activation(
         "nn.swish",
-        "Gives ``x * sigmoid(alpha * x)`` (SiLU for an ``alpha`` of 1); 0 where the sigmoid is 0.",
+        "Return ``x * sigmoid(alpha * x)`` (SiLU for an ``alpha`` of 1); 0 if the sigmoid is 0.",
         _swish,
         _float("alpha", 1.0, "The scale of the sigmoid's argument."),
         flops=6,
@@ -314,7 +322,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     _activation(
         "nn.mish",
-        "Gives ``x * tanh(log(1 + exp(x)))``; 0 for minus infinity.",
+        "Return ``x * tanh(log(1 + exp(x)))``; 0 for minus infinity.",
         _mish,
         flops=5,
         ulps=20.0,
@@ -324,7 +332,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     unary_op(
         "nn.thresholded_relu",
-        "Gives ``x`` where it is larger than ``alpha``, else 0.",
+        "Return ``x`` for ``x > alpha``, else 0.",
         _rounded_once(_thresholded_relu),
         attrs=(_float("alpha", 1.0, "The threshold."),),
         rounding=replace(EXACT, open_elements=nan_is_open),
@@ -332,9 +340,9 @@ OPS: tuple[OpDef, ...] = (
     ),
     _activation(
         "nn.shrink",
-        "Gives ``x + bias`` below ``-lambd``, ``x - bias`` above ``lambd``, else 0.",
+        "Return ``x + bias`` below ``-lambd``, ``x - bias`` above ``lambd``, else 0.",
         _shrink,
-        _float("lambd", 0.5, "The half width of what becomes 0."),
+        _float("lambd", 0.5, "Half the width of the interval mapped to 0."),
         _float("bias", 0.0, "The step towards zero."),
         flops=2,
         ulps=1.0,
@@ -344,7 +352,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     binary_op(
         "nn.prelu",
-        "Gives ``x`` where it is zero or more, else ``slope * x``.",
+        "Return ``x`` for ``x >= 0``, else ``slope * x``.",
         NumpyKernel(_prelu, fresh=True),
         kinds=NUMBER_KINDS,
         operands=("x", "slope"),

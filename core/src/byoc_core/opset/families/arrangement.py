@@ -1,4 +1,4 @@
-"""Ops that rearrange a matrix or an image: triangles, and blocks of pixels as channels."""
+"""Ops rearranging a matrix or an image: triangles, and blocks of pixels as channels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["OPS"]
 
 
 def _trilu(x: NDArray, *, k: int, upper: bool) -> NDArray:
-    """Gives the last two axes with zeros below (``upper``) or above the diagonal ``k``, which stays."""
+    """Return the last two axes with zeros below (``upper``) or above the diagonal ``k``, which is kept."""
     rows, columns = x.shape[-2:]
     offset = np.arange(columns) - np.arange(rows)[:, None]
     kept = offset >= k if upper else offset <= k
@@ -28,7 +28,7 @@ def _trilu(x: NDArray, *, k: int, upper: bool) -> NDArray:
 
 
 def _depth_to_space(x: NDArray, *, block_size: int, mode: str) -> NDArray:
-    """Gives an image (N, C, H, W) with blocks of pixels in place of channels.
+    """Return an image (N, C, H, W) with blocks of pixels in place of channels.
 
     Raises:
         ExecutionError: the square of the block size does not divide the channels.
@@ -45,7 +45,7 @@ def _depth_to_space(x: NDArray, *, block_size: int, mode: str) -> NDArray:
 
 
 def _space_to_depth(x: NDArray, *, block_size: int, mode: str) -> NDArray:
-    """Gives an image (N, C, H, W) with channels in place of blocks of pixels: undoes :func:`_depth_to_space`.
+    """Return an image (N, C, H, W) with channels in place of blocks of pixels: the inverse of :func:`_depth_to_space`.
 
     Raises:
         ExecutionError: the block size does not divide height and width.
@@ -76,10 +76,10 @@ def _infer_trilu(context: TypeContext) -> tuple[Type, ...]:
 
 
 def _blocks(context: TypeContext, axis: int, size: Dim, divisor: int) -> Dim:
-    """Gives how many blocks an axis has.
+    """Return the number of blocks of an axis.
 
     Raises:
-        IRTypeError: it is no whole number of them.
+        IRTypeError: the axis is no whole number of blocks.
     """
     rest = size % divisor
     if isinstance(rest, int) and rest:
@@ -116,8 +116,8 @@ _MODE = AttrSpec(
     AttrKind.STR,
     "DCR",
     ("DCR", "CRD"),
-    doc="What a channel's number counts, slowest first: ``DCR`` the row in the block, the column, the depth; ``CRD`` "
-    "the depth, the row, the column.",
+    doc="The order of the parts of a channel's number, slowest first: ``DCR``: row in the block, column, depth; "
+    "``CRD``: depth, row, column.",
 )
 
 OPS: tuple[OpDef, ...] = (
@@ -126,13 +126,24 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_trilu,
         attrs=(
-            AttrSpec("k", AttrKind.DIM, 0, doc="The diagonal that bounds it: 0 the main one, above it 1, below it -1."),
-            AttrSpec("upper", AttrKind.BOOL, True, doc="Whether what is above the diagonal stays, not what is below."),
+            AttrSpec(
+                "k",
+                AttrKind.DIM,
+                0,
+                doc="The bounding diagonal: 0 for the main diagonal, 1 for the next above, -1 for the next below.",
+            ),
+            AttrSpec(
+                "upper",
+                AttrKind.BOOL,
+                True,
+                doc="Whether to keep the elements above the diagonal, instead of the elements below.",
+            ),
         ),
         flops=no_flops,
         kernel=NumpyKernel(_trilu),
         cases=lambda: (example((4, 5)), example((2, 4, 5), upper=False, k=1)),
-        doc="Gives the matrices of the last two axes with zeros on one side of a diagonal, which stays itself.\n\n"
+        doc="Return the matrices of the last two axes with zeros on one side of a diagonal; the diagonal itself is "
+        "kept.\n\n"
         "Shapes: ``(..., M, N) -> (..., M, N)``.",
     ),
     OpDef(
@@ -144,7 +155,7 @@ OPS: tuple[OpDef, ...] = (
         kernel=NumpyKernel(_depth_to_space),
         bound=bound_of_any,
         cases=lambda: (example((2, 8, 3, 5), block_size=2),),
-        doc="Gives an image with blocks of pixels in place of channels.\n\n"
+        doc="Return an image with channels rearranged into blocks of pixels.\n\n"
         "Shapes: ``(N, C*B*B, H, W) -> (N, C, H*B, W*B)``.",
     ),
     OpDef(
@@ -156,7 +167,7 @@ OPS: tuple[OpDef, ...] = (
         kernel=NumpyKernel(_space_to_depth),
         bound=bound_of_any,
         cases=lambda: (example((2, 3, 4, 6), block_size=2),),
-        doc="Gives an image with channels in place of blocks of pixels: undoes ``depth_to_space``.\n\n"
+        doc="Return an image with blocks of pixels rearranged into channels: the inverse of ``depth_to_space``.\n\n"
         "Shapes: ``(N, C, H*B, W*B) -> (N, C*B*B, H, W)``.",
     ),
 )

@@ -43,10 +43,10 @@ def _attention(
     zero_unseen: bool,
     scores: str | None,
 ) -> NDArray | tuple[NDArray, NDArray]:
-    """Gives ``softmax(query @ key.T * scale + mask) @ value``; several heads of queries may share one of keys.
+    """Return ``softmax(query @ key.T * scale + mask) @ value``; several heads of queries may share a head of keys.
 
-    A query that sees no key, all its scores being minus infinity, gives NaN, or zeros with ``zero_unseen``. ``scores``
-    names a stage whose scores, ``(B, H, S, T)``, are a second result.
+    A query without visible keys (all scores are minus infinity) yields NaN, or zeros with ``zero_unseen``. ``scores``
+    names a stage; its scores, ``(B, H, S, T)``, are a second result.
 
     Shapes: ``(B, H, S, D), (B, G, T, D), (B, G, T, E) -> (B, H, S, E)``; ``mask`` broadcasts to ``(B, H, S, T)``.
 
@@ -99,7 +99,7 @@ def _require_mask(found: tuple[int, ...], scores: tuple[int, ...]) -> None:
 
 
 def _weigh(scores: NDArray) -> NDArray:
-    """Gives the softmax of scores along the last axis; zeros where all are minus infinity."""
+    """Return the softmax of scores along the last axis; zeros if all scores are minus infinity."""
     peak = scores.max(axis=-1, keepdims=True, initial=-np.inf)
     powers: NDArray = np.exp(scores - np.where(np.isneginf(peak), np.zeros_like(peak), peak))
     total = powers.sum(axis=-1, keepdims=True)
@@ -109,12 +109,12 @@ def _weigh(scores: NDArray) -> NDArray:
 
 
 def _rotary_embedding(x: NDArray, cos: NDArray, sin: NDArray, *, interleaved: bool) -> NDArray:
-    """Gives ``x`` with pairs of its first elements turned by angles, whose cosines and sines are given.
+    """Return ``x`` with pairs of the first elements rotated by angles with given cosines and sines.
 
-    Shapes: ``(B, H, S, D), (B, S, R), (B, S, R) -> (B, H, S, D)``; the first ``2R`` of ``D`` are turned.
+    Shapes: ``(B, H, S, D), (B, S, R), (B, S, R) -> (B, H, S, D)``; the first ``2R`` of ``D`` are rotated.
 
     Raises:
-        ExecutionError: the angles do not fit batch and steps, or turn more elements than there are.
+        ExecutionError: the angles do not fit batch and steps, or rotate more elements than exist.
     """
     for name, angle in (("cos", cos), ("sin", sin)):
         check_array_shape("nn.rotary_embedding", name, angle.shape, (x.shape[0], x.shape[2], cos.shape[-1]))
@@ -160,7 +160,7 @@ def _infer_attention(context: TypeContext) -> tuple[Type, ...]:
 
 
 def fits_scores(mask: tuple[Dim, ...], scores: tuple[Dim, ...]) -> bool:
-    """Return whether a mask broadcasts to the scores of an attention; symbols may, until a call tells."""
+    """Return whether a mask broadcasts to the scores of an attention; symbols are assumed to fit until run time."""
     padded = (1,) * (len(scores) - len(mask)) + mask
     return len(padded) == len(scores) and all(
         found == 1 or not isinstance(found - size, int) or found == size
@@ -178,7 +178,7 @@ def _check_mask(context: TypeContext, scores: tuple[Dim, ...]) -> None:
 
 
 def _attention_flops(context: OpContext) -> Dim:
-    """Two operations for each score and element of a query or a value, five for each score's softmax."""
+    """Return two operations for each score and element of a query or a value, five for each score's softmax."""
     query, key, value = context.operands[:3]
     shapes = [type_.shape for type_ in (query, key, value) if isinstance(type_, TensorType)]
     if len(shapes) != 3 or shapes[0] is None or shapes[1] is None or shapes[2] is None:
@@ -214,22 +214,26 @@ OPS: tuple[OpDef, ...] = (
                 "softcap", AttrKind.FLOAT, 0.0, doc="If not 0, scores become ``softcap * tanh(scores / softcap)``."
             ),
             AttrSpec(
-                "causal", AttrKind.BOOL, False, doc="Whether step ``s`` sees only the keys ``0`` to ``s + offset``."
+                "causal",
+                AttrKind.BOOL,
+                False,
+                doc="Whether step ``s`` attends only to the keys ``0`` to ``s + offset``.",
             ),
             AttrSpec("offset", AttrKind.DIM, 0, doc="The number of keys before the first step, if causal."),
             AttrSpec(
                 "zero_unseen",
                 AttrKind.BOOL,
                 False,
-                doc="Whether a step that sees no key, its scores all being minus infinity, gives zeros, not NaN.",
+                doc="Whether a step without visible keys, with minus infinity for all scores, yields zeros instead of "
+                "NaN.",
             ),
             AttrSpec(
                 "scores",
                 AttrKind.STR,
                 None,
                 ("products", "capped", "masked", "weights"),
-                doc="A stage whose scores are a second result: scaled products, after the softcap, after the masks, "
-                "after the softmax; ``None``: no second result.",
+                doc="The stage of the scores returned as second result: scaled products, after the softcap, after the "
+                "masks, after the softmax; ``None``: no second result.",
             ),
         ),
         flops=_attention_flops,
@@ -241,10 +245,10 @@ OPS: tuple[OpDef, ...] = (
             example(*[(1, 4, 16, 32)] * 3),
             example((2, 6, 5, 4), (2, 3, 5, 4), (2, 3, 5, 4), causal=True),
         ),
-        doc="Gives ``softmax(query @ key.T * scale + mask) @ value`` for each head; ``H // G`` heads of queries share "
-        "one of keys and values. The mask, if there is one, is added to the scores.\n\n"
+        doc="Return ``softmax(query @ key.T * scale + mask) @ value`` for each head; ``H // G`` heads of queries share "
+        "a head of keys and values. The mask, if any, is added to the scores.\n\n"
         "Shapes: ``(B, H, S, D), (B, G, T, D), (B, G, T, E) -> (B, H, S, E)``; the mask broadcasts to "
-        "``(B, H, S, T)``, which is the shape of the second result, too.",
+        "``(B, H, S, T)``, also the shape of the second result.",
     ),
     OpDef(
         "nn.rotary_embedding",
@@ -255,15 +259,16 @@ OPS: tuple[OpDef, ...] = (
                 "interleaved",
                 AttrKind.BOOL,
                 False,
-                doc="Whether pairs are neighbours, in place of ``R`` elements apart.",
+                doc="Whether the two elements of a pair are neighbours, instead of ``R`` elements apart.",
             ),
         ),
         flops=flops_per_element(3),
         kernel=NumpyKernel(_rotary_embedding),
         rounding=NORM,
         cases=lambda: (example((2, 3, 5, 8), (2, 5, 4), (2, 5, 4)),),
-        doc="Gives ``x`` with pairs of the first ``2R`` elements of its last axis turned by angles of given cosine and "
-        "sine.\n\nShapes: ``(B, H, S, D), (B, S, R), (B, S, R) -> (B, H, S, D)``.",
+        doc="Return ``x`` with pairs of the first ``2R`` elements of the last axis rotated by angles with the given "
+        "cosine and sine.\n\n"
+        "Shapes: ``(B, H, S, D), (B, S, R), (B, S, R) -> (B, H, S, D)``.",
     ),
 )
 """The family's ops."""

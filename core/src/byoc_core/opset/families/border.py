@@ -1,4 +1,4 @@
-"""The op that continues a tensor beyond its borders; padding with a constant is ``nn.pad``."""
+"""The op for padding a tensor with its own elements; padding with a constant is ``nn.pad``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["OPS"]
 
 
 def _border_pad(x: NDArray, *, pad_width: Sequence[int], mode: str) -> NDArray:
-    """Gives ``x`` continued on all sides; ``pad_width`` is (before, after) for each axis in turn.
+    """Return ``x`` continued on all sides; ``pad_width`` is (before, after) for each axis in turn.
 
     Raises:
-        ExecutionError: an axis that is to be continued is empty.
+        ExecutionError: an axis to be continued is empty.
     """
     result = x
     for axis, size in enumerate(x.shape):
@@ -37,7 +37,7 @@ def _border_pad(x: NDArray, *, pad_width: Sequence[int], mode: str) -> NDArray:
 
 
 def _source(index: NDArray, size: int, mode: str) -> NDArray:
-    """Gives the index inside an axis of which a place outside of it is a copy."""
+    """Return the source indices inside an axis for indices outside."""
     if mode == "edge":
         return np.asarray(np.clip(index, 0, size - 1))
     if mode == "wrap":
@@ -61,14 +61,16 @@ OPS: tuple[OpDef, ...] = (
         _infer_border_pad,
         attrs=(
             AttrSpec(
-                "pad_width", AttrKind.INTS, doc="Elements before and after each axis: before0, after0, before1, ..."
+                "pad_width",
+                AttrKind.INTS,
+                doc="The numbers of elements before and after each axis: before0, after0, before1, ...",
             ),
             AttrSpec(
                 "mode",
                 AttrKind.STR,
                 choices=("edge", "reflect", "wrap"),
-                doc="``edge``: the first and last element again; ``reflect``: mirrored at them, as often as needed; "
-                "``wrap``: from the other end.",
+                doc="``edge``: the first or last element, repeated; ``reflect``: mirrored at the first and last "
+                "element, repeatedly if needed; ``wrap``: elements from the other end.",
             ),
         ),
         flops=no_flops,
@@ -77,7 +79,8 @@ OPS: tuple[OpDef, ...] = (
             example((2, 3), pad_width=(0, 0, 1, 1), mode="reflect"),
             example((2, 16, 9, 8), pad_width=(0, 0, 0, 0, 1, 1, 1, 1), mode="edge"),
         ),
-        doc="Gives ``x`` continued on all sides by its own elements.\n\nShapes: each size grows by its two widths.",
+        doc="Return ``x`` padded on all sides with elements of ``x``.\n\n"
+        "Shapes: each size grows by the two widths of the axis.",
     ),
 )
 """The family's ops."""

@@ -80,7 +80,7 @@ def _infer_conv_transpose(context: TypeContext) -> tuple[Type, ...]:
 def _read_operands(
     context: TypeContext, channels: str
 ) -> tuple[tuple[Dim, ...], tuple[Dim, ...], tuple[int, ...], str]:
-    """Gives the image's sizes (N, C, ...), the filter's (channels, ...), the filter's axes, and the dtype."""
+    """Return the image's sizes (N, C, ...), the filter's (channels, ...), the filter's axes, and the dtype."""
     require_kind(context, 0, NUMBER_KINDS)
     dtype = require_same_dtype(context, 0, 1)
     data_layout, kernel_layout = context.attrs["data_layout"], context.attrs["kernel_layout"]
@@ -100,7 +100,7 @@ def _check_groups(context: TypeContext, *counted: tuple[int, Dim, str]) -> None:
 
 
 def _image_type(context: TypeContext, sizes: tuple[Dim, ...], dtype: str) -> tuple[Type, ...]:
-    """Gives the type of an image of sizes ``(N, C, ...)`` in the op's data layout."""
+    """Return the type of an image of sizes ``(N, C, ...)`` in the op's data layout."""
     result: list[Dim] = [0] * len(sizes)
     for axis, size in zip(axes_of(context.attrs["data_layout"], "NC"), sizes, strict=True):
         result[axis] = size
@@ -112,12 +112,12 @@ def _name(context: TypeContext, index: int) -> str:
 
 
 def _conv_flops(context: OpContext) -> Dim:
-    """Two operations for each element of the result and each tap of its filter."""
+    """Return two operations for each element of the result and each tap of the filter."""
     return context.elements() * _taps(context, "OI") * 2
 
 
 def _conv_transpose_flops(context: OpContext) -> Dim:
-    """Two operations for each element of the image and each tap of its filter."""
+    """Return two operations for each element of the image and each tap of the filter."""
     return context.operand_elements(0) * _taps(context, "IO") * 2
 
 
@@ -137,7 +137,7 @@ def _num_rounds(context: OpContext) -> int:
 
 
 def _bound(facts: ValueFacts) -> float:
-    """Return the bound of sums that take each weight of their output channel at most once."""
+    """Return the bound of sums with each weight of the output channel taken at most once."""
     sizes = facts.sizes(1)
     kept = facts.context.attrs["kernel_layout"].index("O")
     return dot_bound(facts, kept, math.prod(sizes) // max(1, sizes[kept]))
@@ -183,9 +183,11 @@ def _shared_attrs(rank: int) -> tuple[AttrSpec, ...]:
     ones, zeros = (1,) * rank, (0,) * (2 * rank)
     return (
         AttrSpec("strides", AttrKind.INTS, ones, doc=f"Step between windows: {names}."),
-        AttrSpec("padding", AttrKind.INTS, zeros, doc=f"Zeros before {names}, then the zeros after them."),
+        AttrSpec("padding", AttrKind.INTS, zeros, doc=f"Zeros before {names}, then zeros after."),
         AttrSpec("dilation", AttrKind.INTS, ones, doc=f"Step between the taps of the filter: {names}."),
-        AttrSpec("groups", AttrKind.INT, 1, doc="Channels are split into so many independent convolutions."),
+        AttrSpec(
+            "groups", AttrKind.INT, 1, doc="The number of groups of channels, each with an independent convolution."
+        ),
         AttrSpec(
             "data_layout",
             AttrKind.STR,
@@ -218,7 +220,7 @@ def _conv_op(rank: int) -> OpDef:
         rounding=NORMWISE_SUM,
         bound=_bound,
         cases=lambda: _conv_cases(rank),
-        doc="Gives the cross-correlation of images with filters.\n\n"
+        doc="Return the cross-correlation of images with filters.\n\n"
         f"Shapes (``NC{letters}``, ``OI{letters}``): ``(N, C, {_shapes(letters)}), (O, C // groups, "
         f"{_shapes(letters, 'K')}) -> (N, O, {_shapes(letters, 'O')})`` with "
         "``OW = (W + before + after - (dilation * (KW - 1) + 1)) // stride + 1``. "
@@ -236,7 +238,7 @@ def _conv_transpose_op(rank: int) -> OpDef:
         _infer_conv_transpose,
         attrs=(
             *_shared_attrs(rank),
-            AttrSpec("output_padding", AttrKind.INTS, (0,) * rank, doc=f"What the result is longer by: {names}."),
+            AttrSpec("output_padding", AttrKind.INTS, (0,) * rank, doc=f"The additional size of the result: {names}."),
             AttrSpec("kernel_layout", AttrKind.STR, layouts[0], layouts, doc="Axes of ``weight``."),
         ),
         flops=_conv_transpose_flops,
@@ -246,8 +248,8 @@ def _conv_transpose_op(rank: int) -> OpDef:
         rounding=NORMWISE_SUM,
         bound=_bound,
         cases=lambda: _conv_transpose_cases(rank),
-        doc="Gives the transposed convolution (the gradient of a convolution): every element of the image adds a "
-        "scaled filter to the result, of which ``padding`` is cut off.\n\n"
+        doc="Return the transposed convolution (the gradient of a convolution): every element of the image adds a "
+        "scaled filter to the result, then ``padding`` is cut off.\n\n"
         f"Shapes (``NC{letters}``, ``IO{letters}``): ``(N, C, {_shapes(letters)}), (C, O // groups, "
         f"{_shapes(letters, 'K')}) -> (N, O, {_shapes(letters, 'O')})`` with "
         "``OW = (W - 1) * stride + dilation * (KW - 1) + 1 + output_padding - before - after``.",

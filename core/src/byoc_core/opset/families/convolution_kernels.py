@@ -1,4 +1,4 @@
-"""Kernels of convolution over one, two or three axes: image to columns, then one matrix product per group."""
+"""Kernels of convolution over one, two or three axes: image to columns, then a matrix product per group."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ __all__ = ["conv", "conv_transpose", "scratch_nbytes"]
 
 @dataclass(frozen=True)
 class _Geometry:
-    """The sizes of a convolution, channels first, and the blocks in which it is computed.
+    """The sizes of a convolution, channels first, and the sizes of its blocks.
 
     Attributes:
-        batch: how many images.
-        channels: of an image.
-        size: of an image, by spatial axis.
-        window: of the filters.
-        strides: from window to window.
-        dilation: from tap to tap.
+        batch: the number of images.
+        channels: the number of channels of an image.
+        size: the size of an image, by spatial axis.
+        window: the window of the filters.
+        strides: the step between windows.
+        dilation: the step between taps.
         begin: the width of the padding before each axis.
-        out_size: how many windows there are.
+        out_size: the number of windows along each axis.
     """
 
     batch: int
@@ -61,21 +61,21 @@ class _Geometry:
         return self.channels * math.prod(self.window)
 
     def is_pointwise(self, padding: Sequence[int]) -> bool:
-        """Tells whether the windows of an image are its elements, so that its columns are the image itself."""
+        """Return whether the windows of an image are its elements, so the columns are the image itself."""
         return set(self.window) | set(self.strides) == {1} and not any(padding)
 
     def reach(self, counts: Sequence[int]) -> tuple[int, ...]:
-        """Gives how many elements so many windows cover along each axis."""
+        """Return the number of elements covered by ``counts`` windows along each axis."""
         return tuple(
             (count - 1) * stride + dilation * (window - 1) + 1
             for count, stride, dilation, window in zip(counts, self.strides, self.dilation, self.window, strict=True)
         )
 
     def unfolded_at_once(self, itemsize: int, filter_nbytes: int) -> tuple[int, tuple[int, ...]]:
-        """Gives how many images are unfolded at once, and how many windows along each axis.
+        """Return how many images are unfolded at once, and how many windows along each axis.
 
-        Those windows follow each other in the result. Their columns take :data:`BLOCK_BYTES`, or as much as the
-        filters, which are read anew for each block.
+        These windows are consecutive in the result. The columns take :data:`BLOCK_BYTES`, or as much as the filters,
+        because the filters are read again for each block.
         """
         room = max(1, max(BLOCK_BYTES, filter_nbytes) // max(1, self.depth * itemsize))
         pixels = math.prod(self.out_size)
@@ -89,18 +89,18 @@ class _Geometry:
         return 1, tuple(extents)
 
     def channels_at_once(self, itemsize: int) -> tuple[int, int]:
-        """Gives how many images, and how many of their channels, are padded and multiplied at once."""
+        """Return how many images, and how many of their channels, are padded and multiplied at once."""
         nbytes = (math.prod(self.out_size) + math.prod(self.reach(self.out_size))) * itemsize
         return blocks_of_channels(self.batch, self.channels, nbytes)
 
     def read(self, image: NDArray, first: Sequence[int], counts: Sequence[int], memory: NDArray) -> NDArray:
-        """Gives the windows of images from the first one along each axis, as :func:`window_view` does.
+        """Return the windows of images from the first window along each axis, like :func:`window_view`.
 
         Args:
-            image: the images, and those of their channels, that are read.
+            image: the images and channels to read.
             first: the first window.
-            counts: how many windows.
-            memory: where a padded copy goes; its dtype is that of the windows, where there is one.
+            counts: the number of windows along each axis.
+            memory: memory for a padded copy; also determines the dtype of a copy.
         """
         reach = self.reach(counts)
         starts = [index * stride - begin for index, stride, begin in zip(first, self.strides, self.begin, strict=True)]
@@ -121,17 +121,18 @@ def conv(
     out: NDArray | None = None,
     scratch: NDArray | None = None,
 ) -> NDArray:
-    """Gives the cross-correlation of images with filters.
+    """Return the cross-correlation of images with filters.
 
     Shapes: ``(N, C, H, W), (O, C/groups, KH, KW) -> (N, O, OH, OW)`` in the layouts ``NCHW`` and ``OIHW``; likewise
     with one or three spatial axes.
 
-    Cost: ``2 * N * O * OH * OW * C/groups * KH * KW`` operations; beside the result, columns of 1 MiB (or as much as
-    the filters, where that is more) and the part of the padded image that they come from; in another layout, or for
-    floats below 32 bits, the result once more.
+    Cost: ``2 * N * O * OH * OW * C/groups * KH * KW`` operations. Memory beside the result: columns of 1 MiB (or the
+    size of the filters, if larger) and the corresponding part of the padded image; in another layout, or for floats
+    below 32 bits, the result once more.
 
     Raises:
-        ExecutionError: the channels do not fit the filter and the groups, or the padded image is smaller than it.
+        ExecutionError: the channels do not fit the filter and the groups, or the padded image is smaller than the
+            filter.
     """
     wide = working_dtype(x.dtype)
     image = channels_first(x, data_layout)
@@ -154,7 +155,7 @@ def conv(
 
 
 def scratch_nbytes(shapes: Sequence[Sequence[Dim]], dtypes: Sequence[np.dtype[Any]], attrs: Mapping[str, Any]) -> Dim:
-    """Gives the bytes of scratch memory of :func:`conv`; where sizes are symbolic, those of an image that is padded."""
+    """Return the bytes of scratch memory of :func:`conv`; for symbolic sizes, the bytes needed with padding."""
     layout, kernel_layout, groups = attrs["data_layout"], attrs["kernel_layout"], attrs["groups"]
     strides, padding, dilation = attrs["strides"], attrs["padding"], attrs["dilation"]
     image = [shapes[0][layout.index(axis)] for axis in channels_first_layout(layout)]
@@ -201,7 +202,7 @@ def _geometry(
 
 
 def _ordered(weight: NDArray, layout: str, channels: str) -> NDArray:
-    """Gives filters with the two channel axes in an order, then the spatial ones."""
+    """Return filters with the two channel axes in a given order, then the spatial axes."""
     return weight.transpose([layout.index(axis) for axis in channels + spatial_axes(layout)])
 
 
@@ -220,17 +221,17 @@ def _require_input_channels(found: int, expected: int) -> None:
 
 
 def _is_depthwise(filters: Sequence[int], groups: int) -> bool:
-    """Tells whether each channel has one filter of its own."""
+    """Return whether each channel has a separate filter."""
     return groups > 1 and filters[1] == 1 and filters[0] == groups
 
 
 def _matrix(filters: NDArray, groups: int) -> NDArray:
-    """Gives the filters of each group as rows."""
+    """Return the filters of each group as rows."""
     return np.ascontiguousarray(filters).reshape(groups, len(filters) // groups, math.prod(filters.shape[1:]))
 
 
 def _by_groups(result: NDArray, groups: int) -> NDArray:
-    """Gives images with their channels by groups and their pixels in one axis: a view."""
+    """Return a view of images with channels split by groups and pixels in a single axis."""
     batch, channels, *size = result.shape
     return result.reshape(batch, groups, channels // groups, math.prod(size))
 
@@ -238,7 +239,7 @@ def _by_groups(result: NDArray, groups: int) -> NDArray:
 def _by_columns(
     image: NDArray, filters: NDArray, geometry: _Geometry, groups: int, result: NDArray, scratch: Scratch
 ) -> None:
-    """Unfolds block by block, and multiplies each with the filters."""
+    """Unfold the image block by block and multiply each block with the filters."""
     num_images, extents = geometry.unfolded_at_once(result.itemsize, filters.nbytes)
     matrix, targets = _matrix(filters, groups), _by_groups(result, groups)
     columns = scratch.take([num_images * geometry.depth * math.prod(extents)], result.dtype)
@@ -263,7 +264,7 @@ def _by_columns(
 
 
 def _depthwise(image: NDArray, filters: NDArray, geometry: _Geometry, result: NDArray, scratch: Scratch) -> None:
-    """One filter per channel: a sum over the filter's few taps, without unfolding."""
+    """Sum over the few taps of each channel's only filter, without unfolding."""
     num_images, num_channels = geometry.channels_at_once(result.itemsize)
     out_size = geometry.out_size
     products = scratch.take([num_images * num_channels * math.prod(out_size)], result.dtype)
@@ -290,12 +291,13 @@ def conv_transpose(
     data_layout: str,
     kernel_layout: str,
 ) -> NDArray:
-    """Gives the transposed convolution: every element of the image adds a scaled filter to the result.
+    """Return the transposed convolution: every element of the image adds a scaled filter to the result.
 
     Shapes: ``(N, C, H, W), (C, O/groups, KH, KW) -> (N, O, OH, OW)`` in the layouts ``NCHW`` and ``IOHW``; likewise
     with one or three spatial axes.
 
-    Cost: ``2 * N * C * H * W * O/groups * KH * KW`` operations, and the products of one batch beside the result.
+    Cost: ``2 * N * C * H * W * O/groups * KH * KW`` operations, and memory for the products of a batch beside the
+    result.
 
     Raises:
         ExecutionError: the channels do not fit the filter and the groups, or the padding leaves nothing.

@@ -1,4 +1,4 @@
-"""Ops that make tensors of sizes: ranges, filled tensors, and shapes as data. Most have no operands."""
+"""Ops creating tensors from sizes: ranges, filled tensors, and shapes as data. Most have no operands."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ _SHAPES: tuple[Shape, ...] = ((2, 3), (2, 16, 9, 8), ())
 
 
 def _arange(*, start: int, stop: int, step: int, dtype: str) -> NDArray:
-    """Gives ``start``, ``start + step``, ... up to (not with) ``stop``, each rounded once to ``dtype``."""
+    """Return ``start``, ``start + step``, ... up to (excluding) ``stop``, each rounded once to ``dtype``."""
     return np.asarray(np.arange(start, stop, step, dtype="int64").astype(to_numpy(dtype)))
 
 
 def _full(fill_value: NDArray, *, shape: Sequence[int]) -> NDArray:
-    """Gives a tensor of equal elements (a read-only view)."""
+    """Return a tensor of equal elements (a read-only view)."""
     return np.broadcast_to(fill_value, tuple(shape))
 
 
 def _shape_of(x: NDArray) -> NDArray:
-    """Gives the sizes of ``x``."""
+    """Return the sizes of ``x``."""
     return np.array(x.shape, np.int64)
 
 
 def _size(x: NDArray) -> NDArray:
-    """Gives the number of elements of ``x``."""
+    """Return the number of elements of ``x``."""
     return np.array(x.size, np.int64)
 
 
 def _shape_to_tensor(*, sizes: Sequence[int]) -> NDArray:
-    """Gives sizes as a vector."""
+    """Return sizes as a vector."""
     return np.array(sizes, np.int64)
 
 
@@ -82,9 +82,9 @@ OPS: tuple[OpDef, ...] = (
         (),
         _infer_arange,
         attrs=(
-            AttrSpec("stop", AttrKind.DIM, doc="What the numbers stop before."),
+            AttrSpec("stop", AttrKind.DIM, doc="The end, not included."),
             AttrSpec("start", AttrKind.DIM, 0, doc="The first number."),
-            AttrSpec("step", AttrKind.DIM, 1, doc="What each number is more than the one before; not 0."),
+            AttrSpec("step", AttrKind.DIM, 1, doc="The difference between a number and the number before; not 0."),
             AttrSpec("dtype", AttrKind.DTYPE, "int64", doc="The dtype of the result."),
         ),
         flops=no_flops,
@@ -93,7 +93,7 @@ OPS: tuple[OpDef, ...] = (
             example(stop=5, dtype="int64"),
             OpCase("", (), {"start": 1, "stop": 7, "step": 2, "dtype": "float32"}),
         ),
-        doc="Gives the numbers ``start``, ``start + step``, ... before ``stop``.\n\n"
+        doc="Return the numbers ``start``, ``start + step``, ... before ``stop``.\n\n"
         "Shapes: ``-> (max(0, ceil((stop - start) / step)),)``.",
     ),
     OpDef(
@@ -104,7 +104,7 @@ OPS: tuple[OpDef, ...] = (
         flops=no_flops,
         kernel=NumpyKernel(_full),
         cases=lambda: (example((), shape=(2, 3)),),
-        doc="Gives a tensor whose elements are all ``fill_value``; ``FoldShapes`` makes it a ``broadcast_to``.\n\n"
+        doc="Return a tensor filled with ``fill_value``; ``FoldShapes`` rewrites the op to ``broadcast_to``.\n\n"
         "Shapes: ``() -> shape``.",
     ),
     OpDef(
@@ -114,7 +114,7 @@ OPS: tuple[OpDef, ...] = (
         flops=no_flops,
         kernel=NumpyKernel(_shape_of, gives=fixed_dtype("int64")),
         cases=lambda: map(example, _SHAPES),
-        doc="Gives the sizes of ``x``.\n\nShapes: any to ``(rank,)``.",
+        doc="Return the sizes of ``x``.\n\nShapes: any to ``(rank,)``.",
     ),
     OpDef(
         "size",
@@ -123,17 +123,17 @@ OPS: tuple[OpDef, ...] = (
         flops=no_flops,
         kernel=NumpyKernel(_size, gives=fixed_dtype("int64")),
         cases=lambda: map(example, _SHAPES),
-        doc="Gives the number of elements of ``x``.\n\nShapes: any to ``()``.",
+        doc="Return the number of elements of ``x``.\n\nShapes: any to ``()``.",
     ),
     OpDef(
         "shape_to_tensor",
         (),
         _infer_shape_to_tensor,
-        attrs=(AttrSpec("sizes", AttrKind.DIMS, doc="The elements; they may be negative."),),
+        attrs=(AttrSpec("sizes", AttrKind.DIMS, doc="The elements; negative values are allowed."),),
         flops=no_flops,
         kernel=NumpyKernel(_shape_to_tensor, gives=fixed_dtype("int64")),
         cases=lambda: (example(sizes=(2, 3), dtype="int64"),),
-        doc="Gives sizes as data.\n\nShapes: ``-> (k,)`` for ``k`` sizes.",
+        doc="Return sizes as a tensor.\n\nShapes: ``-> (k,)`` for ``k`` sizes.",
     ),
 )
 """The family's ops."""

@@ -1,4 +1,4 @@
-"""Cumulative ops: each element combined with all before it."""
+"""Cumulative ops: each element combined with all preceding elements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["OPS"]
 
 
 def _cumulative(ufunc: Any, neutral: int) -> NumpyKernel:
-    """Gives the kernel that applies a function of numpy to all elements up to each one, one after the other."""
+    """Return the kernel accumulating elements along an axis by a numpy ufunc."""
 
     def kernel(x: NDArray, *, axis: int, exclusive: bool, reverse: bool) -> NDArray:
         wide = x.astype(native_dtype(x.dtype), copy=False)
@@ -52,9 +52,14 @@ def _cumulative_op(name: str, doc: str, kernel: NumpyKernel, rounding: Rounding)
         (OperandSpec("x"),),
         _infer_cumulative,
         attrs=(
-            AttrSpec("axis", AttrKind.INT, doc="The axis walked along."),
-            AttrSpec("exclusive", AttrKind.BOOL, False, doc="Whether an element itself does not count."),
-            AttrSpec("reverse", AttrKind.BOOL, False, doc="Whether the walk begins at the end of the axis."),
+            AttrSpec("axis", AttrKind.INT, doc="The axis of the accumulation."),
+            AttrSpec(
+                "exclusive",
+                AttrKind.BOOL,
+                False,
+                doc="Whether each result leaves out the element at the same position.",
+            ),
+            AttrSpec("reverse", AttrKind.BOOL, False, doc="Whether the accumulation begins at the end of the axis."),
         ),
         flops=_flops,
         kernel=kernel,
@@ -67,13 +72,13 @@ def _cumulative_op(name: str, doc: str, kernel: NumpyKernel, rounding: Rounding)
 OPS: tuple[OpDef, ...] = (
     _cumulative_op(
         "cumsum",
-        "Gives the sum of all elements up to each one along one axis; integers wrap around.",
+        "Return the cumulative sum along an axis; integers wrap around.",
         _cumulative(np.add, 0),
         SUM,
     ),
     _cumulative_op(
         "cumprod",
-        "Gives the product of all elements up to each one along one axis; integers wrap around.",
+        "Return the cumulative product along an axis; integers wrap around.",
         _cumulative(np.multiply, 1),
         NORM,
     ),

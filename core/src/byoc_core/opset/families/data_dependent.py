@@ -1,6 +1,6 @@
-"""Ops whose operands' elements decide the sizes of their results.
+"""Ops with result sizes decided by the elements of operands.
 
-Their result types stand in the binding, with a fresh symbol for the size that only running tells.
+The result types stand in the binding, with a fresh symbol for the size known only at run time.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["OPS", "range_length"]
 
 
 def _nonzero(x: NDArray) -> NDArray:
-    """Gives the positions of the elements that are not zero (NaN is not), one column each, in row-major order."""
+    """Return the positions of nonzero elements (NaN is nonzero), a column each, in row-major order."""
     return np.ascontiguousarray(np.argwhere(_comparable(x) != 0).T, dtype=np.int64)
 
 
 def _compress(x: NDArray, condition: NDArray, *, axis: int | None) -> NDArray:
-    """Gives the slices along an axis (of the flat array where ``None``) for which the condition holds.
+    """Return the slices along an axis (of the flat array if ``None``) with a true condition.
 
     Raises:
         ExecutionError: the condition holds beyond the end of the axis.
@@ -47,9 +47,9 @@ def _compress(x: NDArray, condition: NDArray, *, axis: int | None) -> NDArray:
 
 
 def _unique(x: NDArray, *, axis: int | None, sorted: bool) -> tuple[NDArray, ...]:  # noqa: A002 - the attribute's name
-    """Gives the different slices along an axis, where each stands first, which one each slice is, and how often.
+    """Return the distinct slices along an axis, the first position of each, the index for each slice, and counts.
 
-    NaNs are equal and come last; zeros of both signs are equal, and the first one stands for all.
+    NaNs are equal and come last; zeros of both signs are equal, represented by the first zero.
     """
     data = x.reshape(-1) if axis is None else x
     axis = (axis or 0) % data.ndim
@@ -64,11 +64,11 @@ def _unique(x: NDArray, *, axis: int | None, sorted: bool) -> tuple[NDArray, ...
 
 
 def _distinct_rows(rows: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-    """Gives where each different row stands first, in lexicographic order; which one each row is; and how often."""
+    """Return the first position of each distinct row in lexicographic order, the index for each row, and counts."""
     if not rows.shape[0]:
         empty = np.zeros(0, np.int64)
         return empty, empty, empty
-    # Each element is replaced by its rank, so that rows of NaNs compare too; zeros of both signs share one.
+    # Elements are replaced by ranks to compare rows with NaNs; zeros of both signs share a rank.
     _, ranks = np.unique(rows, return_inverse=True)
     ranks = ranks.reshape(rows.shape)
     order = np.lexsort(ranks.T[::-1]) if rows.shape[1] else np.arange(rows.shape[0])
@@ -82,7 +82,7 @@ def _distinct_rows(rows: NDArray) -> tuple[NDArray, NDArray, NDArray]:
 
 
 def _range(start: NDArray, limit: NDArray, delta: NDArray) -> NDArray:
-    """Gives ``start + i * delta`` for all whole ``i`` from 0 on that stay before the limit.
+    """Return ``start + i * delta`` for all integers ``i`` from 0 on with results before the limit.
 
     Raises:
         ExecutionError: the step is zero, or a bound is not finite.
@@ -91,14 +91,14 @@ def _range(start: NDArray, limit: NDArray, delta: NDArray) -> NDArray:
     work = working_dtype(dtype)
     if is_integer(dtype):
         work = np.dtype(np.uint64 if dtype == np.uint64 else np.int64)
-    # Integers in arrays wrap around in silence, so only the sums have to be in range.
+    # Integer arrays wrap around silently, so only the sums must be in range.
     steps = np.arange(range_length(start, limit, delta)).astype(work)
     first, step = (bound.astype(work).reshape(1) for bound in (start, delta))
     return np.asarray(first + steps * step).astype(dtype)
 
 
 def range_length(start: NDArray, limit: NDArray, delta: NDArray) -> int:
-    """Gives the number of elements of a range.
+    """Return the number of elements of a range.
 
     Raises:
         ExecutionError: the step is zero, or a bound is not finite.
@@ -116,7 +116,7 @@ def range_length(start: NDArray, limit: NDArray, delta: NDArray) -> int:
 
 
 def _comparable(x: NDArray) -> NDArray:
-    """Gives equal values in a dtype that numpy sorts and compares: four-bit integers and small floats are widened."""
+    """Return equal values in a dtype sortable and comparable in numpy: int4 and small floats are widened."""
     if is_integer(x.dtype) and x.dtype.kind not in "iu":
         return x.astype(np.int8)
     return x.astype(working_dtype(x.dtype), copy=False)
@@ -162,7 +162,7 @@ def _data_dependent(
 
 
 def _declared_size(context: TypeContext, types: ResultTypes) -> Dim:
-    """Gives the symbol that the declared types have for the size that the data decides."""
+    """Return the symbol of the declared types for the size decided by the data."""
     taken = frozenset[str]().union(*(type_.symbols for type_ in context.operands if isinstance(type_, TensorType)))
     probe = symbol(_unused(taken))
     shape = types(context, probe)[0].shape or ()
@@ -192,7 +192,7 @@ def _axis_of(context: TypeContext) -> int | None:
 
 
 def _with_size(context: TypeContext, axis: int | None, size: Dim) -> TensorType:
-    """Gives the type of operand 0 with another size along an axis; of rank 1 where ``None``."""
+    """Return the type of operand 0 with another size along an axis; of rank 1 if ``None``."""
     shape = context.shape(0)
     chosen = (size,) if axis is None else (*shape[:axis], size, *shape[axis + 1 :])
     return TensorType(chosen, context.tensor(0).dtype)
@@ -231,8 +231,8 @@ OPS: tuple[OpDef, ...] = (
         ("x",),
         _nonzero_types,
         NumpyKernel(_nonzero, gives=fixed_dtype("int64")),
-        "Gives the positions of the elements that are not zero, in row-major order.\n\n"
-        "Shapes: ``x`` of rank ``r``; the result is int64 ``(r, k)``, one column per element.",
+        "Return the positions of the nonzero elements, in row-major order.\n\n"
+        "Shapes: ``x`` of rank ``r``; the result is int64 ``(r, k)``, a column for each element.",
         cases=lambda: (example((2, 3)),),
     ),
     _data_dependent(
@@ -240,9 +240,10 @@ OPS: tuple[OpDef, ...] = (
         ("x", "condition"),
         _compress_types,
         NumpyKernel(_compress),
-        "Gives the slices along an axis for which ``condition`` holds; those beyond its end are left out.\n\n"
+        "Return the slices along an axis with a true ``condition``; slices beyond the end of ``condition`` are left "
+        "out.\n\n"
         "Shapes: ``condition`` bool ``(length,)``, not longer than the axis; the result has size ``k`` along the axis.",
-        attrs=(AttrSpec("axis", AttrKind.INT, None, doc="The axis; ``None``: of the flat tensor."),),
+        attrs=(AttrSpec("axis", AttrKind.INT, None, doc="The axis; ``None``: the axis of the flattened tensor."),),
         cases=lambda: (example((4, 3), OperandCase((4,), "bool"), axis=0),),
     ),
     _data_dependent(
@@ -250,13 +251,19 @@ OPS: tuple[OpDef, ...] = (
         ("x",),
         _unique_types,
         NumpyKernel(_unique, gives=fixed_dtype(None)),
-        "Gives the different slices along an axis, the first position of each, for each slice of ``x`` which one it "
-        "is, and how often each stands there. NaNs are equal.\n\n"
+        "Return the distinct slices along an axis, the first position of each distinct slice, the index of the "
+        "distinct slice for each slice of ``x``, and the number of occurrences of each distinct slice. NaNs are "
+        "equal.\n\n"
         "Shapes: the first result has size ``k`` along the axis; the others are int64 ``(k,)``, ``(n,)`` and ``(k,)`` "
         "for an axis of size ``n``.",
         attrs=(
-            AttrSpec("axis", AttrKind.INT, None, doc="The axis; ``None``: of the flat tensor."),
-            AttrSpec("sorted", AttrKind.BOOL, True, doc="In ascending order, NaN last; else in order of appearance."),
+            AttrSpec("axis", AttrKind.INT, None, doc="The axis; ``None``: the axis of the flattened tensor."),
+            AttrSpec(
+                "sorted",
+                AttrKind.BOOL,
+                True,
+                doc="Whether to return slices in ascending order, NaN last; otherwise in order of appearance.",
+            ),
         ),
         cases=lambda: (example((6,)), example((4, 3), axis=0)),
     ),
@@ -265,7 +272,7 @@ OPS: tuple[OpDef, ...] = (
         ("start", "limit", "delta"),
         _range_types,
         NumpyKernel(_range),
-        "Gives ``start``, ``start + delta`` and so on, up to ``limit``, which is left out.\n\n"
+        "Return ``start``, ``start + delta`` and so on, up to but not including ``limit``.\n\n"
         "Shapes: three scalars; the result is ``(k,)``.",
         cases=lambda: (
             example(*(integers((), *ends) for ends in _RANGE)),

@@ -20,9 +20,9 @@ __all__ = ["OPS"]
 
 
 def _einsum(*operands: NDArray, equation: str) -> NDArray:
-    """Gives the sum of products that an equation says, by matrix products where these can do it.
+    """Return the sum of products given by an equation, by matrix products if possible.
 
-    Cost: that of the cheapest order of pairs found greedily.
+    Cost: the cost of the cheapest order of pairs found greedily.
     """
     dtype = operands[0].dtype
     wide = native_dtype(dtype)  # older numpy sums no products of other types
@@ -41,7 +41,7 @@ def _infer_einsum(context: TypeContext) -> tuple[Type, ...]:
 
 
 def _einsum_flops(context: OpContext) -> Dim:
-    """One operation for each operand and each combination of indices, as if in one loop nest."""
+    """Return one operation for each operand and each combination of indices, like a single loop nest."""
     shapes = [type_.shape for type_ in context.operands if isinstance(type_, TensorType) and type_.shape is not None]
     if len(shapes) < len(context.operands):
         return 0
@@ -57,8 +57,8 @@ OPS: tuple[OpDef, ...] = (
             AttrSpec(
                 "equation",
                 AttrKind.STR,
-                doc="A letter for each axis of each operand, and after ``->`` those of the result; ``...`` stands for "
-                "any axes, which broadcast.",
+                doc="A letter for each axis of each operand, and after ``->`` the letters of the result; ``...`` "
+                "stands for any number of broadcast axes.",
             ),
         ),
         flops=_einsum_flops,
@@ -69,8 +69,10 @@ OPS: tuple[OpDef, ...] = (
             example((6, 2, 3), (6, 3, 4), equation="bij,bjk->bik"),
             example((2, 3), equation="ij->ji"),
         ),
-        doc="Gives the products of elements whose letters agree, summed over the letters that the result lacks.\n\n"
-        "Shapes: axes of one letter have one size, or 1; the result has the sizes of its letters.",
+        doc="Return the products of elements with equal indices for equal letters, summed over the letters absent from "
+        "the result.\n\n"
+        "Shapes: the axes of a letter have equal sizes, or size 1; the result has the sizes of the letters after "
+        "``->``.",
     ),
 )
 """The family's ops."""

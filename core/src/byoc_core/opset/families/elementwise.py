@@ -35,7 +35,7 @@ _BOOL_KINDS = ("bool",)
 _SIGNED_KINDS = ("float", "int")
 _COMMUTATIVE = frozenset({Trait.COMMUTATIVE})
 _EITHER_ZERO = frozenset({Trait.EITHER_ZERO})
-_MOST_EXPONENT = 300.0  # its exponential is larger than any float32, and not yet than any float64
+_MOST_EXPONENT = 300.0  # exp is above every float32, but a finite float64
 _SMALLEST_NORMAL = 2.0**-126
 
 
@@ -87,7 +87,7 @@ def _condition(shape: Shape) -> OperandCase:
 _ARITHMETIC = (
     binary_op(
         "add",
-        "Gives ``x + y``; for bool the logical or.",
+        "Return ``x + y``; for bool, the logical or.",
         arithmetic(np.add),
         kinds=_ALL_KINDS,
         traits=_COMMUTATIVE,
@@ -97,7 +97,7 @@ _ARITHMETIC = (
     ),
     binary_op(
         "subtract",
-        "Gives ``x - y``.",
+        "Return ``x - y``.",
         arithmetic(np.subtract),
         kinds=NUMBER_KINDS,
         rounding=ROUNDED,
@@ -106,7 +106,7 @@ _ARITHMETIC = (
     ),
     binary_op(
         "multiply",
-        "Gives ``x * y``; for bool the logical and.",
+        "Return ``x * y``; for bool, the logical and.",
         arithmetic(np.multiply),
         kinds=_ALL_KINDS,
         traits=_COMMUTATIVE,
@@ -116,7 +116,7 @@ _ARITHMETIC = (
     ),
     binary_op(
         "divide",
-        "Gives ``x / y``. Integers truncate towards zero; an integer divided by zero is 0.",
+        "Return ``x / y``. Integers truncate towards zero; an integer divided by zero is 0.",
         NumpyKernel(kernels.divide, ufunc=np.divide, only_floats=True, fresh=True),
         kinds=NUMBER_KINDS,
         rounding=Rounding(Rule.ULP, 2.5),
@@ -125,7 +125,7 @@ _ARITHMETIC = (
     ),
     binary_op(
         "maximum",
-        "Gives the larger of ``x`` and ``y``; NaN wins; of two zeros either.",
+        "Return the larger of ``x`` and ``y``; NaN if either is NaN; of two zeros, either.",
         arithmetic(np.maximum),
         kinds=_ALL_KINDS,
         traits=_COMMUTATIVE | _EITHER_ZERO,
@@ -134,7 +134,7 @@ _ARITHMETIC = (
     ),
     binary_op(
         "minimum",
-        "Gives the smaller of ``x`` and ``y``; NaN wins; of two zeros either.",
+        "Return the smaller of ``x`` and ``y``; NaN if either is NaN; of two zeros, either.",
         arithmetic(np.minimum),
         kinds=_ALL_KINDS,
         traits=_COMMUTATIVE | _EITHER_ZERO,
@@ -143,7 +143,7 @@ _ARITHMETIC = (
     ),
     binary_op(
         "power",
-        "Gives ``x ** y``. Integers wrap around; a negative integer exponent truncates ``1 / x**-y``.",
+        "Return ``x ** y``. Integers wrap around; a negative integer exponent truncates ``1 / x**-y``.",
         NumpyKernel(kernels.power, ufunc=np.power, only_floats=True, fresh=True),
         kinds=NUMBER_KINDS,
         rounding=Rounding(Rule.ULP, 16.0, is_chain=True, open_elements=kernels.open_powers),
@@ -153,28 +153,28 @@ _ARITHMETIC = (
 _COMPARISON = (
     binary_op(
         "equal",
-        "Tells where ``x == y``.",
+        "Return whether ``x == y``.",
         predicate(np.equal),
         kinds=_ALL_KINDS,
         result="bool",
         traits=_COMMUTATIVE,
         onnx="Equal",
     ),
-    binary_op("less", "Tells where ``x < y``.", predicate(np.less), kinds=_ALL_KINDS, result="bool", onnx="Less"),
+    binary_op("less", "Return whether ``x < y``.", predicate(np.less), kinds=_ALL_KINDS, result="bool", onnx="Less"),
     binary_op(
         "less_equal",
-        "Tells where ``x <= y``.",
+        "Return whether ``x <= y``.",
         predicate(np.less_equal),
         kinds=_ALL_KINDS,
         result="bool",
         onnx="LessOrEqual",
     ),
     binary_op(
-        "greater", "Tells where ``x > y``.", predicate(np.greater), kinds=_ALL_KINDS, result="bool", onnx="Greater"
+        "greater", "Return whether ``x > y``.", predicate(np.greater), kinds=_ALL_KINDS, result="bool", onnx="Greater"
     ),
     binary_op(
         "greater_equal",
-        "Tells where ``x >= y``.",
+        "Return whether ``x >= y``.",
         predicate(np.greater_equal),
         kinds=_ALL_KINDS,
         result="bool",
@@ -182,7 +182,7 @@ _COMPARISON = (
     ),
     binary_op(
         "logical_and",
-        "Tells where both hold.",
+        "Return whether both operands are true.",
         predicate(np.logical_and),
         kinds=_BOOL_KINDS,
         traits=_COMMUTATIVE,
@@ -190,21 +190,19 @@ _COMPARISON = (
     ),
     binary_op(
         "logical_or",
-        "Tells where at least one holds.",
+        "Return whether at least one operand is true.",
         predicate(np.logical_or),
         kinds=_BOOL_KINDS,
         traits=_COMMUTATIVE,
         onnx="Or",
     ),
-    unary_op(
-        "logical_not", "Tells where ``x`` does not hold.", predicate(np.logical_not), kinds=_BOOL_KINDS, onnx="Not"
-    ),
+    unary_op("logical_not", "Return whether ``x`` is false.", predicate(np.logical_not), kinds=_BOOL_KINDS, onnx="Not"),
 )
 
 _FUNCTIONS = (
     unary_op(
         "negative",
-        "Gives ``-x``; the smallest integer stays itself.",
+        "Return ``-x``; the smallest integer is unchanged.",
         arithmetic(np.negative),
         kinds=_SIGNED_KINDS,
         rounding=EXACT,
@@ -213,7 +211,7 @@ _FUNCTIONS = (
     ),
     unary_op(
         "abs",
-        "Gives the magnitude of ``x``; the smallest integer stays itself.",
+        "Return the magnitude of ``x``; the smallest integer is unchanged.",
         arithmetic(np.abs),
         kinds=NUMBER_KINDS,
         rounding=EXACT,
@@ -222,7 +220,7 @@ _FUNCTIONS = (
     ),
     unary_op(
         "exp",
-        "Gives the exponential of ``x``.",
+        "Return the exponential of ``x``.",
         arithmetic(np.exp),
         rounding=Rounding(Rule.ULP, 3.0),
         bound=_exp_bound,
@@ -230,21 +228,21 @@ _FUNCTIONS = (
     ),
     unary_op(
         "log",
-        "Gives the natural logarithm of ``x``: minus infinity for 0, NaN below.",
+        "Return the natural logarithm of ``x``: minus infinity for 0, NaN below.",
         arithmetic(np.log),
         rounding=Rounding(Rule.ULP, 3.0),
         onnx="Log",
     ),
     unary_op(
         "sqrt",
-        "Gives the square root of ``x``: NaN below 0.",
+        "Return the square root of ``x``: NaN below 0.",
         arithmetic(np.sqrt),
         rounding=Rounding(Rule.ULP, 3.0),
         onnx="Sqrt",
     ),
     unary_op(
         "tanh",
-        "Gives the hyperbolic tangent of ``x``.",
+        "Return the hyperbolic tangent of ``x``.",
         arithmetic(np.tanh),
         rounding=Rounding(Rule.ULP, 5.0),
         bound=bounds.bound_of_one,
@@ -252,7 +250,7 @@ _FUNCTIONS = (
     ),
     unary_op(
         "sigmoid",
-        "Gives ``1 / (1 + exp(-x))``.",
+        "Return ``1 / (1 + exp(-x))``.",
         NumpyKernel(kernels.sigmoid, widens=True, fresh=True, elementwise=True),
         flops=flops_per_element(4),
         rounding=Rounding(Rule.ULP, 8.0, is_chain=True, magnitude=result_or_one),
@@ -261,18 +259,18 @@ _FUNCTIONS = (
     ),
     unary_op(
         "erf",
-        "Gives the error function of ``x``.",
+        "Return the error function of ``x``.",
         NumpyKernel(kernels.erf, fresh=True, elementwise=True),
         rounding=Rounding(Rule.ULP, 16.0, is_chain=True),
         onnx="Erf",
     ),
     unary_op(
         "clip",
-        "Gives ``x`` limited to ``min`` from below, then to ``max`` from above; NaN stays NaN; of two zeros either.",
+        "Return ``x`` limited to ``min`` from below, then to ``max`` from above; NaN stays NaN; of two zeros, either.",
         NumpyKernel(kernels.clip, fresh=True, elementwise=True),
         attrs=(
-            AttrSpec("min", AttrKind.FLOAT, None, doc="The lower end, or ``None``."),
-            AttrSpec("max", AttrKind.FLOAT, None, doc="The upper end, or ``None``."),
+            AttrSpec("min", AttrKind.FLOAT, None, doc="The lower limit, or ``None``."),
+            AttrSpec("max", AttrKind.FLOAT, None, doc="The upper limit, or ``None``."),
         ),
         traits=_EITHER_ZERO,
         flops=_clip_flops,
@@ -297,7 +295,8 @@ _SELECTION = (
             *(OpCase("", item.operands, {"dtype": "float16"}) for item in unary_cases()),
             OpCase("", (OperandCase((2, 3)),), {"dtype": "int32"}),
         ),
-        doc="Gives ``x`` in another dtype: floats truncate towards zero to integers, all but zero is true.\n\n"
+        doc="Convert ``x`` to another dtype: floats truncate towards zero to integers; all values except zero are "
+        "true.\n\n"
         "Shapes: any; the result has the shape of ``x``.",
     ),
     OpDef(
@@ -315,8 +314,8 @@ _SELECTION = (
             example(_condition(()), (), ()),
         ),
         onnx=OnnxSpelling("Where"),
-        doc="Gives ``x`` where the condition (bool) holds, else ``y``.\n\n"
-        "Shapes: any three that broadcast by numpy's rule.",
+        doc="Return ``x`` where the condition (bool) is true, else ``y``.\n\n"
+        "Shapes: any three, broadcastable by numpy's rule.",
     ),
 )
 

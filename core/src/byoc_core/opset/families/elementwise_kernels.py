@@ -1,4 +1,4 @@
-"""Kernels of elementwise ops that numpy has no function for."""
+"""Kernels of elementwise ops without a numpy function."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["cast", "cast_dtype", "clip", "divide", "dtype_of_choice", "erf", "po
 
 
 def divide(x: NDArray, y: NDArray) -> NDArray:
-    """Gives ``x / y``; IEEE 754 division for floats.
+    """Return ``x / y``; IEEE 754 division for floats.
 
-    Integers truncate towards zero, as in C and ONNX. Where C has no answer this does: division by zero gives 0, and
+    Integers truncate towards zero, as in C and ONNX. Cases undefined in C are defined: division by zero yields 0, and
     the smallest integer divided by -1 is itself.
     """
     if not is_integer(x.dtype):
         return np.asarray(np.divide(x, y))
-    divisor = np.where(y != 0, y, np.ones_like(y))  # int4 warns of zeros, whatever `errstate` says
+    divisor = np.where(y != 0, y, np.ones_like(y))  # int4 warns of zeros despite `errstate`
     floor = np.floor_divide(x, divisor)
     inexact = x - floor * divisor != 0
     adjusted = floor + (inexact & ((x < 0) != (y < 0))).astype(x.dtype)
@@ -33,10 +33,10 @@ def divide(x: NDArray, y: NDArray) -> NDArray:
 
 
 def power(x: NDArray, y: NDArray) -> NDArray:
-    """Gives ``x ** y``.
+    """Return ``x ** y``.
 
-    Integers wrap around. A negative exponent gives ``1 / x**-y`` truncated towards zero: 1 and -1 keep their
-    magnitude, every other base (0 too) gives 0.
+    Integers wrap around. A negative exponent yields ``1 / x**-y`` truncated towards zero: 1 and -1 keep their
+    magnitude, every other base (0 too) yields 0.
     """
     if not is_integer(x.dtype):
         return np.asarray(np.power(x, y))
@@ -55,7 +55,7 @@ def _signed(x: NDArray) -> bool:
 
 
 def sigmoid(x: NDArray, *, out: NDArray | None = None) -> NDArray:
-    """Gives ``1 / (1 + exp(-x))``; neither sign of ``x`` overflows."""
+    """Return ``1 / (1 + exp(-x))``; neither sign of ``x`` overflows."""
     if x.size > BLOCK_ELEMENTS and x.flags.c_contiguous:
         return in_blocks(sigmoid, x, out)
     one = x.dtype.type(1)
@@ -64,7 +64,7 @@ def sigmoid(x: NDArray, *, out: NDArray | None = None) -> NDArray:
 
 
 def erf(x: NDArray, *, out: NDArray | None = None) -> NDArray:
-    """Gives the error function, computed in float64 and rounded once to the dtype of ``x``."""
+    """Return the error function, computed in float64 and rounded once to the dtype of ``x``."""
     if x.size > BLOCK_ELEMENTS and x.flags.c_contiguous:
         return in_blocks(erf, x, out)
     return erf64(x).astype(x.dtype, copy=False)
@@ -77,7 +77,7 @@ def clip(
     max: float | None,  # noqa: A002 - the op's attribute name
     out: NDArray | None = None,
 ) -> NDArray:
-    """Gives ``x`` limited from below, then from above; an open end is ``None``; NaN stays NaN."""
+    """Return ``x`` limited from below, then from above; an open end is ``None``; NaN stays NaN."""
     if min is None and max is None:
         return x.copy()
     result = x if min is None else np.maximum(x, np.asarray(min, x.dtype), out=out)
@@ -85,9 +85,9 @@ def clip(
 
 
 def cast(x: NDArray, *, dtype: str, out: NDArray | None = None) -> NDArray:
-    """Gives ``x`` in another dtype: floats truncate towards zero to integers; all but zero is true.
+    """Return ``x`` in another dtype: floats truncate towards zero to integers; all but zero is true.
 
-    A value that the target integer type cannot hold has an unspecified result, as in C and ONNX.
+    A value outside the range of the target integer type has an unspecified result, as in C and ONNX.
     """
     if out is None:
         return x.astype(_numpy_dtype(dtype))
@@ -99,13 +99,13 @@ _numpy_dtype = lru_cache(maxsize=None)(to_numpy)
 
 
 def cast_dtype(_: Sequence[np.dtype[Any]], attrs: Mapping[str, Any]) -> np.dtype[Any] | None:
-    """Return the numpy dtype that attribute ``dtype`` names."""
+    """Return the numpy dtype named by attribute ``dtype``."""
     dtype = attrs["dtype"]
     return _numpy_dtype(dtype) if dtype in all_dtypes() else None
 
 
 def open_casts(operands: Sequence[NDArray], attrs: Mapping[str, Any]) -> NDArray:
-    """Return where a type cannot hold a float: processors saturate, wrap around or give a fixed number."""
+    """Return whether each float is out of range of the type: processors saturate, wrap around or use a fixed number."""
     (x,), target = operands, attrs["dtype"]
     if x.dtype.kind != "f" or target == "bool":
         return np.asarray(False)
@@ -118,16 +118,16 @@ def open_casts(operands: Sequence[NDArray], attrs: Mapping[str, Any]) -> NDArray
 
 
 def open_powers(operands: Sequence[NDArray], attrs: Mapping[str, Any]) -> NDArray:
-    """Return where an integer zero has a negative exponent."""
+    """Return whether each element is an integer zero with a negative exponent."""
     x, y = operands
     return np.asarray((x == 0) & (y < 0)) if x.dtype.kind != "f" else np.asarray(False)
 
 
 def where(condition: NDArray, x: NDArray, y: NDArray) -> NDArray:
-    """Gives ``x`` where the condition holds, else ``y``; all three broadcast."""
+    """Return ``x`` if the condition holds, else ``y``, elementwise; all three broadcast."""
     return np.asarray(np.where(condition, x, y))
 
 
 def dtype_of_choice(dtypes: Sequence[np.dtype[Any]], attrs: Mapping[str, Any]) -> np.dtype[Any] | None:
-    """Return the dtype of the operands that ``where`` chooses from."""
+    """Return the dtype of the operands chosen from by ``where``."""
     return common_dtype(dtypes[1:], attrs)

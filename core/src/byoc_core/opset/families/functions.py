@@ -35,26 +35,26 @@ _SHIFT = replace(EXACT, open_elements=_negative_shifts)
 
 
 def _reciprocal(x: NDArray) -> NDArray:
-    """Gives ``1 / x``; infinity for zero, with its sign."""
+    """Return ``1 / x``; infinity for zero, with the sign of the zero."""
     return np.asarray(np.ones((), x.dtype) / x)
 
 
 def _isinf(x: NDArray, *, detect_negative: bool, detect_positive: bool) -> NDArray:
-    """Tells where ``x`` is infinite, of the signs asked for."""
+    """Return whether each element is infinite with a requested sign."""
     infinite = np.isinf(x)
     negative = infinite & (x < 0)
     return np.asarray((negative & detect_negative) | (infinite & ~negative & detect_positive))
 
 
 def _mod(x: NDArray, y: NDArray, *, fmod: bool) -> NDArray:
-    """Gives the remainder of ``x / y``, with the sign of ``y``, or of ``x`` with ``fmod``.
+    """Return the remainder of ``x / y``, with the sign of ``y``, or of ``x`` with ``fmod``.
 
     An integer divided by zero leaves 0, a float NaN.
     """
     remainder = np.fmod if fmod else np.mod
     if not is_integer(x.dtype):
         return np.asarray(remainder(x, y)).astype(x.dtype, copy=False)
-    divisor = np.where(y != 0, y, np.ones_like(y))  # int4 warns of zeros, whatever `errstate` says
+    divisor = np.where(y != 0, y, np.ones_like(y))  # int4 warns of zeros despite `errstate`
     return np.where(y != 0, remainder(x, divisor), 0).astype(x.dtype, copy=False)
 
 
@@ -65,43 +65,41 @@ def _function(name: str, doc: str, kernel: NumpyKernel, ulps: float, onnx: str) 
 _FUNCTIONS = (
     unary_op(
         "floor",
-        "Gives the largest integer that is not above ``x``.",
+        "Return the largest integer not above ``x``.",
         arithmetic(np.floor),
         rounding=EXACT,
         onnx="Floor",
     ),
-    unary_op(
-        "ceil", "Gives the smallest integer that is not below ``x``.", arithmetic(np.ceil), rounding=EXACT, onnx="Ceil"
-    ),
+    unary_op("ceil", "Return the smallest integer not below ``x``.", arithmetic(np.ceil), rounding=EXACT, onnx="Ceil"),
     unary_op(
         "round",
-        "Gives the nearest integer, the even one where two are as near.",
+        "Return the nearest integer, with ties to even.",
         arithmetic(np.rint),
         rounding=EXACT,
         onnx="Round",
     ),
     _function(
         "reciprocal",
-        "Gives ``1 / x``: an infinity for zero.",
+        "Return ``1 / x``: infinity for zero.",
         NumpyKernel(_reciprocal, fresh=True),
         2.5,
         "Reciprocal",
     ),
-    _function("sin", "Gives the sine of ``x``, in radians.", arithmetic(np.sin), 4.0, "Sin"),
-    _function("cos", "Gives the cosine of ``x``, in radians.", arithmetic(np.cos), 4.0, "Cos"),
-    _function("tan", "Gives the tangent of ``x``, in radians.", arithmetic(np.tan), 5.0, "Tan"),
-    _function("asin", "Gives the arc sine of ``x``: NaN outside -1 to 1.", arithmetic(np.arcsin), 4.0, "Asin"),
-    _function("acos", "Gives the arc cosine of ``x``: NaN outside -1 to 1.", arithmetic(np.arccos), 4.0, "Acos"),
-    _function("atan", "Gives the arc tangent of ``x``.", arithmetic(np.arctan), 5.0, "Atan"),
-    _function("sinh", "Gives the hyperbolic sine of ``x``.", arithmetic(np.sinh), 4.0, "Sinh"),
-    _function("cosh", "Gives the hyperbolic cosine of ``x``.", arithmetic(np.cosh), 4.0, "Cosh"),
-    _function("asinh", "Gives the inverse hyperbolic sine of ``x``.", arithmetic(np.arcsinh), 4.0, "Asinh"),
+    _function("sin", "Return the sine of ``x``, in radians.", arithmetic(np.sin), 4.0, "Sin"),
+    _function("cos", "Return the cosine of ``x``, in radians.", arithmetic(np.cos), 4.0, "Cos"),
+    _function("tan", "Return the tangent of ``x``, in radians.", arithmetic(np.tan), 5.0, "Tan"),
+    _function("asin", "Return the arc sine of ``x``: NaN outside -1 to 1.", arithmetic(np.arcsin), 4.0, "Asin"),
+    _function("acos", "Return the arc cosine of ``x``: NaN outside -1 to 1.", arithmetic(np.arccos), 4.0, "Acos"),
+    _function("atan", "Return the arc tangent of ``x``.", arithmetic(np.arctan), 5.0, "Atan"),
+    _function("sinh", "Return the hyperbolic sine of ``x``.", arithmetic(np.sinh), 4.0, "Sinh"),
+    _function("cosh", "Return the hyperbolic cosine of ``x``.", arithmetic(np.cosh), 4.0, "Cosh"),
+    _function("asinh", "Return the inverse hyperbolic sine of ``x``.", arithmetic(np.arcsinh), 4.0, "Asinh"),
     _function(
-        "acosh", "Gives the inverse hyperbolic cosine of ``x``: NaN below 1.", arithmetic(np.arccosh), 4.0, "Acosh"
+        "acosh", "Return the inverse hyperbolic cosine of ``x``: NaN below 1.", arithmetic(np.arccosh), 4.0, "Acosh"
     ),
     _function(
         "atanh",
-        "Gives the inverse hyperbolic tangent of ``x``: NaN outside -1 to 1.",
+        "Return the inverse hyperbolic tangent of ``x``: NaN outside -1 to 1.",
         arithmetic(np.arctanh),
         5.0,
         "Atanh",
@@ -112,7 +110,7 @@ OPS: tuple[OpDef, ...] = (
     *_FUNCTIONS,
     unary_op(
         "sign",
-        "Gives -1, 0 or 1: the sign of ``x``; NaN stays NaN.",
+        "Return the sign of ``x`` as -1, 0 or 1; NaN stays NaN.",
         arithmetic(np.sign),
         kinds=NUMBER_KINDS,
         rounding=EXACT,
@@ -120,14 +118,14 @@ OPS: tuple[OpDef, ...] = (
     ),
     unary_op(
         "bitwise_not",
-        "Gives ``x`` with each bit inverted.",
+        "Return ``x`` with each bit inverted.",
         arithmetic(np.bitwise_not),
         kinds=INTEGER_KINDS,
         onnx="BitwiseNot",
     ),
     binary_op(
         "bitwise_and",
-        "Gives the bits that both have.",
+        "Return the bitwise and of ``x`` and ``y``.",
         arithmetic(np.bitwise_and),
         kinds=INTEGER_KINDS,
         traits=_COMMUTATIVE,
@@ -135,7 +133,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     binary_op(
         "bitwise_or",
-        "Gives the bits that at least one has.",
+        "Return the bitwise or of ``x`` and ``y``.",
         arithmetic(np.bitwise_or),
         kinds=INTEGER_KINDS,
         traits=_COMMUTATIVE,
@@ -143,7 +141,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     binary_op(
         "bitwise_xor",
-        "Gives the bits that exactly one has.",
+        "Return the bitwise exclusive or of ``x`` and ``y``.",
         arithmetic(np.bitwise_xor),
         kinds=INTEGER_KINDS,
         traits=_COMMUTATIVE,
@@ -151,21 +149,21 @@ OPS: tuple[OpDef, ...] = (
     ),
     binary_op(
         "left_shift",
-        "Gives ``x << y``; 0 where ``y`` is the number of bits or more.",
+        "Return ``x << y``; 0 if ``y`` is the number of bits or more.",
         arithmetic(np.left_shift),
         kinds=INTEGER_KINDS,
         rounding=_SHIFT,
     ),
     binary_op(
         "right_shift",
-        "Gives ``x >> y``; 0 or -1 where ``y`` is the number of bits or more.",
+        "Return ``x >> y``; 0 or -1 if ``y`` is the number of bits or more.",
         arithmetic(np.right_shift),
         kinds=INTEGER_KINDS,
         rounding=_SHIFT,
     ),
     binary_op(
         "not_equal",
-        "Tells where ``x != y``.",
+        "Return whether ``x != y``.",
         predicate(np.not_equal),
         kinds=(*NUMBER_KINDS, "bool"),
         result="bool",
@@ -173,7 +171,7 @@ OPS: tuple[OpDef, ...] = (
     ),
     binary_op(
         "logical_xor",
-        "Tells where exactly one holds.",
+        "Return whether exactly one operand is true.",
         predicate(np.logical_xor),
         kinds=("bool",),
         traits=_COMMUTATIVE,
@@ -181,17 +179,26 @@ OPS: tuple[OpDef, ...] = (
     ),
     binary_op(
         "mod",
-        "Gives the remainder of ``x / y``; an integer divided by zero leaves 0.",
+        "Return the remainder of ``x / y``; an integer divided by zero leaves 0.",
         NumpyKernel(_mod, fresh=True),
         kinds=NUMBER_KINDS,
-        attrs=(AttrSpec("fmod", AttrKind.BOOL, False, doc="Whether it has the sign of ``x``, not that of ``y``."),),
-        rounding=replace(ROUNDED, open_elements=_not_finite),  # `fmod` is exact; the other sign takes an addition
+        attrs=(
+            AttrSpec(
+                "fmod",
+                AttrKind.BOOL,
+                False,
+                doc="Whether the remainder has the sign of ``x``, instead of the sign of ``y``.",
+            ),
+        ),
+        rounding=replace(ROUNDED, open_elements=_not_finite),  # `fmod` is exact; the other sign needs an addition
         more_cases=(example((2, 3), (2, 3), fmod=True),),
     ),
-    unary_op("isnan", "Tells where ``x`` is NaN.", predicate(np.isnan), kinds=FLOAT_KINDS, result="bool", onnx="IsNaN"),
+    unary_op(
+        "isnan", "Return whether ``x`` is NaN.", predicate(np.isnan), kinds=FLOAT_KINDS, result="bool", onnx="IsNaN"
+    ),
     unary_op(
         "isinf",
-        "Tells where ``x`` is infinite.",
+        "Return whether ``x`` is infinite.",
         NumpyKernel(_isinf, fresh=True, gives=fixed_dtype("bool")),
         kinds=FLOAT_KINDS,
         result="bool",

@@ -1,4 +1,4 @@
-"""Ops that read elements at computed places, or mark them: gathers along an axis and at tuples of indices, one-hot."""
+"""Ops reading or marking elements at computed places: gathers along an axis and at tuples of indices, one-hot."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["INDICES_DOC", "OPS", "count_coordinates", "paired_indices"]
 
 
 def _gather_elements(x: NDArray, indices: NDArray, *, axis: int) -> NDArray:
-    """Gives for each index the element of ``x`` at that index along ``axis`` and at its own place elsewhere.
+    """Return for each index the element of ``x`` at the index along ``axis``, and at the place of the index elsewhere.
 
     Raises:
         ExecutionError: an index lies outside the axis, or ``indices`` is larger than ``x`` along another axis.
@@ -38,7 +38,7 @@ def _gather_elements(x: NDArray, indices: NDArray, *, axis: int) -> NDArray:
 
 
 def _gather_nd(x: NDArray, indices: NDArray, *, batch_dims: int) -> NDArray:
-    """Gives the slices of ``x`` at tuples of indices, which lie along the last axis of ``indices``.
+    """Return the slices of ``x`` at tuples of indices, stored along the last axis of ``indices``.
 
     The first ``batch_dims`` axes of both are paired, not indexed.
 
@@ -54,9 +54,9 @@ def _gather_nd(x: NDArray, indices: NDArray, *, batch_dims: int) -> NDArray:
 
 
 def _one_hot(indices: NDArray, on_value: NDArray, off_value: NDArray, *, depth: int, axis: int) -> NDArray:
-    """Gives ``on_value`` where the place along a new axis of size ``depth`` is the index, else ``off_value``.
+    """Return ``on_value`` at the place of the index along a new axis of size ``depth``, else ``off_value``.
 
-    Negative indices count from the end; one outside has ``off_value`` everywhere.
+    Negative indices count from the end; an index outside the axis yields ``off_value`` everywhere.
     """
     wide = widened(indices)
     index = np.expand_dims(np.where(wide < 0, wide + depth, wide), axis)
@@ -64,14 +64,14 @@ def _one_hot(indices: NDArray, on_value: NDArray, off_value: NDArray, *, depth: 
     return np.where(index == places, on_value, off_value)
 
 
-INDICES_DOC = "Negative indices count from the end; one outside is an error when the program runs."
+INDICES_DOC = "Negative indices count from the end; an index out of range is an error at run time."
 
 
 def paired_indices(context: TypeContext) -> tuple[Dim, ...]:
-    """Gives the shape of operand 1, integer indices along attribute ``axis`` that pair with elements of operand 0.
+    """Return the shape of operand 1: integer indices along attribute ``axis``, paired with elements of operand 0.
 
     Raises:
-        IRTypeError: the ranks differ, there is no such axis, or the indices are larger along another one.
+        IRTypeError: the ranks differ, there is no such axis, or the indices are larger along another axis.
     """
     require_kind(context, 1, INTEGER_KINDS)
     shape = context.shape(0)
@@ -84,7 +84,7 @@ def paired_indices(context: TypeContext) -> tuple[Dim, ...]:
 
 
 def count_coordinates(context: TypeContext, first: int = 0) -> int:
-    """Gives the size of the last axis of operand 1: how many axes of operand 0 its tuples index, from ``first`` on.
+    """Return the size of the last axis of operand 1: the number of axes of operand 0, from ``first`` on, to index.
 
     Raises:
         IRTypeError: operand 0 has no axis left, operand 1 holds no integers or has no axis, or the size is not known
@@ -142,21 +142,21 @@ OPS: tuple[OpDef, ...] = (
         "gather_elements",
         (OperandSpec("x"), OperandSpec("indices")),
         _infer_gather_elements,
-        attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="The axis indexed."),),
+        attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="The indexed axis."),),
         nbytes=gathered_nbytes,
         flops=no_flops,
         kernel=NumpyKernel(_gather_elements, gives=dtype_of(0)),
         cases=lambda: (example((4, 3), integers((5, 3), 0, 3)),),
-        doc="Gives for each index the element of ``x`` at that index along ``axis`` and at the index's own place along "
-        f"the other axes. {INDICES_DOC}\n\n"
-        "Shapes: the result has that of ``indices``, which has the rank of ``x`` and is no larger than it along the "
-        "other axes.",
+        doc="Return for each index the element of ``x`` at the index along ``axis``, and at the position of the index "
+        f"along the other axes. {INDICES_DOC}\n\n"
+        "Shapes: the result has the shape of ``indices``; ``indices`` has the rank of ``x`` and is no larger than "
+        "``x`` along the other axes.",
     ),
     OpDef(
         "gather_nd",
         (OperandSpec("x"), OperandSpec("indices")),
         _infer_gather_nd,
-        attrs=(AttrSpec("batch_dims", AttrKind.INT, 0, doc="The number of leading axes that both operands share."),),
+        attrs=(AttrSpec("batch_dims", AttrKind.INT, 0, doc="The number of leading axes shared by both operands."),),
         nbytes=gathered_nbytes,
         flops=no_flops,
         kernel=NumpyKernel(_gather_nd, gives=dtype_of(0)),
@@ -164,7 +164,7 @@ OPS: tuple[OpDef, ...] = (
             example((4, 3), integers((5, 1), 0, 3)),
             example((2, 4, 3), integers((2, 5, 1), 0, 3), batch_dims=1),
         ),
-        doc="Gives the slices of ``x`` at tuples of integers, which lie along the last axis of ``indices``. "
+        doc="Return the slices of ``x`` at tuples of integers, given by the last axis of ``indices``. "
         f"{INDICES_DOC}\n\n"
         "Shapes: ``(B..., N1, ..., NK, S...), (B..., I..., K) -> (B..., I..., S...)``.",
     ),
@@ -174,13 +174,13 @@ OPS: tuple[OpDef, ...] = (
         _infer_one_hot,
         attrs=(
             AttrSpec("depth", AttrKind.DIM, doc="The size of the new axis."),
-            AttrSpec("axis", AttrKind.INT, -1, doc="Where the new axis stands in the result."),
+            AttrSpec("axis", AttrKind.INT, -1, doc="The position of the new axis in the result."),
         ),
         flops=no_flops,
         kernel=NumpyKernel(_one_hot),
         cases=lambda: (example(integers((2, 3), 0, 4), (), (), depth=5),),
-        doc="Gives ``on_value`` at each index along a new axis and ``off_value`` elsewhere. Negative indices count "
-        "from the end; one outside has ``off_value`` everywhere.\n\n"
+        doc="Return ``on_value`` at each index along a new axis and ``off_value`` elsewhere. Negative indices count "
+        "from the end; an index out of range yields ``off_value`` everywhere.\n\n"
         "Shapes: ``(A..., B...), (), () -> (A..., depth, B...)``.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Linear algebra: products of matrices, and the bias that follows them."""
+"""Linear algebra: products of matrices, and adding a bias."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["OPS"]
 
 
 def _matmul(x: NDArray, y: NDArray, *, out: NDArray | None = None) -> NDArray:
-    """Gives the product of (stacks of) matrices by numpy's rules.
+    """Return the product of (stacks of) matrices by numpy's rules.
 
     Shapes: ``(..., M, K), (..., K, N) -> (..., M, N)``; a 1-d operand is a row on the left, a column on the right.
     """
@@ -44,7 +44,7 @@ def _matmul(x: NDArray, y: NDArray, *, out: NDArray | None = None) -> NDArray:
 
 
 def _dense(x: NDArray, weight: NDArray, *, out: NDArray | None = None) -> NDArray:
-    """Gives ``x @ weight.T``.
+    """Return ``x @ weight.T``.
 
     Shapes: ``(..., I), (O, I) -> (..., O)``.
     """
@@ -52,12 +52,12 @@ def _dense(x: NDArray, weight: NDArray, *, out: NDArray | None = None) -> NDArra
 
 
 def _bias_add(x: NDArray, bias: NDArray, *, axis: int, out: NDArray | None = None) -> NDArray:
-    """Gives ``x`` plus one value for each index of one axis.
+    """Return ``x`` plus a value for each index of an axis.
 
     Shapes: ``(..., C, ...), (C,) -> (..., C, ...)``.
 
     Raises:
-        ExecutionError: there is not one value for each index.
+        ExecutionError: the number of values is not the number of indices.
     """
     if bias.shape != (x.shape[axis],):
         check_array_shape("nn.bias_add", "bias", bias.shape, (x.shape[axis],))
@@ -169,9 +169,9 @@ OPS: tuple[OpDef, ...] = (
         bound=_matmul_bound,
         cases=_matmul_cases,
         onnx=OnnxSpelling("MatMul"),
-        doc="Gives the product of (stacks of) matrices.\n\n"
-        "Shapes: ``(..., M, K), (..., K, N) -> (..., M, N)``, leading axes broadcast; a 1-d ``x`` is one row, a 1-d "
-        "``y`` one column, and the result lacks that axis.",
+        doc="Return the product of (stacks of) matrices.\n\n"
+        "Shapes: ``(..., M, K), (..., K, N) -> (..., M, N)``, leading axes broadcast; a 1-d ``x`` is a row, a 1-d "
+        "``y`` a column, without the axis in the result.",
     ),
     OpDef(
         "nn.dense",
@@ -182,13 +182,13 @@ OPS: tuple[OpDef, ...] = (
         rounding=SUM,
         bound=_dense_bound,
         cases=lambda: (example((2, 16), (32, 16)), example((1, 64), (32, 64)), example((2, 5, 3), (4, 3))),
-        doc="Gives ``x @ weight.T``.\n\nShapes: ``(..., I), (O, I) -> (..., O)``.",
+        doc="Return ``x @ weight.T``.\n\nShapes: ``(..., I), (O, I) -> (..., O)``.",
     ),
     OpDef(
         "nn.bias_add",
         (OperandSpec("x"), OperandSpec("bias")),
         _infer_bias_add,
-        attrs=(AttrSpec("axis", AttrKind.INT, -1, doc="The axis of ``x`` that the bias runs along."),),
+        attrs=(AttrSpec("axis", AttrKind.INT, -1, doc="The axis of ``x`` matching the bias."),),
         flops=flops_per_element(1),
         kernel=NumpyKernel(_bias_add, fresh=True, elementwise=True),
         permute=permute_axis(),
@@ -200,8 +200,7 @@ OPS: tuple[OpDef, ...] = (
             example((2, 5, 3), (3,)),
             example((2, 9, 8, 16), (16,)),
         ),
-        doc="Gives ``x`` plus one value for each index of one axis.\n\n"
-        "Shapes: ``(..., C, ...), (C,) -> (..., C, ...)``.",
+        doc="Return ``x`` plus a value for each index of an axis.\n\nShapes: ``(..., C, ...), (C,) -> (..., C, ...)``.",
     ),
 )
 """The family's ops."""

@@ -35,7 +35,7 @@ __all__ = ["OPS"]
 _MATRIX: Shape = (2, 3)
 _TOKENS: Shape = (2, 5, 3)
 _IMAGE: Shape = (2, 16, 9, 8)
-_EPSILON = AttrSpec("epsilon", AttrKind.FLOAT, 1e-5, doc="What is added to the variance.")
+_EPSILON = AttrSpec("epsilon", AttrKind.FLOAT, 1e-5, doc="The constant added to the variance.")
 
 
 def _infer_batch_norm(context: TypeContext) -> tuple[Type, ...]:
@@ -50,7 +50,7 @@ def _infer_batch_norm(context: TypeContext) -> tuple[Type, ...]:
 
 
 def _infer_over_axes(context: TypeContext) -> tuple[Type, ...]:
-    """The rule of layer and RMS norm: the parameters have the sizes of ``axes``."""
+    """Infer the type of layer and RMS norm: the parameters have the sizes of ``axes``."""
     type_ = require_kind(context, 0, FLOAT_KINDS)
     parameters = range(1, len(context.operands))
     require_same_dtype(context, 0, *parameters)
@@ -68,7 +68,7 @@ def _infer_over_axes(context: TypeContext) -> tuple[Type, ...]:
 
 
 def _infer_per_channel(context: TypeContext) -> tuple[Type, ...]:
-    """The rule of group and instance norm: one parameter for each channel (axis 1)."""
+    """Infer the type of group and instance norm: a parameter for each channel (axis 1)."""
     type_ = require_kind(context, 0, FLOAT_KINDS)
     require_same_dtype(context, 0, 1, 2)
     channels = _channels(context)
@@ -139,12 +139,12 @@ def _over_axes_bound(facts: ValueFacts) -> float:
 
 def _group_norm_bound(facts: ValueFacts) -> float:
     _, channels, *spatial = facts.sizes(0)
-    groups = facts.context.attrs.get("groups", channels)  # of instance norm each channel is a group
+    groups = facts.context.attrs.get("groups", channels)  # instance norm: each channel is a group
     return _standardised_bound(facts, channels // max(1, groups) * math.prod(spatial))
 
 
 def _standardised_bound(facts: ValueFacts, terms: int) -> float:
-    """Return the bound where ``terms`` elements share statistics.
+    """Return the bound for groups of ``terms`` elements with shared statistics.
 
     No deviation is larger than the root of the sum of all squares, which is ``terms`` times the variance.
     """
@@ -193,14 +193,14 @@ OPS: tuple[OpDef, ...] = (
             example(_MATRIX, *[(3,)] * 4),
             example((2, 9, 8, 16), *[(16,)] * 4, axis=-1),
         ),
-        doc="Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with given statistics per channel.\n\n"
+        doc="Return ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with given statistics per channel.\n\n"
         "Shapes: ``x (..., C, ...)``, the others ``(C,)``; the result has the shape of ``x``.",
     ),
     OpDef(
         "nn.layer_norm",
         tuple(OperandSpec(name) for name in ("x", "gamma", "beta")),
         _infer_over_axes,
-        attrs=(AttrSpec("axes", AttrKind.INTS, (-1,), doc="The axes that share statistics, ascending."), _EPSILON),
+        attrs=(AttrSpec("axes", AttrKind.INTS, (-1,), doc="The axes sharing statistics, ascending."), _EPSILON),
         flops=flops_per_element(8),
         kernel=NumpyKernel(kernels.layer_norm, widens=True, fresh=True, elementwise=True),
         rounding=NORM,
@@ -211,36 +211,37 @@ OPS: tuple[OpDef, ...] = (
             example((1, 5, 32), (32,), (32,)),
             example(_TOKENS, (5, 3), (5, 3), axes=(1, 2)),
         ),
-        doc="Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with the (biased) statistics of ``x`` over "
-        "``axes``.\n\nShapes: ``gamma`` and ``beta`` have the sizes of ``axes``; the result has the shape of ``x``.",
+        doc="Return ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with the (biased) statistics of ``x`` "
+        "over ``axes``.\n\n"
+        "Shapes: ``gamma`` and ``beta`` have the sizes of ``axes``; the result has the shape of ``x``.",
     ),
     OpDef(
         "nn.rms_norm",
         tuple(OperandSpec(name) for name in ("x", "gamma")),
         _infer_over_axes,
         attrs=(
-            AttrSpec("axes", AttrKind.INTS, (-1,), doc="The axes that share a mean, ascending."),
-            AttrSpec("epsilon", AttrKind.FLOAT, 1e-5, doc="What is added to the mean square."),
+            AttrSpec("axes", AttrKind.INTS, (-1,), doc="The axes sharing a mean, ascending."),
+            AttrSpec("epsilon", AttrKind.FLOAT, 1e-5, doc="The constant added to the mean square."),
         ),
         flops=flops_per_element(5),
         kernel=NumpyKernel(kernels.rms_norm, widens=True, fresh=True),
         rounding=NORM,
         bound=_over_axes_bound,
         cases=lambda: (example(_TOKENS, (3,)), example(_MATRIX, (3,))),
-        doc="Gives ``x / sqrt(mean(x**2) + epsilon) * gamma`` with the mean over ``axes``.\n\n"
+        doc="Return ``x / sqrt(mean(x**2) + epsilon) * gamma`` with the mean over ``axes``.\n\n"
         "Shapes: ``gamma`` has the sizes of ``axes``; the result has the shape of ``x``.",
     ),
     OpDef(
         "nn.group_norm",
         tuple(OperandSpec(name) for name in ("x", "gamma", "beta")),
         _infer_group_norm,
-        attrs=(AttrSpec("groups", AttrKind.INT, doc="Channels are split into so many groups."), _EPSILON),
+        attrs=(AttrSpec("groups", AttrKind.INT, doc="The number of groups of channels."), _EPSILON),
         flops=flops_per_element(8),
         kernel=NumpyKernel(kernels.group_norm, widens=True, fresh=True),
         rounding=NORM,
         bound=_group_norm_bound,
         cases=lambda: (example(_IMAGE, (16,), (16,), groups=2),),
-        doc="Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with the (biased) statistics of every "
+        doc="Return ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with the (biased) statistics of every "
         "image and group of channels.\n\nShapes: ``(N, C, ...), (C,), (C,) -> (N, C, ...)``.",
     ),
     OpDef(
@@ -254,7 +255,7 @@ OPS: tuple[OpDef, ...] = (
         bound=_group_norm_bound,
         cases=lambda: (example(_IMAGE, (16,), (16,)), example((2, 4, 8), (4,), (4,))),
         onnx=OnnxSpelling("InstanceNormalization", {"epsilon": 1e-5}),
-        doc="Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with the (biased) statistics of every "
+        doc="Return ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with the (biased) statistics of every "
         "image and channel.\n\nShapes: ``(N, C, ...), (C,), (C,) -> (N, C, ...)``.",
     ),
     OpDef(
@@ -262,10 +263,14 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_lrn,
         attrs=(
-            AttrSpec("size", AttrKind.INT, doc="The number of channels summed, ``(size - 1) // 2`` of them before."),
+            AttrSpec(
+                "size",
+                AttrKind.INT,
+                doc="The number of summed channels, with ``(size - 1) // 2`` before the channel itself.",
+            ),
             AttrSpec("alpha", AttrKind.FLOAT, 1e-4, doc="The factor of the mean square."),
             AttrSpec("beta", AttrKind.FLOAT, 0.75, doc="The exponent."),
-            AttrSpec("bias", AttrKind.FLOAT, 1.0, doc="What is added to the mean square."),
+            AttrSpec("bias", AttrKind.FLOAT, 1.0, doc="The constant added to the mean square."),
         ),
         flops=_lrn_flops,
         kernel=NumpyKernel(kernels.lrn, widens=True, fresh=True),
@@ -273,35 +278,36 @@ OPS: tuple[OpDef, ...] = (
         rounds=_lrn_rounds,
         bound=_lrn_bound,
         cases=lambda: (example(_IMAGE, size=3),),
-        doc="Gives local response normalisation across channels: ``x / (bias + alpha / size * s) ** beta`` with ``s`` "
-        "the sum of squares of ``size`` neighbouring channels.\n\nShapes: ``(N, C, ...) -> (N, C, ...)``.",
+        doc="Return the local response normalisation across channels: ``x / (bias + alpha / size * s) ** beta`` with "
+        "``s`` the sum of squares of ``size`` neighbouring channels.\n\n"
+        "Shapes: ``(N, C, ...) -> (N, C, ...)``.",
     ),
     OpDef(
         "nn.log_softmax",
         (OperandSpec("x"),),
         _infer_softmax,
-        attrs=(AttrSpec("axis", AttrKind.INT, -1, doc="The axis along which the exponentials sum to one."),),
+        attrs=(AttrSpec("axis", AttrKind.INT, -1, doc="The normalised axis: exponentials sum to one along the axis."),),
         flops=flops_per_element(5),
         kernel=NumpyKernel(kernels.log_softmax, widens=True, fresh=True, elementwise=True),
         rounding=NORM,
         permute=permute_axis(order_matters=True),
         bound=_log_softmax_bound,
         cases=_softmax_cases,
-        doc="Gives ``x - log(sum(exp(x)))`` along one axis, shifted by the maximum.\n\n"
+        doc="Return ``x - log(sum(exp(x)))`` along an axis, shifted by the maximum.\n\n"
         "Shapes: any of rank 1 or more; the result has the shape of ``x``.",
     ),
     OpDef(
         "nn.softmax",
         (OperandSpec("x"),),
         _infer_softmax,
-        attrs=(AttrSpec("axis", AttrKind.INT, -1, doc="The axis along which the results sum to one."),),
+        attrs=(AttrSpec("axis", AttrKind.INT, -1, doc="The normalised axis: results sum to one along the axis."),),
         flops=flops_per_element(5),
         kernel=NumpyKernel(kernels.softmax, widens=True, fresh=True, elementwise=True),
         rounding=NORM,
         permute=permute_axis(order_matters=True),
         bound=bound_of_one,
         cases=_softmax_cases,
-        doc="Gives ``exp(x) / sum(exp(x))`` along one axis, shifted by the maximum.\n\n"
+        doc="Return ``exp(x) / sum(exp(x))`` along an axis, shifted by the maximum.\n\n"
         "Shapes: any of rank 1 or more; the result has the shape of ``x``.",
     ),
     OpDef(
@@ -309,12 +315,13 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_softmax,
         attrs=(
-            AttrSpec("axis", AttrKind.INT, -1, doc="The axis along which the results sum to about one."),
+            AttrSpec("axis", AttrKind.INT, -1, doc="The normalised axis: results sum to about one along the axis."),
             AttrSpec(
                 "zero_unseen",
                 AttrKind.BOOL,
                 False,
-                doc="Whether a line of minus infinities alone gives zeros, not NaN: a step that sees no key.",
+                doc="Whether a line of only minus infinities, for a step without visible keys, yields zeros instead of "
+                "NaN.",
             ),
         ),
         flops=flops_per_element(5),
@@ -323,10 +330,10 @@ OPS: tuple[OpDef, ...] = (
         permute=permute_axis(order_matters=True),
         bound=bound_of_one,
         cases=lambda: (*_softmax_cases(), example(_TOKENS, zero_unseen=True)),
-        doc="Gives ``exp(x) / sum(exp(x))`` along one axis, shifted by the maximum, each step rounded to the dtype "
-        "of ``x``: difference, exponential, sum and quotient, as ONNX computes Softmax of narrow floats. The "
-        "exponentials of float16 are summed in float32. Each addition of bfloat16 is rounded: the halves of a line are "
-        "added to each other until at most eight numbers are left, which are added in order.\n\n"
+        doc="Return ``exp(x) / sum(exp(x))`` along an axis, shifted by the maximum. Each step is rounded to the dtype "
+        "of ``x``: difference, exponential, sum and quotient, as in ONNX's Softmax of narrow floats. The exponentials "
+        "of float16 are summed in float32. Each addition of bfloat16 is rounded: the halves of a line are added to "
+        "each other until at most eight numbers are left, then the rest is added in order.\n\n"
         "Shapes: any of rank 1 or more; the result has the shape of ``x``.",
     ),
 )

@@ -35,7 +35,7 @@ def batch_norm(
     epsilon: float,
     out: NDArray | None = None,
 ) -> NDArray:
-    """Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with given statistics per channel.
+    """Return ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with given statistics per channel.
 
     Shapes: ``(..., C, ...)`` and four times ``(C,)``; the result has the shape of ``x``.
 
@@ -48,7 +48,7 @@ def batch_norm(
     shape[axis] = -1
     scale, shift, centre, spread = (parameter.reshape(shape) for parameter in (gamma, beta, mean, variance))
     factor = scale / np.sqrt(spread + np.asarray(epsilon, x.dtype))
-    # A parameter has the result's type where that has one axis; the last one is read after the first write.
+    # With a single axis a parameter may be `out`; the last parameter is read after the first write.
     scaled = np.subtract(x, centre, out=None if out is beta else out)
     scaled *= factor
     return np.asarray(np.add(scaled, shift, out=out))
@@ -63,7 +63,7 @@ def layer_norm(
     epsilon: float,
     out: NDArray | None = None,
 ) -> NDArray:
-    """Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with the statistics of ``x`` over ``axes``.
+    """Return ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with the statistics of ``x`` over ``axes``.
 
     Shapes: ``gamma`` and ``beta`` have the sizes of ``axes``, in order; the result has the shape of ``x``.
 
@@ -82,21 +82,21 @@ def layer_norm(
 
 
 def _standardised(x: NDArray, axes: tuple[int, ...], epsilon: float, out: NDArray | None = None) -> NDArray:
-    """Gives ``(x - mean) / sqrt(variance + epsilon)`` with the statistics of ``x`` over ``axes``."""
+    """Return ``(x - mean) / sqrt(variance + epsilon)`` with the statistics of ``x`` over ``axes``."""
     centred = np.subtract(x, _mean(x, axes), out=out)
     centred /= np.sqrt(_mean(np.square(centred), axes) + np.asarray(epsilon, x.dtype))
     return centred
 
 
 def _mean(x: NDArray, axes: tuple[int, ...]) -> NDArray:
-    """Gives what ``x.mean`` gives over axes that are kept, in a fraction of its overhead."""
+    """Return ``x.mean`` over kept axes, in a fraction of the overhead."""
     total = np.add.reduce(x, axes, keepdims=True)
     total /= np.asarray(math.prod([x.shape[axis] for axis in axes]), x.dtype)
     return np.asarray(total)
 
 
 def softmax(x: NDArray, *, axis: int, out: NDArray | None = None) -> NDArray:
-    """Gives ``exp(x) / sum(exp(x))`` along one axis, shifted by the maximum so that nothing overflows."""
+    """Return ``exp(x) / sum(exp(x))`` along an axis, shifted by the maximum to prevent overflow."""
     if x.size == 0:
         return x.copy()
     powers = np.subtract(x, np.maximum.reduce(x, axis, keepdims=True), out=out)
@@ -106,7 +106,7 @@ def softmax(x: NDArray, *, axis: int, out: NDArray | None = None) -> NDArray:
 
 
 def log_softmax(x: NDArray, *, axis: int, out: NDArray | None = None) -> NDArray:
-    """Gives ``x - log(sum(exp(x)))`` along one axis, shifted by the maximum so that nothing overflows."""
+    """Return ``x - log(sum(exp(x)))`` along an axis, shifted by the maximum to prevent overflow."""
     if x.size == 0:
         return x.copy()
     shifted = np.subtract(x, np.maximum.reduce(x, axis, keepdims=True), out=out)
@@ -115,9 +115,9 @@ def log_softmax(x: NDArray, *, axis: int, out: NDArray | None = None) -> NDArray
 
 
 def stepwise_softmax(x: NDArray, *, axis: int, zero_unseen: bool = False) -> NDArray:
-    """Return ``exp(x) / sum(exp(x))`` along one axis, each step of it rounded to the dtype of ``x``.
+    """Return ``exp(x) / sum(exp(x))`` along an axis, with each step rounded to the dtype of ``x``.
 
-    A line of minus infinities alone gives NaN, or zeros with ``zero_unseen``.
+    A line of minus infinities alone yields NaN, or zeros with ``zero_unseen``.
 
     The steps are the difference to the maximum, the exponential, the sum, and the quotient. Exponentials of float16 are
     summed in float32 and the sum is rounded once. Each addition of another narrow dtype is rounded: the halves of a
@@ -130,7 +130,7 @@ def stepwise_softmax(x: NDArray, *, axis: int, zero_unseen: bool = False) -> NDA
     def rounded(step: NDArray) -> NDArray:
         return step.astype(dtype, copy=False).astype(wide, copy=False)
 
-    # Sums go along rows that lie so, whatever the strides.
+    # Sum along contiguous rows for any strides.
     lines = np.ascontiguousarray(np.moveaxis(x, axis, -1)).astype(wide, copy=False)
     top = lines.max(axis=-1, keepdims=True)
     is_unseen = np.isneginf(top) if zero_unseen else np.zeros_like(top, bool)
@@ -142,7 +142,7 @@ def stepwise_softmax(x: NDArray, *, axis: int, zero_unseen: bool = False) -> NDA
 
 
 def _sum_of_halves(lines: NDArray, rounded: Callable[[NDArray], NDArray]) -> NDArray:
-    """Return the sums of lines: of halves, added to each other down to eight numbers, then of those in order."""
+    """Return the sums of lines: halves are added to each other down to eight numbers, which are added in order."""
     while (count := lines.shape[-1]) > 8:
         half = (count + 1) // 2
         added = rounded(lines[..., : count - half] + lines[..., half:])
@@ -154,7 +154,7 @@ def _sum_of_halves(lines: NDArray, rounded: Callable[[NDArray], NDArray]) -> NDA
 
 
 def group_norm(x: NDArray, gamma: NDArray, beta: NDArray, *, groups: int, epsilon: float) -> NDArray:
-    """Gives ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with statistics per image and group of channels.
+    """Return ``(x - mean) / sqrt(variance + epsilon) * gamma + beta`` with statistics per image and group of channels.
 
     Shapes: ``(N, C, ...), (C,), (C,) -> (N, C, ...)``.
 
@@ -184,7 +184,7 @@ def _normalise_groups(op: str, x: NDArray, gamma: NDArray, beta: NDArray, groups
 
 
 def instance_norm(x: NDArray, gamma: NDArray, beta: NDArray, *, epsilon: float) -> NDArray:
-    """Gives :func:`group_norm` with every channel a group of its own.
+    """Return :func:`group_norm` with every channel a separate group.
 
     Shapes: ``(N, C, ...), (C,), (C,) -> (N, C, ...)``.
 
@@ -195,7 +195,7 @@ def instance_norm(x: NDArray, gamma: NDArray, beta: NDArray, *, epsilon: float) 
 
 
 def rms_norm(x: NDArray, gamma: NDArray, *, axes: tuple[int, ...], epsilon: float) -> NDArray:
-    """Gives ``x / sqrt(mean(x**2) + epsilon) * gamma`` with the mean over ``axes``.
+    """Return ``x / sqrt(mean(x**2) + epsilon) * gamma`` with the mean over ``axes``.
 
     Shapes: ``gamma`` has the sizes of ``axes``, in order; the result has the shape of ``x``.
 
@@ -213,9 +213,9 @@ def rms_norm(x: NDArray, gamma: NDArray, *, axes: tuple[int, ...], epsilon: floa
 
 
 def lrn(x: NDArray, *, size: int, alpha: float, beta: float, bias: float) -> NDArray:
-    """Gives ``x / (bias + alpha / size * s) ** beta``; ``s`` sums the squares of ``size`` channels around each.
+    """Return ``x / (bias + alpha / size * s) ** beta``; ``s`` sums the squares of ``size`` neighbouring channels.
 
-    Of the neighbours ``(size - 1) // 2`` come before; those beyond the ends count as zero.
+    ``(size - 1) // 2`` neighbours come before; neighbours beyond the ends count as zero.
 
     Shapes: ``(N, C, ...) -> (N, C, ...)``.
     """

@@ -1,7 +1,7 @@
-"""Ops that put elements in order: the largest or smallest, all, and the indices that do so.
+"""Ops ordering elements: the largest or smallest, sorting, and the indices of the sorted order.
 
-Lower index first among equal elements. A NaN counts as the largest element, as in numpy; where ONNX Runtime puts a NaN
-depends on the elements around it, so that no rule could follow it.
+Lower index first among equal elements. A NaN counts as the largest element, as in numpy. In ONNX Runtime the place of a
+NaN depends on the elements around the NaN, so no rule could follow ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ __all__ = ["OPS"]
 
 
 def _argsort(x: NDArray, *, axis: int, descending: bool) -> NDArray:
-    """Gives the indices (int64) that put ``x`` in order along one axis; equal elements keep their order."""
-    keys = x.astype(native_dtype(x.dtype), copy=False)  # other types put a NaN anywhere
+    """Return the indices (int64) of the sorted order of ``x`` along an axis; equal elements keep their order."""
+    keys = x.astype(native_dtype(x.dtype), copy=False)  # other types sort NaN to arbitrary places
     if not descending:
         return np.argsort(keys, axis=axis, kind="stable").astype(np.int64, copy=False)
     # A stable order of the mirrored axis, mirrored again, keeps the order of equal elements.
@@ -34,7 +34,7 @@ def _argsort(x: NDArray, *, axis: int, descending: bool) -> NDArray:
 
 
 def _sort(x: NDArray, *, axis: int, descending: bool) -> NDArray:
-    """Gives ``x`` in order along one axis; equal elements (the zeros of both signs too) keep their order."""
+    """Return ``x`` sorted along an axis; equal elements (the zeros of both signs too) keep their order."""
     return np.asarray(np.take_along_axis(x, _argsort(x, axis=axis, descending=descending), axis))
 
 
@@ -46,10 +46,10 @@ def _topk(
     largest: bool,
     sorted: bool,  # noqa: A002 - the op's attribute name
 ) -> tuple[NDArray, NDArray]:
-    """Gives the ``k`` largest or smallest elements along one axis, and their indices (int64).
+    """Return the ``k`` largest or smallest elements along an axis, and their indices (int64).
 
-    Of equal elements those with the lower index are taken. ``sorted`` results begin with the extreme one; others stand
-    in the order of their indices.
+    Among equal elements, lower indices are taken first. ``sorted`` results begin with the extreme element; other
+    results are in the order of their indices.
 
     Raises:
         ExecutionError: the axis has fewer than ``k`` elements.
@@ -93,12 +93,14 @@ def _infer_argsort(context: TypeContext) -> tuple[Type, ...]:
 
 
 def _one_comparison(context: OpContext) -> Dim:
-    """Gives the comparisons that any algorithm needs at the least: about one for each element."""
+    """Return the minimal number of comparisons of any algorithm: about one for each element."""
     return context.operand_elements(0)
 
 
-_AXIS = AttrSpec("axis", AttrKind.INT, -1, doc="The axis along which elements are put in order.")
-_DESCENDING = AttrSpec("descending", AttrKind.BOOL, False, doc="Whether the largest is first, not the smallest.")
+_AXIS = AttrSpec("axis", AttrKind.INT, -1, doc="The sorted axis.")
+_DESCENDING = AttrSpec(
+    "descending", AttrKind.BOOL, False, doc="Whether the largest element is first, instead of the smallest."
+)
 
 OPS: tuple[OpDef, ...] = (
     OpDef(
@@ -106,23 +108,25 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_topk,
         attrs=(
-            AttrSpec("k", AttrKind.DIM, doc="The number of elements that are taken; 0 to the size of ``axis``."),
-            AttrSpec("axis", AttrKind.INT, -1, doc="The axis that is searched."),
-            AttrSpec("largest", AttrKind.BOOL, True, doc="Whether the largest are taken, not the smallest."),
+            AttrSpec("k", AttrKind.DIM, doc="The number of selected elements, 0 to the size of ``axis``."),
+            AttrSpec("axis", AttrKind.INT, -1, doc="The searched axis."),
+            AttrSpec(
+                "largest", AttrKind.BOOL, True, doc="Whether to select the largest elements, instead of the smallest."
+            ),
             AttrSpec(
                 "sorted",
                 AttrKind.BOOL,
                 True,
-                doc="Whether the extreme one is first; else they stand in the order of their indices.",
+                doc="Whether results are sorted, the most extreme element first; otherwise in order of the indices.",
             ),
         ),
         flops=_one_comparison,
         kernel=NumpyKernel(_topk, gives=fixed_dtype(None)),
         rounding=EXACT,
         cases=lambda: (example((2, 5), k=3), example((2, 5, 3), k=2, axis=1, largest=False)),
-        doc="Gives the ``k`` largest or smallest elements along one axis, and their indices (int64). Of equal elements "
-        "those with the lower index are taken, and come first; a NaN is largest.\n\n"
-        "Shapes: both results have that of ``x``, with ``k`` in place of the size of ``axis``.",
+        doc="Return the ``k`` largest or smallest elements along an axis, and their indices (int64). Of equal "
+        "elements, the elements with lower indices are selected, and come first; NaN is the largest.\n\n"
+        "Shapes: both results have the shape of ``x``, with ``k`` in place of the size of ``axis``.",
     ),
     OpDef(
         "sort",
@@ -133,7 +137,7 @@ OPS: tuple[OpDef, ...] = (
         kernel=NumpyKernel(_sort),
         rounding=EXACT,
         cases=axis_cases,
-        doc="Gives ``x`` in order along one axis; equal elements keep their order; a NaN is largest.\n\n"
+        doc="Return ``x`` sorted along an axis; equal elements keep their order; NaN is the largest.\n\n"
         "Shapes: any but rank 0; the result has the shape and dtype of ``x``.",
     ),
     OpDef(
@@ -145,8 +149,8 @@ OPS: tuple[OpDef, ...] = (
         kernel=NumpyKernel(_argsort, gives=fixed_dtype("int64")),
         rounding=EXACT,
         cases=axis_cases,
-        doc="Gives the indices (int64) that put ``x`` in order along one axis; equal elements keep their order; a NaN "
-        "is largest.\n\n"
+        doc="Return the indices (int64) sorting ``x`` along an axis; equal elements keep their order; NaN is the "
+        "largest.\n\n"
         "Shapes: any but rank 0; the result has the shape of ``x``.",
     ),
 )

@@ -96,7 +96,7 @@ def _lp_pool_flops(context: OpContext) -> Dim:
 
 
 def _adaptive_flops(context: OpContext) -> Dim:
-    """Return one operation for each element of the image; where windows overlap it is a little more."""
+    """Return one operation for each element of the image; overlapping windows need slightly more."""
     return context.operand_elements(0)
 
 
@@ -107,8 +107,8 @@ def _window_elements(context: OpContext) -> int:
 def _largest_bound(facts: ValueFacts) -> float:
     """Return the bound of the largest elements of windows.
 
-    Infinity where the taps of a window may lie on both sides of the image along an axis, and none of them in it: the
-    largest element of padding alone is minus infinity.
+    Infinity if all taps of a window may lie outside the image, on both sides of the image along an axis: the largest
+    element of padding alone is minus infinity.
     """
     attrs, shape = facts.context.attrs, facts.context.operand_shape()
     sizes = (shape[axis] for axis in axes_of(attrs["layout"], "NC")[2:])
@@ -175,11 +175,9 @@ def _pool_op(
             AttrSpec(
                 "strides", AttrKind.INTS, None, doc=f"Step between windows: {names}; ``None``: the window's size."
             ),
-            AttrSpec(
-                "padding", AttrKind.INTS, (0,) * (2 * rank), doc=f"Widths before {names}, then the widths after them."
-            ),
+            AttrSpec("padding", AttrKind.INTS, (0,) * (2 * rank), doc=f"Padding before {names}, then padding after."),
             AttrSpec("dilation", AttrKind.INTS, (1,) * rank, doc=f"Step between the taps of a window: {names}."),
-            AttrSpec("ceil_mode", AttrKind.BOOL, False, doc="Whether a last, partial window counts."),
+            AttrSpec("ceil_mode", AttrKind.BOOL, False, doc="Whether to include a last, partial window."),
             *attrs,
             AttrSpec("layout", AttrKind.STR, layouts[0], layouts, doc="Axes of ``x`` and of the result."),
         ),
@@ -190,9 +188,10 @@ def _pool_op(
         rounding=rounding,
         bound=bound,
         cases=lambda: cases(rank),
-        doc=f"{doc}\n\nShapes (``NC{letters}``): ``(N, C, {sizes}) -> (N, C, {out_sizes})`` with "
+        doc=f"{doc}\n\n"
+        f"Shapes (``NC{letters}``): ``(N, C, {sizes}) -> (N, C, {out_sizes})`` with "
         "``OW = (W + before + after - (dilation * (KW - 1) + 1)) // stride + 1``; with ``ceil_mode`` the quotient is "
-        "rounded up, as long as the last window starts inside the image or its leading padding.",
+        "rounded up, if the last window then starts inside the image or the leading padding.",
     )
 
 
@@ -231,7 +230,7 @@ def _pool_ops(rank: int) -> tuple[OpDef, ...]:
         _pool_op(
             "max",
             rank,
-            "Gives the largest element of every window; padding never wins; NaN does.",
+            "Return the largest element of every window; padding is ignored; NaN is the largest.",
             _infer_max_pool,
             NumpyKernel(kernels.max_pool, fresh=True, scratch=kernels.scratch_nbytes),
             rounding=EXACT,
@@ -240,13 +239,16 @@ def _pool_ops(rank: int) -> tuple[OpDef, ...]:
         _pool_op(
             "avg",
             rank,
-            "Gives the mean of every window. What ``ceil_mode`` adds beyond the padding never counts; a window without "
-            "any element gives 0.",
+            "Return the mean of every window. Elements added by ``ceil_mode`` beyond the padding never count; a window "
+            "without any element yields 0.",
             _infer_float_pool,
             NumpyKernel(kernels.avg_pool, fresh=True, scratch=kernels.scratch_nbytes),
             attrs=(
                 AttrSpec(
-                    "count_include_pad", AttrKind.BOOL, False, doc="Whether padding counts as zeros, or not at all."
+                    "count_include_pad",
+                    AttrKind.BOOL,
+                    False,
+                    doc="Whether padding counts as zeros, instead of being left out.",
                 ),
             ),
             rounding=SUM,
@@ -256,7 +258,7 @@ def _pool_ops(rank: int) -> tuple[OpDef, ...]:
         _pool_op(
             "lp",
             rank,
-            "Gives ``sum(|x| ** p) ** (1/p)`` of every window; padding counts as zeros.",
+            "Return ``sum(|x| ** p) ** (1/p)`` of every window; padding counts as zeros.",
             _infer_lp_pool,
             NumpyKernel(kernels.lp_pool, fresh=True),
             attrs=(AttrSpec("p", AttrKind.INT, 2, doc="The exponent."),),
@@ -271,7 +273,7 @@ def _adaptive_ops(rank: int) -> tuple[OpDef, ...]:
         _adaptive_op(
             "max",
             rank,
-            "Gives the largest element of every window; NaN wins.",
+            "Return the largest element of every window; NaN is the largest.",
             NUMBER_KINDS,
             NumpyKernel(kernels.adaptive_max_pool),
             rounding=EXACT,
@@ -280,7 +282,7 @@ def _adaptive_ops(rank: int) -> tuple[OpDef, ...]:
         _adaptive_op(
             "avg",
             rank,
-            "Gives the mean of every window.",
+            "Return the mean of every window.",
             FLOAT_KINDS,
             NumpyKernel(kernels.adaptive_avg_pool),
             rounding=SUM,

@@ -33,7 +33,7 @@ __all__ = ["adaptive_avg_pool", "adaptive_max_pool", "avg_pool", "lp_pool", "max
 
 @dataclass(frozen=True)
 class _Pooling:
-    """The attributes that all kinds of pooling have, and what they share."""
+    """The common attributes of all kinds of pooling, and shared computations."""
 
     pool_size: tuple[int, ...]
     strides: tuple[int, ...]
@@ -48,7 +48,7 @@ class _Pooling:
         return self.padding[: len(self.pool_size)]
 
     def out_size(self, size: Sequence[int]) -> tuple[int, ...]:
-        """Gives how many windows there are along each axis of an image."""
+        """Return the number of windows along each axis of an image."""
         rank = len(self.pool_size)
         return tuple(
             num_windows(
@@ -63,7 +63,7 @@ class _Pooling:
         )
 
     def reach(self, counts: Sequence[int]) -> tuple[int, ...]:
-        """Gives how many elements so many windows cover along each axis."""
+        """Return the number of elements covered by ``counts`` windows along each axis."""
         return tuple(
             (count - 1) * stride + dilation * (window - 1) + 1
             for count, stride, dilation, window in zip(counts, self.strides, self.dilation, self.pool_size, strict=True)
@@ -77,14 +77,14 @@ class _Pooling:
         out: NDArray | None,
         scratch: NDArray | None,
     ) -> NDArray:
-        """Gives the pooled images.
+        """Return the pooled images.
 
         Args:
             x: the images, in the layout.
-            combine: called with the windows of some channels (see :func:`window_view`) and where their result goes.
-            value: what stands around the images.
-            out: where the result may go.
-            scratch: where padded channels may lie.
+            combine: called with the windows of some channels (see :func:`window_view`) and the memory of their result.
+            value: the value around the images.
+            out: memory for the result.
+            scratch: memory for padded channels.
         """
         image = channels_first(x, self.layout)
         batch, channels, *size = image.shape
@@ -106,7 +106,7 @@ class _Pooling:
 
 
 def scratch_nbytes(shapes: Sequence[Sequence[Dim]], dtypes: Sequence[np.dtype[Any]], attrs: Mapping[str, Any]) -> Dim:
-    """Gives the bytes of the channels that are padded at once, or a few more."""
+    """Return the bytes of the channels padded at once, or slightly more."""
     pooling = _Pooling(*(attrs[field.name] for field in fields(_Pooling)))
     batch, channels, *size = (shapes[0][pooling.layout.index(axis)] for axis in channels_first_layout(pooling.layout))
     wide = working_dtype(dtypes[0])
@@ -131,7 +131,7 @@ def max_pool(
     out: NDArray | None = None,
     scratch: NDArray | None = None,
 ) -> NDArray:
-    """Gives the largest element of every window; a window of nothing but padding gives the type's lowest value.
+    """Return the largest element of every window; the type's lowest value for a window of padding alone.
 
     Shapes: ``(N, C, H, W) -> (N, C, OH, OW)`` in the layout ``NCHW``; likewise with one or three spatial axes.
     """
@@ -157,10 +157,10 @@ def avg_pool(
     out: NDArray | None = None,
     scratch: NDArray | None = None,
 ) -> NDArray:
-    """Gives the mean of every window.
+    """Return the mean of every window.
 
-    Padding counts as zeros with ``count_include_pad``, else not at all; what ``ceil_mode`` adds beyond the padding
-    never counts. A window without any element gives 0.
+    Padding counts as zeros with ``count_include_pad``, else not at all; elements added by ``ceil_mode`` beyond the
+    padding never count. A window without any element yields 0.
 
     Shapes: ``(N, C, H, W) -> (N, C, OH, OW)`` in the layout ``NCHW``; likewise with one or three spatial axes.
     """
@@ -204,7 +204,7 @@ def lp_pool(
     ceil_mode: bool,
     layout: str,
 ) -> NDArray:
-    """Gives ``sum(|x| ** p) ** (1/p)`` of every window; padding counts as zeros.
+    """Return ``sum(|x| ** p) ** (1/p)`` of every window; padding counts as zeros.
 
     Shapes: ``(N, C, H, W) -> (N, C, OH, OW)`` in the layout ``NCHW``; likewise with one or three spatial axes.
     """
@@ -220,7 +220,7 @@ def lp_pool(
 
 
 def _over_taps(combine: np.ufunc, windows: NDArray, pool_size: tuple[int, ...], result: NDArray) -> None:
-    """Combines each tap of all windows into ``result``: one pass per tap keeps memory at the result's size."""
+    """Combine each tap of all windows into ``result``: a pass per tap limits memory to the result's size."""
     for tap in np.ndindex(*pool_size):
         combine(result, tap_view(windows, tap), out=result)
 
@@ -228,14 +228,14 @@ def _over_taps(combine: np.ufunc, windows: NDArray, pool_size: tuple[int, ...], 
 def _counts(
     size: int, window: int, stride: int, dilation: int, begin: int, end: int, count: int, *, count_leading: bool
 ) -> NDArray:
-    """Gives how many taps of each window along one axis lie where elements count."""
+    """Return the number of counted taps of each window along an axis."""
     taps = np.arange(count)[:, np.newaxis] * stride + np.arange(window) * dilation - begin
     first = -begin if count_leading else 0
     return np.asarray(((taps >= first) & (taps < size + end)).sum(axis=1))
 
 
 def adaptive_avg_pool(x: NDArray, *, output_size: tuple[int, ...], layout: str) -> NDArray:
-    """Gives the mean of every window.
+    """Return the mean of every window.
 
     Window ``i`` of ``OW`` begins at ``i * W // OW`` and ends before ``ceil((i + 1) * W / OW)``.
 
@@ -253,7 +253,7 @@ def adaptive_avg_pool(x: NDArray, *, output_size: tuple[int, ...], layout: str) 
 
 
 def adaptive_max_pool(x: NDArray, *, output_size: tuple[int, ...], layout: str) -> NDArray:
-    """Gives the largest element of every window, NaN where it holds one; windows are those of the mean.
+    """Return the largest element of every window, NaN if any; windows are the windows of :func:`adaptive_avg_pool`.
 
     Shapes: ``(N, C, H, W) -> (N, C, OH, OW)`` in the layout ``NCHW``; likewise with one or three spatial axes.
 
@@ -276,11 +276,11 @@ def _window_sizes(size: int, count: int, image: NDArray, axis: int) -> NDArray:
 
 
 def _combine_windows(combine: np.ufunc, image: NDArray, axis: int, count: int) -> NDArray:
-    """Gives one combined slice for each window along an axis."""
+    """Return a combined slice for each window along an axis."""
     size = image.shape[axis]
     if size == 0:
         raise ExecutionError("op `adaptive pooling`", f"spatial axis {axis} is empty", got=image.shape)
     starts = np.array(_window_bounds(size, count)).reshape(-1)
-    # Every second slice is a window; the ones between them, from a stop to the next start, are left out.
+    # Every second slice is a window; slices between windows, from a stop to the next start, are left out.
     padded = np.concatenate([image, image.take([0], axis=axis)], axis=axis)
     return np.asarray(combine.reduceat(padded, starts, axis=axis).take(range(0, 2 * count, 2), axis=axis))

@@ -34,10 +34,10 @@ __all__ = ["OPS"]
 
 
 def _quantize(x: NDArray, scale: NDArray, zero_point: NDArray, *, axis: int, block_size: int) -> NDArray:
-    """Gives ``round(x / scale) + zero_point``, halves to even, limited to the type of ``zero_point``; NaN gives 0.
+    """Return ``round(x / scale) + zero_point``, halves to even, limited to the type of ``zero_point``; 0 for NaN.
 
     Raises:
-        ExecutionError: there is not one parameter for each index, or block, of the axis.
+        ExecutionError: the number of parameters is not the number of indices, or blocks, of the axis.
     """
     divisor, zero = _broadcast_parameters("quantize", scale, zero_point, x, axis, block_size)
     wide = working_dtype(x.dtype)
@@ -47,10 +47,10 @@ def _quantize(x: NDArray, scale: NDArray, zero_point: NDArray, *, axis: int, blo
 
 
 def _dequantize(x: NDArray, scale: NDArray, zero_point: NDArray, *, axis: int, block_size: int) -> NDArray:
-    """Gives ``(x - zero_point) * scale`` in the dtype of ``scale``.
+    """Return ``(x - zero_point) * scale`` in the dtype of ``scale``.
 
     Raises:
-        ExecutionError: there is not one parameter for each index, or block, of the axis.
+        ExecutionError: the number of parameters is not the number of indices, or blocks, of the axis.
     """
     factor, zero = _broadcast_parameters("dequantize", scale, zero_point, x, axis, block_size)
     wide = working_dtype(scale.dtype)
@@ -62,7 +62,7 @@ def _dequantize(x: NDArray, scale: NDArray, zero_point: NDArray, *, axis: int, b
 def _broadcast_parameters(
     op: str, scale: NDArray, zero_point: NDArray, x: NDArray, axis: int, block_size: int
 ) -> tuple[NDArray, NDArray]:
-    """Gives both parameters (one value, one for each index of an axis, or one for each block) as they broadcast."""
+    """Return both parameters (a single value, or a value per index of an axis or per block) in broadcast form."""
     if scale.ndim == 0:
         return scale, zero_point
     axis %= x.ndim
@@ -79,12 +79,12 @@ def _broadcast_parameters(
 
 _QUANTISED = ("int4", "int8", "int16", "uint8", "uint16")
 _ATTRS = (
-    AttrSpec("axis", AttrKind.INT, 1, doc="The axis that parameters of rank 1, or blocks, run along."),
-    AttrSpec("block_size", AttrKind.INT, 0, doc="Indices of ``axis`` that share a parameter; 0: no blocks."),
+    AttrSpec("axis", AttrKind.INT, 1, doc="The axis of parameters of rank 1, or of blocks."),
+    AttrSpec("block_size", AttrKind.INT, 0, doc="The number of indices of ``axis`` sharing a parameter; 0: no blocks."),
 )
 _SHAPES_DOC = (
-    "Shapes: ``scale`` and ``zero_point`` are scalars, or ``(C,)`` along ``axis``, or, in blocks of ``B``, as ``x`` "
-    "with ``ceil(C / B)`` in place of the size ``C`` of ``axis``; the result is as ``x``."
+    "Shapes: ``scale`` and ``zero_point`` are scalars, or ``(C,)`` along ``axis``, or, in blocks of ``B``, shaped as "
+    "``x`` with ``ceil(C / B)`` in place of the size ``C`` of ``axis``; the result has the shape of ``x``."
 )
 
 
@@ -140,7 +140,7 @@ _permute_axis = permute_axis()
 
 
 def _permute(context: OpContext) -> Permutable | None:
-    """Return how the first operand is permuted; parameters of blocks would have to be permuted too."""
+    """Return the permutation rule of the first operand; ``None`` for blocks, with parameters to permute as well."""
     return None if context.attrs["block_size"] else _permute_axis(context)
 
 
@@ -183,8 +183,9 @@ OPS: tuple[OpDef, ...] = (
         permute=_permute,
         rounding=Rounding(Rule.NORM, integers=Rule.NORM),
         cases=_quantize_cases,
-        doc="Gives ``round(x / scale) + zero_point``, halves to even, limited to the dtype of ``zero_point``, which is "
-        f"the result's.\n\n{_SHAPES_DOC}",
+        doc="Return ``round(x / scale) + zero_point``, with ties to even, limited to the range of the dtype of "
+        "``zero_point``; the result has the same dtype.\n\n"
+        f"{_SHAPES_DOC}",
     ),
     OpDef(
         "dequantize",
@@ -197,7 +198,7 @@ OPS: tuple[OpDef, ...] = (
         permute=_permute,
         bound=_dequantize_bound,
         cases=_dequantize_cases,
-        doc=f"Gives ``(x - zero_point) * scale`` in the dtype of ``scale``.\n\n{_SHAPES_DOC}",
+        doc=f"Return ``(x - zero_point) * scale`` in the dtype of ``scale``.\n\n{_SHAPES_DOC}",
     ),
 )
 """The family's ops."""

@@ -35,7 +35,7 @@ def _lstm(
     *lengths: NDArray,
     direction: str,
 ) -> tuple[NDArray, NDArray, NDArray]:
-    """Gives all hidden states, and the last hidden and cell states, of a long short-term memory.
+    """Return all hidden states, and the last hidden and cell states, of a long short-term memory.
 
     Shapes: ``x (T, N, I)``, ``weight (D, 4H, I)``, ``recurrence (D, 4H, H)``, ``bias (D, 8H)``, states ``(D, N, H)``;
     results ``(T, D, N, H)`` and twice ``(D, N, H)``. Gates stand in the order input, output, forget, cell.
@@ -66,7 +66,7 @@ def _gru(
     direction: str,
     linear_before_reset: bool,
 ) -> tuple[NDArray, NDArray]:
-    """Gives all hidden states, and the last, of a gated recurrent unit.
+    """Return all hidden states, and the last, of a gated recurrent unit.
 
     Shapes: as :func:`_lstm`, with ``3H`` and ``6H``. Gates stand in the order update, reset, hidden.
     """
@@ -101,7 +101,7 @@ def _rnn(
     direction: str,
     activation: str,
 ) -> tuple[NDArray, NDArray]:
-    """Gives all hidden states, and the last, of a plain recurrent layer.
+    """Return all hidden states, and the last, of a plain recurrent layer.
 
     Shapes: as :func:`_lstm`, with ``H`` and ``2H``.
     """
@@ -129,7 +129,7 @@ def _run(
     direction: str,
     make_step: Callable[[NDArray, NDArray], _Step],
 ) -> tuple[NDArray, tuple[NDArray, ...]]:
-    """Runs each direction: gives the hidden states of all steps, and each state's last value.
+    """Run each direction; return the hidden states of all steps, and each state's last value.
 
     Raises:
         ExecutionError: the shapes of the operands do not fit, or a length is negative or larger than the number of
@@ -174,12 +174,12 @@ _DIRECTION = AttrSpec(
     AttrKind.STR,
     "forward",
     ("forward", "reverse", "bidirectional"),
-    doc="The order of the steps; with ``bidirectional`` both, as two layers of parameters and results.",
+    doc="The order of the steps; ``bidirectional`` stands for both orders, with two layers of parameters and results.",
 )
 
 
 def _infer_recurrence(num_gates: int, num_states: int) -> Callable[[TypeContext], tuple[Type, ...]]:
-    """Gives the rule of a layer with so many gates and states."""
+    """Return the type rule of a layer with given numbers of gates and states."""
 
     def infer(context: TypeContext) -> tuple[Type, ...]:
         require_kind(context, 0, FLOAT_KINDS)
@@ -210,7 +210,7 @@ def _infer_recurrence(num_gates: int, num_states: int) -> Callable[[TypeContext]
 
 
 def _check_lengths(context: TypeContext, index: int, batch: Dim) -> None:
-    """Checks the optional last operand."""
+    """Check the optional last operand."""
     if len(context.operands) > index + 1:
         raise context.error(f"takes {index} operands and one of lengths", got=len(context.operands))
     if len(context.operands) > index:
@@ -224,7 +224,7 @@ def _multiple(count: int) -> str:
 
 
 def _recurrence_flops(context: OpContext) -> Dim:
-    """Two operations for each step, image of the batch, and element of the two matrices."""
+    """Return two operations for each step, image of the batch, and element of the two matrices."""
     x = context.operands[0]
     if not isinstance(x, TensorType) or x.shape is None:
         return 0
@@ -266,12 +266,13 @@ def _recurrence_op(
         rounding=NORM,
         rounds=_num_steps,
         cases=lambda: _cases(num_gates, len(states)),
-        doc=f"Gives the hidden states of all steps, and every state after the last, of {what}.{gates}\n\n"
+        doc=f"Return the hidden states of all steps, and every state after the last step, of {what}.{gates}\n\n"
         f"Shapes: ``x (T, N, I)``, ``weight (D, {width}, I)``, ``recurrence (D, {width}, H)``, "
-        f"``bias (D, {2 * num_gates}H)`` (that of the input, then that of the state), states ``(D, N, H)``; results "
-        "``(T, D, N, H)`` and ``(D, N, H)`` for each state. ``D`` is the number of directions. One more operand, "
-        "integers ``(N,)``, gives the steps of each sequence: behind its end hidden states are 0, and its last states "
-        "are those of its own end, where the reverse direction begins.",
+        f"``bias (D, {2 * num_gates}H)`` (for the input, then for the state), states ``(D, N, H)``; results "
+        "``(T, D, N, H)`` and ``(D, N, H)`` for each state. ``D`` is the number of directions. An additional operand, "
+        "integers ``(N,)``, gives the number of steps of each sequence: hidden states beyond the end of a sequence "
+        "are 0, the last states are the states at the end of the sequence, and the reverse direction begins at this "
+        "end.",
     )
 
 
@@ -291,13 +292,13 @@ OPS: tuple[OpDef, ...] = (
         3,
         ("h",),
         "a gated recurrent unit",
-        " Gates stand in the order update, reset, hidden.",
+        " The order of the gates is update, reset, hidden.",
         (
             AttrSpec(
                 "linear_before_reset",
                 AttrKind.BOOL,
                 False,
-                doc="Whether the reset gate multiplies the state after the matrix, in place of before it.",
+                doc="Whether the reset gate multiplies the state after the matrix product, instead of before.",
             ),
         ),
     ),
@@ -307,7 +308,7 @@ OPS: tuple[OpDef, ...] = (
         4,
         ("h", "c"),
         "a long short-term memory",
-        " Gates stand in the order input, output, forget, cell.",
+        " The order of the gates is input, output, forget, cell.",
     ),
 )
 """The family's ops."""

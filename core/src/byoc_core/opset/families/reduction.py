@@ -1,4 +1,4 @@
-"""Reductions: sum, product, mean, extremes and their places, logarithm of a sum of exponentials."""
+"""Reductions: sum, product, mean, extremes and their indices, logarithm of a sum of exponentials."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def _axes(axis: Sequence[int] | None) -> tuple[int, ...] | None:
 
 
 def _reduce(ufunc: Any, x: NDArray, axis: Sequence[int] | None, *, keepdims: bool, **options: Any) -> NDArray:
-    """Combines along axes by a function of numpy; ``np.sum`` and its like do the same, with more overhead."""
+    """Reduce along axes by a numpy ufunc; ``np.sum`` and the like do the same, with more overhead."""
     return np.asarray(ufunc.reduce(x, axis=_axes(axis), keepdims=keepdims, **options))
 
 
 def _reduce_sum(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
-    """Gives the sum along axes (all where ``None``); integers wrap around; the sum of nothing is 0."""
+    """Return the sum along axes (all if ``None``); integers wrap around; the sum of nothing is 0."""
     total = _reduce(np.add, x, axis, keepdims=keepdims, dtype=working_dtype(x.dtype))
     return total.astype(x.dtype, copy=False)
 
 
 def _reduce_mean(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
-    """Gives the mean along axes (all where ``None``); the mean of nothing is NaN."""
+    """Return the mean along axes (all if ``None``); the mean of nothing is NaN."""
     axes = tuple(range(x.ndim)) if axis is None else _axes(axis) or ()
     count = math.prod([x.shape[a] for a in axes])
     wide = working_dtype(x.dtype)
@@ -50,25 +50,25 @@ def _reduce_mean(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> N
 
 
 def _reduce_max(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
-    """Gives the largest element along axes (all where ``None``); of nothing, the type's lowest value."""
+    """Return the largest element along axes (all if ``None``); of nothing, the type's lowest value."""
     largest = _reduce(np.maximum, x, axis, keepdims=keepdims, initial=lowest(x.dtype))
     return largest.astype(x.dtype, copy=False)
 
 
 def _reduce_min(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
-    """Gives the smallest element along axes (all where ``None``); of nothing, the type's highest value."""
+    """Return the smallest element along axes (all if ``None``); of nothing, the type's highest value."""
     smallest = _reduce(np.minimum, x, axis, keepdims=keepdims, initial=highest(x.dtype))
     return smallest.astype(x.dtype, copy=False)
 
 
 def _reduce_prod(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
-    """Gives the product along axes (all where ``None``); integers wrap around; the product of nothing is 1."""
+    """Return the product along axes (all if ``None``); integers wrap around; the product of nothing is 1."""
     total = _reduce(np.multiply, x, axis, keepdims=keepdims, dtype=working_dtype(x.dtype))
     return total.astype(x.dtype, copy=False)
 
 
 def _logsumexp(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
-    """Gives the logarithm of the sum of exponentials along axes; no finite ``x`` overflows; of nothing, -inf."""
+    """Return the logarithm of the sum of exponentials along axes; no finite ``x`` overflows; of nothing, -inf."""
     axes = _axes(axis)
     wide = x.astype(working_dtype(x.dtype), copy=False)
     top = np.max(wide, axis=axes, keepdims=True, initial=-np.inf)
@@ -79,7 +79,7 @@ def _logsumexp(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDA
 
 
 def _place(op: str, search: Callable[..., Any]) -> NumpyKernel:
-    """Gives the kernel of the index (int64) of the first, or last, extreme element along one axis."""
+    """Return the kernel of the index (int64) of the first, or last, extreme element along an axis."""
 
     def kernel(x: NDArray, *, axis: int, keepdims: bool, select_last_index: bool = False) -> NDArray:
         if not x.shape[axis]:
@@ -92,18 +92,18 @@ def _place(op: str, search: Callable[..., Any]) -> NumpyKernel:
 
 
 def _reduce_all(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
-    """Tells whether all elements hold along axes (all where ``None``); of nothing, they do."""
+    """Return whether all elements are true along axes (all if ``None``); true for empty axes."""
     return _reduce(np.logical_and, x, axis, keepdims=keepdims)
 
 
 def _reduce_any(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
-    """Tells whether at least one element holds along axes (all where ``None``); of nothing, none does."""
+    """Return whether any element is true along axes (all if ``None``); false for empty axes."""
     return _reduce(np.logical_or, x, axis, keepdims=keepdims)
 
 
 _TRAITS = frozenset({Trait.PURE, Trait.REDUCTION})
 _AXES = AttrSpec("axis", AttrKind.INTS, None, doc="The axes to reduce; ``None``: all.")
-_KEEPDIMS = AttrSpec("keepdims", AttrKind.BOOL, False, doc="Whether reduced axes stay, with size 1.")
+_KEEPDIMS = AttrSpec("keepdims", AttrKind.BOOL, False, doc="Whether to keep reduced axes, with size 1.")
 _SHAPES_DOC = "Shapes: the result lacks the reduced axes, or has size 1 there with ``keepdims``."
 
 
@@ -152,7 +152,7 @@ def _logsumexp_flops(context: OpContext) -> Dim:
 
 
 def _num_terms(facts: ValueFacts) -> int:
-    """Return the number of elements of the operand behind one element of the result."""
+    """Return the number of elements of the operand behind an element of the result."""
     sizes = facts.sizes(0)
     axes = range(len(sizes)) if facts.context.attrs["axis"] is None else facts.context.ints("axis")
     return math.prod(sizes[axis] for axis in axes)
@@ -220,7 +220,7 @@ def _place_op(name: str, extreme: str, search: Callable[..., Any]) -> OpDef:
                 "select_last_index",
                 AttrKind.BOOL,
                 False,
-                doc="Whether the last of equal ones is taken, not the first.",
+                doc="Whether to return the last of equal elements, instead of the first.",
             ),
         ),
         traits=_TRAITS,
@@ -229,22 +229,22 @@ def _place_op(name: str, extreme: str, search: Callable[..., Any]) -> OpDef:
         rounding=EXACT,
         permute=permute_reduction(order_matters=False),
         cases=axis_cases,
-        doc=f"Gives the index (int64) of the first {extreme} element along one axis; a NaN is {extreme}."
-        f"\n\n{_SHAPES_DOC}",
+        doc=f"Return the index (int64) of the first {extreme} element along an axis; NaN is the {extreme}.\n\n"
+        f"{_SHAPES_DOC}",
     )
 
 
 OPS: tuple[OpDef, ...] = (
     _reduction_op(
         "sum",
-        "Gives the sum along axes; integers wrap around; the sum of nothing is 0.",
+        "Return the sum along axes; integers wrap around; the sum of no elements is 0.",
         _reduce_sum,
         rounding=SUM,
         bound=_sum_bound,
     ),
     _reduction_op(
         "mean",
-        "Gives the mean along axes; the mean of nothing is NaN.",
+        "Return the mean along axes; the mean of no elements is NaN.",
         _reduce_mean,
         _infer_floats,
         rounding=SUM,
@@ -252,29 +252,29 @@ OPS: tuple[OpDef, ...] = (
     ),
     _reduction_op(
         "max",
-        "Gives the largest element along axes; of nothing, the lowest value of the dtype.",
+        "Return the largest element along axes; without elements, the lowest value of the dtype.",
         _reduce_max,
         rounding=EXACT,
         bound=bound_of_first,
     ),
     _reduction_op(
         "min",
-        "Gives the smallest element along axes; of nothing, the highest value of the dtype.",
+        "Return the smallest element along axes; without elements, the highest value of the dtype.",
         _reduce_min,
         rounding=EXACT,
         bound=bound_of_first,
     ),
     _reduction_op(
         "prod",
-        "Gives the product along axes; integers wrap around; the product of nothing is 1.",
+        "Return the product along axes; integers wrap around; the product of no elements is 1.",
         _reduce_prod,
         rounding=NORM,
     ),
-    _test_op("all", "Tells whether all elements hold along axes; of nothing, they do.", _reduce_all),
-    _test_op("any", "Tells whether at least one element holds along axes; of nothing, none does.", _reduce_any),
+    _test_op("all", "Return whether all elements are true along axes; true without elements.", _reduce_all),
+    _test_op("any", "Return whether at least one element is true along axes; false without elements.", _reduce_any),
     _reduction_op(
         "logsumexp",
-        "Gives the logarithm of the sum of the exponentials along axes; no finite ``x`` overflows.",
+        "Return the logarithm of the sum of the exponentials along axes, without overflow for finite ``x``.",
         _logsumexp,
         _infer_floats,
         flops=_logsumexp_flops,

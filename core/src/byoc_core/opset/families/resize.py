@@ -34,9 +34,9 @@ def _resize(
     cubic_coefficient: float,
     exclude_outside: bool,
 ) -> NDArray:
-    """Gives ``x`` resampled along axes to other sizes.
+    """Return ``x`` resampled along axes to other sizes.
 
-    Cost: one pass over the result (nearest), two (linear) or four (cubic) for each axis. Positions are computed in
+    Cost: for each axis, a pass over the result (nearest), two (linear) or four (cubic). Positions are computed in
     float64 for every dtype.
     """
     if x.size == 0:
@@ -65,7 +65,7 @@ def _resize(
 
 
 def _places(size: int, length: int, scale: float, coordinates: str) -> NDArray:
-    """Gives for each index of the result the place in the operand that it samples."""
+    """Return for each index of the result the sampled place in the operand."""
     index = np.arange(size, dtype=np.float64)
     if coordinates == "asymmetric":
         return np.asarray(index / scale)
@@ -96,7 +96,7 @@ def _linear_taps(places: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def _cubic_taps(places: NDArray, coefficient: float) -> tuple[NDArray, NDArray]:
-    """Gives four neighbours and their weights by Keys' cubic convolution (1981)."""
+    """Return four neighbours and their weights by Keys' cubic convolution (1981)."""
     first = np.floor(places) - 1
     taps = first + np.arange(4)[:, np.newaxis]
     distance = np.abs(places - taps)
@@ -106,7 +106,7 @@ def _cubic_taps(places: NDArray, coefficient: float) -> tuple[NDArray, NDArray]:
 
 
 def _weigh(x: NDArray, axis: int, taps: NDArray, weights: NDArray) -> NDArray:
-    """Gives the weighted sum of neighbours along an axis; those outside are the nearest inside."""
+    """Return the weighted sum of neighbours along an axis; neighbours outside are replaced by the nearest inside."""
     column = [-1, *[1] * (x.ndim - 1 - axis)]
     inside = np.clip(taps, 0, x.shape[axis] - 1)
     result = x.take(inside[0], axis) * weights[0].astype(x.dtype).reshape(column)
@@ -146,7 +146,7 @@ def _resize_flops(context: OpContext) -> Dim:
 
 
 def _resize_bound(facts: ValueFacts) -> float:
-    """Return the bound of means of neighbours. Infinity for ``cubic``, whose weights may be negative."""
+    """Return the bound of means of neighbours. Infinity for ``cubic``, with possibly negative weights."""
     return math.inf if facts.context.attrs["method"] == "cubic" else bound_towards_zero(facts)
 
 
@@ -156,15 +156,17 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"),),
         _infer_resize,
         attrs=(
-            AttrSpec("axes", AttrKind.INTS, doc="The axes that get other sizes, counted from the front."),
+            AttrSpec("axes", AttrKind.INTS, doc="The resized axes, counted from the front."),
             AttrSpec("sizes", AttrKind.DIMS, doc="The new size of each axis."),
             AttrSpec(
                 "scales",
                 AttrKind.FLOATS,
                 None,
-                doc="The factor of each axis by which places are computed; ``None``: the new size over the old one.",
+                doc="The factor of each axis for computing positions; ``None``: the new size divided by the old size.",
             ),
-            AttrSpec("method", AttrKind.STR, "nearest", tuple(_FLOPS_PER_AXIS), doc="How values between are found."),
+            AttrSpec(
+                "method", AttrKind.STR, "nearest", tuple(_FLOPS_PER_AXIS), doc="The interpolation between elements."
+            ),
             AttrSpec(
                 "coordinates",
                 AttrKind.STR,
@@ -177,23 +179,23 @@ OPS: tuple[OpDef, ...] = (
                     "align_corners",
                     "asymmetric",
                 ),
-                doc="Which place an index ``i`` of the result samples: ``(i + 0.5) / scale - 0.5``; the same around "
-                "the middle of the axis; the same but 0 for a single index; ``(i + 0.5) / scale``; ``i * (old - 1) / "
-                "(new - 1)``; ``i / scale``.",
+                doc="The position sampled for an index ``i`` of the result: ``(i + 0.5) / scale - 0.5``; the same "
+                "around the middle of the axis; the same but 0 for a single index; ``(i + 0.5) / scale``; "
+                "``i * (old - 1) / (new - 1)``; ``i / scale``.",
             ),
             AttrSpec(
                 "rounding",
                 AttrKind.STR,
                 "half_down",
                 ("half_down", "half_up", "floor", "ceil"),
-                doc="Which neighbour ``nearest`` takes.",
+                doc="The neighbour chosen by ``nearest``.",
             ),
             AttrSpec("cubic_coefficient", AttrKind.FLOAT, -0.75, doc="The slope parameter of ``cubic``."),
             AttrSpec(
                 "exclude_outside",
                 AttrKind.BOOL,
                 False,
-                doc="Whether ``cubic`` leaves out neighbours beyond the ends, in place of repeating the last one.",
+                doc="Whether ``cubic`` leaves out neighbours beyond the ends, instead of repeating the last element.",
             ),
         ),
         flops=_resize_flops,
@@ -205,8 +207,8 @@ OPS: tuple[OpDef, ...] = (
             example((2, 16, 9, 8), axes=(2, 3), sizes=(18, 16), method="linear"),
             example((2, 16, 9, 8), axes=(2, 3), sizes=(5, 4), method="cubic"),
         ),
-        doc="Gives ``x`` resampled along axes to other sizes, one axis after the other.\n\n"
-        "Shapes: that of ``x``, with ``sizes[i]`` in place of the size of ``axes[i]``.",
+        doc="Return ``x`` resampled along axes to other sizes, axis by axis.\n\n"
+        "Shapes: the shape of ``x``, with ``sizes[i]`` in place of the size of ``axes[i]``.",
     ),
 )
 """The family's ops."""

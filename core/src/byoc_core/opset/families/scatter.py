@@ -1,4 +1,4 @@
-"""Ops that give a copy of a tensor with elements written at computed places: scatters, and a run of slices."""
+"""Ops returning a copy of a tensor with elements written at computed places: scatters, and a run of slices."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ __all__ = ["OPS"]
 
 _REDUCTIONS: Mapping[str, Any] = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 _NEUTRAL = {"min": np.inf, "max": -np.inf}
-_WIDE_ROW = 256  # elements from which on a call for each row costs less than a step for each element
+_WIDE_ROW = 256  # from this width on a call per row is faster than a step per element
 
 
 def _scatter_elements(x: NDArray, indices: NDArray, updates: NDArray, *, axis: int, reduction: str) -> NDArray:
-    """Gives ``x`` with each update at its index along ``axis`` and at its own place elsewhere.
+    """Return ``x`` with each update at its index along ``axis``, and at the place of the update elsewhere.
 
-    Where several updates meet, they count in row-major order: see :func:`_scatter_rows`.
+    Several updates of an element apply in row-major order: see :func:`_scatter_rows`.
 
     Raises:
         ExecutionError: an index lies outside the axis, ``indices`` is larger than ``x`` along another axis, or
-            ``updates`` differs from it in shape.
+            ``updates`` differs from ``indices`` in shape.
     """
     check_array_shape("scatter_elements", "updates", updates.shape, indices.shape)
     places = element_places("scatter_elements", indices, x.shape, axis % x.ndim)
@@ -61,9 +61,9 @@ def _scatter_elements(x: NDArray, indices: NDArray, updates: NDArray, *, axis: i
 
 
 def _scatter_nd(x: NDArray, indices: NDArray, updates: NDArray, *, reduction: str) -> NDArray:
-    """Gives ``x`` with each slice of ``updates`` at a tuple of indices, which lie along the last axis of ``indices``.
+    """Return ``x`` with each slice of ``updates`` at a tuple of indices, stored along the last axis of ``indices``.
 
-    Where several updates meet, they count in row-major order: see :func:`_scatter_rows`.
+    Several updates of an element apply in row-major order: see :func:`_scatter_rows`.
 
     Raises:
         ExecutionError: an index lies outside its axis, or ``updates`` has the wrong shape.
@@ -79,9 +79,10 @@ def _scatter_nd(x: NDArray, indices: NDArray, updates: NDArray, *, reduction: st
 
 
 def _scatter_slice(x: NDArray, updates: NDArray, starts: NDArray, *, axis: int, mode: str) -> NDArray:
-    """Gives ``x`` with ``updates`` written along ``axis`` from ``starts`` on: one start, or one for each of axis 0.
+    """Return ``x`` with ``updates`` written along ``axis`` from ``starts`` on.
 
-    With ``mode="circular"`` places beyond the end go on at the front, and a start is taken modulo the axis.
+    ``starts`` is a single start, or a start for each index of axis 0. With ``mode="circular"`` places beyond the end
+    continue at the front, and a start is taken modulo the axis.
 
     Raises:
         ExecutionError: the updates do not fit from a start on (with ``"circular"``: are longer than the axis), or an
@@ -111,11 +112,11 @@ def _scatter_slice(x: NDArray, updates: NDArray, starts: NDArray, *, axis: int, 
 
 
 def _scatter_rows(rows: NDArray, places: NDArray, updates: NDArray, reduction: str) -> NDArray:
-    """Gives ``(P, N)`` with each row of ``updates`` (``M, N``) brought in at its place, in order.
+    """Return ``(P, N)`` with each row of ``updates`` (``M, N``) applied at its place, in order.
 
-    ``"update"`` replaces: the last one stays. The others combine what is there with the update; narrow floats do so in
-    float32 and are rounded once. ``"min"`` and ``"max"`` keep what is there only if it is smaller (larger) than the
-    update, so a NaN stays until the next update comes, and one that comes is kept.
+    ``"update"`` replaces: the last update stays. The others combine the present value with the update; narrow floats
+    combine in float32 and are rounded once. ``"min"`` and ``"max"`` keep the present value only if smaller (larger)
+    than the update. A present NaN is therefore replaced by the next update, and an update of NaN is written.
     """
     if reduction == "update":
         result, last = rows.copy(), _last_updates(places, len(rows))
@@ -132,7 +133,7 @@ def _scatter_rows(rows: NDArray, places: NDArray, updates: NDArray, reduction: s
 
 
 def _combine(ufunc: Any, result: NDArray, places: NDArray, terms: NDArray) -> None:
-    """Replaces each row of ``result``, which is contiguous, by what a function makes of it and its terms, in order."""
+    """Combine each row of the contiguous ``result`` with its terms by a ufunc, in place and in order."""
     width = terms.shape[1]
     if width < _WIDE_ROW:  # numpy is fast at flat indices only
         flat = places[:, np.newaxis] * width + np.arange(width)
@@ -143,14 +144,14 @@ def _combine(ufunc: Any, result: NDArray, places: NDArray, terms: NDArray) -> No
 
 
 def _last_updates(places: NDArray, count: int) -> NDArray:
-    """Gives the position of the last update of each of ``count`` places, -1 where there is none."""
+    """Return the position of the last update of each of ``count`` places, -1 for none."""
     last = np.full(count, -1, np.int64)
     np.maximum.at(last, places, np.arange(len(places)))
     return last
 
 
 def _scatter_extremes_with_nan(result: NDArray, places: NDArray, terms: NDArray, reduction: str) -> None:
-    """Brings updates in by ``"min"`` or ``"max"``, where only those after the last NaN of an element count."""
+    """Apply updates by ``"min"`` or ``"max"``; only the updates after the last NaN of an element count."""
     neutral = _NEUTRAL[reduction]
     position = np.arange(len(places))[:, np.newaxis]
     last = _last_updates(places, len(result))[:, np.newaxis]
@@ -200,12 +201,13 @@ _REDUCTION = AttrSpec(
     AttrKind.STR,
     "update",
     ("update", "add", "mul", "min", "max"),
-    doc="What is done with an update and what is there: ``update`` replaces, the others combine the two.",
+    doc="The combination of an update with the old element: ``update`` replaces the element, the others combine the "
+    "two.",
 )
 _ORDER_DOC = (
-    "Where updates meet they count in row-major order, so with ``update`` the last one stays. With ``min`` and ``max`` "
-    "what is there stays only if it is smaller (larger) than the update, as in ONNX Runtime: a NaN that is there gives "
-    "way to the next update, and an update that is NaN is written."
+    "Updates of the same element are applied in row-major order; with ``update`` the last update stays. With ``min`` "
+    "and ``max`` the old element stays only if smaller (larger) than the update, as in ONNX Runtime: an old NaN is "
+    "replaced by the next update, and an update of NaN is written."
 )
 
 OPS: tuple[OpDef, ...] = (
@@ -213,7 +215,7 @@ OPS: tuple[OpDef, ...] = (
         "scatter_elements",
         (OperandSpec("x"), OperandSpec("indices"), OperandSpec("updates")),
         _infer_scatter_elements,
-        attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="The axis indexed."), _REDUCTION),
+        attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="The indexed axis."), _REDUCTION),
         flops=_reduction_flops,
         kernel=NumpyKernel(_scatter_elements),
         rounding=NORM,
@@ -221,10 +223,10 @@ OPS: tuple[OpDef, ...] = (
             example((4, 3), integers((2, 3), 0, 3), (2, 3)),
             example((4, 3), integers((2, 3), 0, 3), (2, 3), reduction="add"),
         ),
-        doc="Gives ``x`` with each update brought in at its index along ``axis`` and at its own place along the other "
-        f"axes. {INDICES_DOC} {_ORDER_DOC}\n\n"
-        "Shapes: the result has that of ``x``; ``indices`` and ``updates`` share one, of the rank of ``x`` and no "
-        "larger than it along the other axes.",
+        doc="Return ``x`` with each update applied at the index along ``axis``, and at the position of the update "
+        f"along the other axes. {INDICES_DOC} {_ORDER_DOC}\n\n"
+        "Shapes: the result has the shape of ``x``; ``indices`` and ``updates`` have the same shape, of the rank of "
+        "``x`` and no larger than ``x`` along the other axes.",
     ),
     OpDef(
         "scatter_nd",
@@ -235,7 +237,7 @@ OPS: tuple[OpDef, ...] = (
         kernel=NumpyKernel(_scatter_nd),
         rounding=NORM,
         cases=lambda: (example((4, 3), integers((5, 1), 0, 3), (5, 3)),),
-        doc="Gives ``x`` with slices brought in at tuples of integers, which lie along the last axis of ``indices``. "
+        doc="Return ``x`` with slices updated at tuples of integers, given by the last axis of ``indices``. "
         f"{INDICES_DOC} {_ORDER_DOC}\n\n"
         "Shapes: ``(N1, ..., NK, S...), (I..., K), (I..., S...) -> (N1, ..., NK, S...)``.",
     ),
@@ -244,14 +246,14 @@ OPS: tuple[OpDef, ...] = (
         (OperandSpec("x"), OperandSpec("updates"), OperandSpec("starts")),
         _infer_scatter_slice,
         attrs=(
-            AttrSpec("axis", AttrKind.INT, doc="The axis along which the updates lie."),
+            AttrSpec("axis", AttrKind.INT, doc="The axis of the updates."),
             AttrSpec(
                 "mode",
                 AttrKind.STR,
                 "linear",
                 ("linear", "circular"),
-                doc="``linear``: updates that do not fit before the end are an error when the program runs; "
-                "``circular``: they go on at the front, and a start is taken modulo the axis.",
+                doc="``linear``: updates beyond the end are an error at run time; ``circular``: updates continue at "
+                "the front, and a start is taken modulo the size of the axis.",
             ),
         ),
         flops=no_flops,
@@ -260,8 +262,8 @@ OPS: tuple[OpDef, ...] = (
             example((2, 7, 3), (2, 4, 3), integers((), 0, 3), axis=1),
             example((2, 7, 3), (2, 4, 3), integers((2,), 0, 3), axis=1),
         ),
-        doc="Gives ``x`` with ``updates`` written over its slices along ``axis`` from a start on, as a cache of keys "
-        "is extended: one start, or one for each item of axis 0.\n\n"
+        doc="Return ``x`` with ``updates`` written over slices along ``axis``, beginning at a start, for example to "
+        "extend a cache of keys. There is a single start, or a start for each item of axis 0.\n\n"
         "Shapes: ``(A..., N, B...), (A..., M, B...), () or (A0,) -> (A..., N, B...)`` with ``M <= N``.",
     ),
 )

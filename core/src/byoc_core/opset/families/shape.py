@@ -1,4 +1,4 @@
-"""Ops that move elements without computing: reshape, transpose, join, split, gather, slice, pad."""
+"""Ops moving elements without computing: reshape, transpose, join, split, gather, slice, pad."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def _is_in_order(context: OpContext) -> bool:
 
 
 def _broadcast(context: OpContext, layout: Layout) -> Sequence[Layout | None]:
-    """Return the layout of the result of ``broadcast_to``: a stride of 0 along axes that repeat the elements."""
+    """Return the layout of the result of ``broadcast_to``: a stride of 0 along axes with repeated elements."""
     target = context.result_shape()
     added = len(target) - len(layout.shape)
     strides: list[Dim] = [0] * added
@@ -253,14 +253,18 @@ OPS: tuple[OpDef, ...] = (
         "reshape",
         (OperandSpec("x"),),
         _infer_reshape,
-        attrs=(AttrSpec("shape", AttrKind.DIMS, doc="Sizes of the result; one may be -1: what is left."),),
+        attrs=(
+            AttrSpec(
+                "shape", AttrKind.DIMS, doc="The sizes of the result; one size may be -1, for all remaining elements."
+            ),
+        ),
         traits=frozenset({Trait.PURE, Trait.RESHAPING}),
         flops=no_flops,
         kernel=NumpyKernel(kernels.reshape),
         bound=bound_of_any,
         cases=lambda: (example((2, 6), shape=(3, 4)), example(_IMAGE, shape=(2, -1)), example(_TOKENS, shape=(10, 3))),
-        doc="Gives the elements of ``x`` in row-major order in another shape.\n\n"
-        "Shapes: any to any of as many elements.",
+        doc="Return the elements of ``x`` in row-major order in another shape.\n\n"
+        "Shapes: any to any with the same number of elements.",
     ),
     OpDef(
         "permute_dims",
@@ -268,7 +272,10 @@ OPS: tuple[OpDef, ...] = (
         _infer_permute_dims,
         attrs=(
             AttrSpec(
-                "axes", AttrKind.INTS, None, doc="For each axis of the result the axis of ``x``; ``None``: reversed."
+                "axes",
+                AttrKind.INTS,
+                None,
+                doc="The axis of ``x`` for each axis of the result; ``None``: the axes in reverse order.",
             ),
         ),
         flops=no_flops,
@@ -286,14 +293,14 @@ OPS: tuple[OpDef, ...] = (
             example(_TOKENS, axes=(0, 2, 1)),
             example((2, 5, 4, 3), axes=(0, 2, 1, 3)),
         ),
-        doc="Gives ``x`` with its axes in another order.\n\n"
+        doc="Return ``x`` with the axes in another order.\n\n"
         "Shapes: axis ``i`` of the result is axis ``axes[i]`` of ``x``.",
     ),
     OpDef(
         "broadcast_to",
         (OperandSpec("x"),),
         _infer_broadcast_to,
-        attrs=(AttrSpec("shape", AttrKind.DIMS, doc="Sizes of the result."),),
+        attrs=(AttrSpec("shape", AttrKind.DIMS, doc="The sizes of the result."),),
         flops=no_flops,
         kernel=NumpyKernel(kernels.broadcast_to),
         view=ViewRule(results=_broadcast),
@@ -301,14 +308,14 @@ OPS: tuple[OpDef, ...] = (
         permute=_permute_shape,
         bound=bound_of_any,
         cases=lambda: (example((3,), shape=(2, 3)), example((2, 1, 3), shape=(2, 5, 3))),
-        doc="Gives ``x`` repeated along new leading axes and along axes of size 1.\n\n"
+        doc="Return ``x`` repeated along new leading axes and along axes of size 1.\n\n"
         "Shapes: ``x`` broadcasts to ``shape``.",
     ),
     OpDef(
         "concat",
         (OperandSpec("parts", variadic=True),),
         _infer_concat,
-        attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="The axis along which the parts are joined."),),
+        attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="The axis of the concatenation."),),
         flops=no_flops,
         kernel=NumpyKernel(kernels.concat, fresh=True),
         view=ViewRule(operands=_concat_view),
@@ -321,15 +328,16 @@ OPS: tuple[OpDef, ...] = (
             example((2, 3), (5, 3)),
             example((2, 3), (2, 4), (2, 5), axis=-1),
         ),
-        doc="Gives the parts joined along one axis.\n\nShapes: equal but for ``axis``, whose sizes add up.",
+        doc="Return the parts concatenated along an axis.\n\n"
+        "Shapes: equal except for ``axis``; the sizes of ``axis`` add up.",
     ),
     OpDef(
         "split",
         (OperandSpec("x"),),
         _infer_split,
         attrs=(
-            AttrSpec("sections", AttrKind.DIMS, doc="The sizes of the parts; or how many, of one size."),
-            AttrSpec("axis", AttrKind.INT, 0, doc="The axis that is split."),
+            AttrSpec("sections", AttrKind.DIMS, doc="The sizes of the parts, or the number of parts of equal size."),
+            AttrSpec("axis", AttrKind.INT, 0, doc="The split axis."),
         ),
         flops=no_flops,
         kernel=NumpyKernel(kernels.split),
@@ -343,24 +351,24 @@ OPS: tuple[OpDef, ...] = (
             example((2, 6, 9, 8), sections=(2, 4), axis=1),
         ),
         complete=complete_split,
-        doc="Gives consecutive parts of ``x`` along one axis, one result for each of ``sections``.\n\n"
-        "Shapes: that of ``x``, with ``sections[i]`` in place of the size of ``axis``.\n\n"
-        "A number in the place of ``sections`` makes so many parts of one size. ``indices_or_sections``, as in numpy, "
-        "is such a number, or the indices at which parts begin.",
+        doc="Return consecutive parts of ``x`` along an axis, with a result for each of ``sections``.\n\n"
+        "Shapes: the shape of ``x``, with ``sections[i]`` in place of the size of ``axis``.\n\n"
+        "A number in place of ``sections`` stands for a number of parts of equal size. ``indices_or_sections``, as in "
+        "numpy, is a number of parts, or the start indices of parts.",
     ),
     OpDef(
         "take",
         (OperandSpec("x"), OperandSpec("indices")),
         _infer_take,
         attrs=(
-            AttrSpec("axis", AttrKind.INT, 0, doc="The axis indexed."),
+            AttrSpec("axis", AttrKind.INT, 0, doc="The indexed axis."),
             AttrSpec(
                 "mode",
                 AttrKind.STR,
                 "fast",
                 ("fast", "clip"),
-                doc="``fast``: negative indices count from the end, others outside are an error; ``clip``: limited to "
-                "the axis.",
+                doc="``fast``: negative indices count from the end, indices out of range are an error; ``clip``: "
+                "indices are limited to the axis.",
             ),
         ),
         nbytes=gathered_nbytes,
@@ -371,7 +379,7 @@ OPS: tuple[OpDef, ...] = (
             example((4, 3), integers((2, 5), 0, 3)),
             example((2, 4), integers((), 0, 3), axis=1),
         ),
-        doc="Gives the slices of ``x`` at integer ``indices`` along one axis.\n\n"
+        doc="Return the slices of ``x`` at integer ``indices`` along an axis.\n\n"
         "Shapes: ``(A..., N, B...), (I...) -> (A..., I..., B...)``.",
     ),
     STRIDED_SLICE,
@@ -381,7 +389,9 @@ OPS: tuple[OpDef, ...] = (
         _infer_pad,
         attrs=(
             AttrSpec(
-                "pad_width", AttrKind.INTS, doc="Elements before and after each axis: before0, after0, before1, ..."
+                "pad_width",
+                AttrKind.INTS,
+                doc="The numbers of elements before and after each axis: before0, after0, before1, ...",
             ),
             AttrSpec("pad_value", AttrKind.FLOAT, 0.0, doc="The value of the new elements."),
         ),
@@ -393,7 +403,7 @@ OPS: tuple[OpDef, ...] = (
             example((2, 3), pad_width=(0, 0, 1, 1)),
             example(_IMAGE, pad_width=(0, 0, 0, 0, 1, 1, 1, 1)),
         ),
-        doc="Gives ``x`` with a constant around it.\n\nShapes: each size grows by its two widths.",
+        doc="Return ``x`` padded with a constant.\n\nShapes: each size grows by the two widths of the axis.",
     ),
 )
 """The family's ops."""

@@ -1,4 +1,4 @@
-"""Kernels that move elements: reshape, transpose, join, split, gather, pad. Results may be views of the inputs."""
+"""Kernels moving elements: reshape, transpose, join, split, gather, pad. Results may be views of the inputs."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ __all__ = [
 
 
 def reshape(x: NDArray, *, shape: Sequence[int]) -> NDArray:
-    """Gives the elements of ``x`` in row-major order in another shape; one size may be -1."""
+    """Return the elements of ``x`` in row-major order in another shape; a single size may be -1."""
     return x.reshape(tuple(shape))
 
 
 def permute_dims(x: NDArray, *, axes: Sequence[int] | None) -> NDArray:
-    """Gives ``x`` with its axes in another order; reversed where ``axes`` is ``None``."""
+    """Return ``x`` with permuted axes; reversed if ``axes`` is ``None``."""
     return x.transpose(None if axes is None else tuple(axes))
 
 
 def broadcast_to(x: NDArray, *, shape: Sequence[int]) -> NDArray:
-    """Gives ``x`` repeated along new axes and axes of size 1 (a read-only view)."""
+    """Return ``x`` repeated along new axes and axes of size 1 (a read-only view)."""
     return np.broadcast_to(x, tuple(shape))
 
 
 def concat(*parts: NDArray, axis: int, out: NDArray | None = None) -> NDArray:
-    """Gives the parts joined along one axis."""
+    """Return the parts joined along an axis."""
     return np.concatenate(parts, axis, out)
 
 
 def split(x: NDArray, *, sections: Sequence[int], axis: int) -> tuple[NDArray, ...]:
-    """Gives consecutive parts of the given sizes along one axis.
+    """Return consecutive parts of the given sizes along an axis.
 
     Raises:
         ExecutionError: the sizes do not add up to the axis.
@@ -57,7 +57,7 @@ def split(x: NDArray, *, sections: Sequence[int], axis: int) -> tuple[NDArray, .
 
 
 def take(x: NDArray, indices: NDArray, *, axis: int, mode: str, out: NDArray | None = None) -> NDArray:
-    """Gives the slices of ``x`` at ``indices`` along one axis.
+    """Return the slices of ``x`` at ``indices`` along an axis.
 
     Negative indices count from the end with ``mode="fast"``; with ``"clip"`` every index is limited to the axis.
 
@@ -72,27 +72,27 @@ def take(x: NDArray, indices: NDArray, *, axis: int, mode: str, out: NDArray | N
         try:
             return np.asarray(x.take(indices, axis))
         except IndexError:
-            pass  # told below, with the index
+            pass  # reported below, with the index
     return np.asarray(x.take(resolve_indices("take", indices, size, axis), axis, out, "clip"))
 
 
-# numpy checks indices in less time than `resolve_indices`, but then it writes to memory given to it by way of a copy.
+# numpy checks indices faster than `resolve_indices`, but then writes to given memory through a copy.
 _FEW_ELEMENTS = 1 << 14
 
 
 def strided_slice(
     x: NDArray, *, axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int], mode: str
 ) -> NDArray:
-    """Gives every ``strides``-th slice from ``begin`` up to (not with) ``end`` along each of ``axes``.
+    """Return every ``strides``-th slice from ``begin`` up to (excluding) ``end`` along each of ``axes``.
 
     Negative bounds count from the end, then bounds are cut at the ends of the axis; with a negative stride an ``end``
     below ``-size`` means "through the first".
 
-    Source: ONNX, operator Slice, whose ``begin`` below ``-size`` with a negative stride is the first index (Python
-    takes nothing there).
+    Source: ONNX, operator Slice: a ``begin`` below ``-size`` with a negative stride is the first index (Python takes
+    nothing there).
 
     Raises:
-        ExecutionError: with ``mode="strict"``, a bound that is not open lies beyond the axis.
+        ExecutionError: with ``mode="strict"``, a bound other than an open bound lies beyond the axis.
     """
     index = [slice(None)] * x.ndim
     for axis, first, last, stride in zip(axes, begin, end, strides, strict=True):
@@ -111,7 +111,7 @@ def strided_slice(
 
 
 def pad(x: NDArray, *, pad_width: Sequence[int], pad_value: float) -> NDArray:
-    """Gives ``x`` with ``pad_value`` around it; ``pad_width`` is (before, after) for each axis in turn."""
+    """Return ``x`` with ``pad_value`` around it; ``pad_width`` is (before, after) for each axis in turn."""
     widths = [(pad_width[2 * axis], pad_width[2 * axis + 1]) for axis in range(x.ndim)]
     value = np.asarray(pad_value).astype(x.dtype)
     result = np.full([size + sum(width) for size, width in zip(x.shape, widths, strict=True)], value)

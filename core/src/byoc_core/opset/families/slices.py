@@ -1,4 +1,4 @@
-"""Ops that repeat, reverse, rotate and stack whole slices."""
+"""Ops repeating, reversing, rotating and stacking whole slices."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ __all__ = ["OPS"]
 
 
 def _tile(x: NDArray, *, repeats: Sequence[int]) -> NDArray:
-    """Gives ``x`` repeated as a whole along each axis."""
+    """Return ``x`` repeated as a whole along each axis."""
     return np.tile(x, tuple(repeats))
 
 
 def _flip(x: NDArray, *, axis: int) -> NDArray:
-    """Gives the slices along one axis in reverse order."""
+    """Return the slices along an axis in reverse order."""
     return np.flip(x, axis)
 
 
 def _roll(x: NDArray, *, shift: Sequence[int], axis: Sequence[int]) -> NDArray:
-    """Gives ``x`` shifted along axes; what leaves at one end comes in at the other."""
+    """Return ``x`` shifted along axes with wrap-around."""
     return np.roll(x, tuple(shift), tuple(axis)) if axis else x  # numpy has no roll of 0-d arrays
 
 
 def _stack(*parts: NDArray, axis: int) -> NDArray:
-    """Gives the parts side by side along a new axis.
+    """Return the parts side by side along a new axis.
 
     Raises:
         ExecutionError: a part has another shape than the first.
@@ -54,10 +54,11 @@ def _stack(*parts: NDArray, axis: int) -> NDArray:
 
 
 def _reverse_sequence(x: NDArray, lengths: NDArray, *, batch_axis: int, seq_axis: int) -> NDArray:
-    """Gives each item of a batch with the first ``lengths`` slices of its sequence in reverse order.
+    """Return each item of a batch with the first ``lengths`` slices of its sequence in reverse order.
 
     Raises:
-        ExecutionError: a length is negative or larger than the axis, or there is not one for each item.
+        ExecutionError: a length is negative or larger than the axis, or the number of lengths is not the number of
+            items.
     """
     batch_axis, seq_axis = batch_axis % x.ndim, seq_axis % x.ndim
     batch, size = x.shape[batch_axis], x.shape[seq_axis]
@@ -127,63 +128,63 @@ OPS: tuple[OpDef, ...] = (
         "tile",
         (OperandSpec("x"),),
         _infer_tile,
-        attrs=(AttrSpec("repeats", AttrKind.DIMS, doc="How often ``x`` is repeated along each of its axes."),),
+        attrs=(AttrSpec("repeats", AttrKind.DIMS, doc="The number of repetitions of ``x`` along each axis."),),
         flops=no_flops,
         kernel=NumpyKernel(_tile),
         bound=bound_of_any,
         cases=lambda: (example((2, 3), repeats=(2, 1)),),
-        doc="Gives ``x`` repeated as a whole along each axis.\n\n"
+        doc="Return ``x`` repeated as a whole along each axis.\n\n"
         "Shapes: each size is multiplied by its number of ``repeats``.",
     ),
     OpDef(
         "flip",
         (OperandSpec("x"),),
         _infer_flip,
-        attrs=(AttrSpec("axis", AttrKind.INT, doc="The axis reversed."),),
+        attrs=(AttrSpec("axis", AttrKind.INT, doc="The reversed axis."),),
         flops=no_flops,
         kernel=NumpyKernel(_flip),
         cases=lambda: (example((2, 3), axis=1),),
-        doc="Gives the slices of ``x`` along one axis in reverse order.\n\nShapes: any, kept.",
+        doc="Return the slices of ``x`` along an axis in reverse order.\n\nShapes: any, kept.",
     ),
     OpDef(
         "roll",
         (OperandSpec("x"),),
         _infer_roll,
         attrs=(
-            AttrSpec("shift", AttrKind.INTS, doc="By how many places elements move towards the end of each axis."),
-            AttrSpec("axis", AttrKind.INTS, doc="The axes along which they move, each once."),
+            AttrSpec("shift", AttrKind.INTS, doc="The distance moved by elements towards the end of each axis."),
+            AttrSpec("axis", AttrKind.INTS, doc="The axes of the shift, each once."),
         ),
         flops=no_flops,
         kernel=NumpyKernel(_roll),
         bound=bound_of_any,
         cases=lambda: (example((2, 3), shift=(1,), axis=(1,)),),
-        doc="Gives ``x`` shifted along axes; what leaves at one end comes in at the other.\n\nShapes: any, kept.",
+        doc="Return ``x`` shifted along axes, with wrap-around.\n\nShapes: any, kept.",
     ),
     OpDef(
         "stack",
         (OperandSpec("parts", variadic=True),),
         _infer_stack,
-        attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="Where the new axis stands in the result."),),
+        attrs=(AttrSpec("axis", AttrKind.INT, 0, doc="The position of the new axis in the result."),),
         flops=no_flops,
         kernel=NumpyKernel(_stack),
         bound=bound_of_any,
         cases=lambda: (example((2, 3), (2, 3)), example((2, 3), (2, 3), (2, 3), axis=-1)),
-        doc="Gives the parts side by side along a new axis.\n\n"
-        "Shapes: equal; the result has one axis more, of as many places as parts.",
+        doc="Return the parts stacked along a new axis.\n\n"
+        "Shapes: equal; the result has an additional axis with a size equal to the number of parts.",
     ),
     OpDef(
         "reverse_sequence",
         (OperandSpec("x"), OperandSpec("lengths")),
         _infer_reverse_sequence,
         attrs=(
-            AttrSpec("batch_axis", AttrKind.INT, 0, doc="The axis of the items, each with a length of its own."),
-            AttrSpec("seq_axis", AttrKind.INT, 1, doc="The axis along which each item is reversed."),
+            AttrSpec("batch_axis", AttrKind.INT, 0, doc="The axis of the items, each with a separate length."),
+            AttrSpec("seq_axis", AttrKind.INT, 1, doc="The reversed axis of each item."),
         ),
         flops=no_flops,
         kernel=NumpyKernel(_reverse_sequence),
         cases=lambda: (example((2, 5, 3), integers((2,), 1, 5)),),
-        doc="Gives each item of a batch with the first ``lengths`` slices of its sequence in reverse order, and the "
-        "rest as it is. A length beyond the axis is an error when the program runs.\n\n"
+        doc="Return each item of a batch with the first ``lengths`` slices of the sequence in reverse order, and the "
+        "rest unchanged. A length beyond the axis is an error at run time.\n\n"
         "Shapes: any, kept; ``lengths`` is ``(N,)`` for ``N`` items.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The op that takes every n-th slice between bounds along axes."""
+"""The op for every n-th slice between bounds along axes."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def _infer_strided_slice(context: TypeContext) -> tuple[Type, ...]:
 
 
 def _slice_size(size: Dim, begin: Dim, end: Dim, stride: int) -> Dim:
-    """Gives how many indices a slice takes from an axis."""
+    """Return the number of indices taken by a slice of an axis."""
     first = _clipped(begin, size, 0, size if stride > 0 else size - 1)
     last = _clipped(end, size, 0, size) if stride > 0 else _clipped(end, size, -1, size - 1)
     return _count(first, last, stride)
 
 
 def _strict_slice_size(context: TypeContext, axis: int, begin: Dim, end: Dim, stride: int) -> Dim:
-    """Gives how many indices a slice takes whose bounds must lie on the axis."""
+    """Return the number of indices taken by a slice with bounds required to lie on the axis."""
     size = context.shape(0)[axis]
     low, high = (0, size) if stride > 0 else (-1, size - 1)
     bounds = []
@@ -71,14 +71,14 @@ def _count(first: Dim, last: Dim, stride: int) -> Dim:
 
 
 def _clipped(bound: Dim, size: Dim, low: int, high: Dim) -> Dim:
-    """Gives a slice's bound counted from the front and limited to the axis."""
+    """Return a slice's bound counted from the front and limited to the axis."""
     if isinstance(bound, int) and is_open_bound(bound):
-        return high if bound > 0 else dim_min(low, high)  # of an empty axis the last index is -1
+        return high if bound > 0 else dim_min(low, high)  # the last index of an empty axis is -1
     return dim_min(dim_max(_from_front(bound, size), low), high)
 
 
 def _from_front(bound: Dim, size: Dim) -> Dim:
-    """Gives a bound counted from the front: a negative one has the size added."""
+    """Return a bound counted from the front: the size is added to a negative bound."""
     if is_nonnegative(bound):
         return bound
     if is_positive(-bound):
@@ -116,17 +116,17 @@ STRIDED_SLICE = OpDef(
     (OperandSpec("x"),),
     _infer_strided_slice,
     attrs=(
-        AttrSpec("axes", AttrKind.INTS, doc="The axes that are sliced."),
-        AttrSpec("begin", AttrKind.DIMS, doc="The first index along each; negative: from the end."),
-        AttrSpec("end", AttrKind.DIMS, doc="The index to stop before; negative: from the end."),
-        AttrSpec("strides", AttrKind.INTS, doc="The step along each; not 0."),
+        AttrSpec("axes", AttrKind.INTS, doc="The sliced axes."),
+        AttrSpec("begin", AttrKind.DIMS, doc="The first index along each axis; negative: from the end."),
+        AttrSpec("end", AttrKind.DIMS, doc="The end index along each axis, not included; negative: from the end."),
+        AttrSpec("strides", AttrKind.INTS, doc="The step along each axis; not 0."),
         AttrSpec(
             "mode",
             AttrKind.STR,
             "clip",
             ("clip", "strict"),
-            doc="``clip``: bounds are cut at the axis's ends; ``strict``: bounds beyond the axis are an error, but "
-            "for those of 2**62 and more, which are its ends.",
+            doc="``clip``: bounds are limited to the ends of the axis; ``strict``: bounds beyond the axis are an "
+            "error, except for bounds of 2**62 and more, standing for the ends.",
         ),
     ),
     flops=no_flops,
@@ -140,9 +140,9 @@ STRIDED_SLICE = OpDef(
         example((4, 6), axes=(0, 1), begin=(3, 0), end=(0, 6), strides=(-1, 2)),
         example((2, 16, 9, 8), axes=(1,), begin=(0,), end=(2,), strides=(1,)),
     ),
-    doc="Gives every ``strides``-th slice between two bounds along axes, as ONNX's Slice does; bounds "
-    "are cut at the axis's ends, so with a negative stride an ``end`` below minus the size means through the first."
-    "\n\n"
-    "Shapes: sliced axes get the number of indices taken.",
+    doc="Return every ``strides``-th slice between two bounds along axes, as in ONNX's Slice. Bounds are limited to "
+    "the ends of the axis; with a negative stride, an ``end`` below minus the size therefore includes the first "
+    "slice.\n\n"
+    "Shapes: sliced axes get the number of selected indices.",
 )
-"""The op; its family is :mod:`byoc_core.opset.families.shape`."""
+"""The op; part of the family :mod:`byoc_core.opset.families.shape`."""

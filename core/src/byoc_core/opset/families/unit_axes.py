@@ -1,4 +1,4 @@
-"""Axes of size 1: added and removed."""
+"""Adding and removing axes of size 1."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["OPS"]
 
 
 def _squeeze(x: NDArray, *, axis: Sequence[int] | None) -> NDArray:
-    """Gives ``x`` without some axes of size 1; without all of them where ``axis`` is ``None``.
+    """Return ``x`` without some axes of size 1; without any axis of size 1 if ``axis`` is ``None``.
 
     Raises:
-        ExecutionError: one of the axes has another size.
+        ExecutionError: an axis to be removed has another size.
     """
     chosen = None if axis is None else tuple(axis)
     for one in chosen or ():
@@ -34,7 +34,7 @@ def _squeeze(x: NDArray, *, axis: Sequence[int] | None) -> NDArray:
 
 
 def _expand_dims(x: NDArray, *, axis: Sequence[int]) -> NDArray:
-    """Gives ``x`` with axes of size 1 at these places of the result."""
+    """Return ``x`` with axes of size 1 at these places of the result."""
     return np.expand_dims(x, tuple(axis))
 
 
@@ -74,7 +74,9 @@ OPS: tuple[OpDef, ...] = (
         "squeeze",
         (OperandSpec("x"),),
         _infer_squeeze,
-        attrs=(AttrSpec("axis", AttrKind.INTS, None, doc="The axes removed, all of size 1; ``None``: all such axes."),),
+        attrs=(
+            AttrSpec("axis", AttrKind.INTS, None, doc="The removed axes, all of size 1; ``None``: all axes of size 1."),
+        ),
         traits=_TRAITS,
         flops=no_flops,
         kernel=NumpyKernel(_squeeze),
@@ -84,19 +86,20 @@ OPS: tuple[OpDef, ...] = (
             example((2, 4, 1, 1), axis=(2, 3)),
             example((1, 2, 3), axis=(0,)),
         ),
-        doc="Gives ``x`` without axes of size 1.\n\nShapes: that of ``x`` without those axes.",
+        doc="Return ``x`` without axes of size 1.\n\nShapes: the shape of ``x`` without the removed axes.",
     ),
     OpDef(
         "expand_dims",
         (OperandSpec("x"),),
         _infer_expand_dims,
-        attrs=(AttrSpec("axis", AttrKind.INTS, doc="The places of the new axes in the result."),),
+        attrs=(AttrSpec("axis", AttrKind.INTS, doc="The positions of the new axes in the result."),),
         traits=_TRAITS,
         flops=no_flops,
         kernel=NumpyKernel(_expand_dims),
         bound=bound_of_any,
         cases=lambda: (example((2, 3), axis=(1,)),),
-        doc="Gives ``x`` with more axes of size 1.\n\nShapes: that of ``x`` with a 1 at each of the places.",
+        doc="Return ``x`` with additional axes of size 1.\n\n"
+        "Shapes: the shape of ``x`` with a 1 at each of the positions.",
     ),
 )
 """The family's ops."""

@@ -1,1 +1,1 @@
-"""The checker of partitioned modules, which shares no code with what makes them."""
+"""The checker of partitioned modules, without shared code with the makers of partitions."""

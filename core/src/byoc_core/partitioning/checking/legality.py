@@ -1,24 +1,23 @@
-"""The legality checker: shows that a partitioned module is the same program as before.
+"""The legality checker: a proof that a partitioned module is the same program as before.
 
-It shares no code with the merger: what depends on what, what has an effect and which ops stand between which impure
-ones is found anew here, by other means. What both read is the IR itself: its data, its verifier, and which symbols a
-type cites and gives. The merger passes sizes into bodies (``CaptureSizes``) before it merges, and what it hands in as
-``before`` is the module after that.
+The checker shares no code with the merger: dependences, effects, and the ops between impure ops are found anew here, by
+other means. Both read the IR itself: the data, the verifier, and the symbols cited and given by a type. The merger
+passes sizes into bodies (``CaptureSizes``) before merging; ``before`` is the module after this step.
 
-Both modules are unfolded to value numbers (:mod:`byoc_core.partitioning.checking.unfolding`), so the laws can be
-compared directly:
+Both modules are unfolded to value numbers (:mod:`byoc_core.partitioning.checking.unfolding`), and the laws are compared
+directly:
 
-- the module keeps its functions and attributes, and each function its interface and attributes; one that was annotated
-  already stays as it is;
-- every function gives the same values, and runs the same impure ops in the same order;
-- each op stands in one place: both modules hold the same ops the same number of times, in the same bodies, between the
-  same impure ops; where the module before has claims, each op stands in a region of the backend that claimed it, and
-  no other op does;
-- the new module is in SSA order (checked by the verifier), which it can only be if its regions are convex and acyclic;
-- a region is called once, by a function and not by a region; it holds no impure op, claim, call or control flow; its
-  inputs are no constants, differ and are all read, in their order (or give a symbolic size that those read do not); its
-  outputs are results of its ops, in their order, differ and are all read (or have a size that no input gives); an op
-  whose sizes only the data tells is a region of its own.
+- the module keeps functions and attributes, and each function keeps interface and attributes; a function annotated
+  already stays unchanged;
+- every function returns the same values, and runs the same impure ops in the same order;
+- each op stands in a single place: both modules contain the same ops the same number of times, in the same bodies,
+  between the same impure ops; if the module before has claims, each claimed op stands in a region of the claiming
+  backend, and no other op does;
+- the new module is in SSA order (checked by the verifier); this requires convex and acyclic regions;
+- a region is called once, by a function and not by a region; a region contains no impure op, claim, call or control
+  flow. The inputs are no constants, distinct and all read, in order of first read (or give a symbolic size not given by
+  the inputs read). The outputs are results of ops of the region, in op order, distinct and all read (or have a size
+  given by no input). An op with sizes known only from the data is a region alone.
 """
 
 from __future__ import annotations
@@ -49,15 +48,15 @@ __all__ = ["check_partition"]
 
 
 def check_partition(before: IRModule, after: IRModule) -> None:
-    """Checks that partitioning changed the places of ops and nothing else.
+    """Check that partitioning changed the places of ops and nothing else.
 
     Args:
-        before: where it has claims, ``after`` must have made regions of exactly these; where it has none, anybody may
-            have taken anything.
+        before: if this module has claims, ``after`` must have made regions of exactly these claims; without claims, any
+            backend may have taken any op.
         after: the partitioned module.
 
     Raises:
-        InternalError: a law is broken; shows the law, the function and the IR around the first op that breaks it.
+        InternalError: a law is broken; shows the law, the function and the IR around the first op breaking the law.
 
     Cost: linear in the ops of both modules.
     """
@@ -79,7 +78,7 @@ def check_partition(before: IRModule, after: IRModule) -> None:
 
 
 def _open_bindings(module: IRModule) -> Iterator[Binding]:
-    """Yields the bindings of the functions that partitioning may change."""
+    """Yield the bindings of all functions open to changes by partitioning."""
     return walk(*(function for function in module.functions.values() if "Codegen" not in function.attrs))
 
 
@@ -96,7 +95,7 @@ def _claim_after(binding: Binding, body: Function | None) -> str | None:
 
 
 def _check_module(before: IRModule, after: IRModule) -> None:
-    """Checks that module and functions keep their interfaces and attributes."""
+    """Check that module and functions keep their interfaces and attributes."""
     if dict(before.attrs) != dict(after.attrs):
         got, expected = ", ".join(after.attrs) or "none", ", ".join(before.attrs) or "none"
         raise InternalError("partition", "changed the attributes of the module", got=got, expected=expected)
@@ -124,14 +123,14 @@ def _head(function: Function, module: IRModule) -> str:
 
 
 def _window(binding: Binding, module: IRModule) -> str:
-    """Shows the lines around a binding, wherever it stands."""
+    """Return the lines around a binding, at any place in the module."""
     owner = next(function for function in module.functions.values() if any(b is binding for b in walk(function)))
     return binding_window(owner, binding, module.constants)
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One of the two modules that are compared."""
+    """One of the two compared modules."""
 
     module: IRModule
     unfolder: Unfolder
@@ -159,7 +158,7 @@ def _broken_law(want: Unfolded, have: Unfolded) -> str | None:
 
 
 def _first_difference(name: str, want: Unfolded, have: Unfolded, before: _Side, after: _Side) -> str:
-    """Shows the first op on each side that the other lacks, in the innermost body; else the heads of the functions."""
+    """Return the first op on each side missing on the other, in the innermost body; else the heads of the functions."""
     lost, added = _first_extra(want, have), _first_extra(have, want)
     while lost is not None and added is not None and lost.regions and len(lost.regions) == len(added.regions):
         for old, new in zip(lost.regions, added.regions, strict=True):
@@ -180,7 +179,7 @@ def _first_difference(name: str, want: Unfolded, have: Unfolded, before: _Side, 
 
 
 def _first_extra(have: Unfolded, want: Unfolded) -> Binding | None:
-    """Gives the first op that runs more often than it should."""
+    """Return the first op running more often than wanted."""
     left: Counter[Occurrence] = Counter(want.ops)
     for op, binding in zip(have.ops, have.bindings, strict=True):
         left[op] -= 1
@@ -192,7 +191,7 @@ def _first_extra(have: Unfolded, want: Unfolded) -> Binding | None:
 def _first_wrong_result(
     name: str, want: Unfolded, have: Unfolded, before: _Side, after: _Side
 ) -> tuple[Binding | None, Binding | None]:
-    """Gives what makes the first result that differs, on each side; ``None`` for an input or a constant."""
+    """Return the producer of the first differing result, on each side; ``None`` for an input or a constant."""
     pairs = enumerate(zip(want.results, have.results, strict=True))
     index = next((index for index, (old, new) in pairs if old != new), None)
     if index is None:
@@ -207,7 +206,7 @@ def _maker(function: Function, index: int) -> Binding | None:
 
 
 def _check_contents(regions: Mapping[str, Function], module: IRModule) -> None:
-    """Checks the laws of new functions that unfolding relies on."""
+    """Check the laws of new functions required by unfolding."""
     impure = impure_functions(module)
     external = {symbol for item in module.attrs.get(EXTERNAL_MODULES, ()) for symbol in item.function_names}
     external.update(str(b.attrs["symbol"]) for b in walk(*module.functions.values()) if "symbol" in b.attrs)
@@ -229,7 +228,7 @@ def _check_contents(regions: Mapping[str, Function], module: IRModule) -> None:
 
 
 def _misplaced(binding: Binding) -> str | None:
-    """Tells why a binding may not stand in a region."""
+    """Return the reason against a binding in a region, if any."""
     if binding.op in (CALL, IF, LOOP):
         return f"holds `{binding.op.name}`, which no backend may take"
     return f"holds an op that is still claimed for `{binding.codegen}`" if binding.codegen is not None else None
@@ -248,14 +247,14 @@ def _check_interfaces(regions: Mapping[str, Function], module: IRModule) -> None
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A call: its operands, and for each result whether something reads it."""
+    """A call: the operands, and for each result whether it is read."""
 
     operands: tuple[Value, ...]
     is_read: tuple[bool, ...]
 
 
 def _collect_uses(function: Function, uses: Mapping[str, list[_Use]], bodies: list[Function]) -> None:
-    """Adds the calls of regions in a function to ``uses``, and its nested functions to ``bodies``."""
+    """Add the calls of regions in a function to ``uses``, and the nested functions to ``bodies``."""
     read = set(_read_ids(function))
     for binding in function.bindings:
         bodies.extend(binding.regions)
@@ -265,7 +264,7 @@ def _collect_uses(function: Function, uses: Mapping[str, list[_Use]], bodies: li
 
 
 def _read_ids(function: Function) -> dict[int, None]:
-    """Gives the values that a function reads, by ``id`` and in the order of their first reading."""
+    """Return the values read by a function, by ``id`` and in the order of the first read."""
     read = dict.fromkeys(id(operand) for binding in function.bindings for operand in binding.operands)
     return read | dict.fromkeys(map(id, function.results))
 

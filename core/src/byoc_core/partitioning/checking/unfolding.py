@@ -1,8 +1,8 @@
-"""Unfolding: what a function computes, as value numbers that two modules share.
+"""Unfolding: the computation of a function as value numbers shared by two modules.
 
-A value's number stands for the op that makes it, its attributes, the types of its results and the numbers of its
-operands; what stands in a composite, or in a function that partitioning made, counts as standing at the place of the
-composite or the call. Equal numbers mean equal computations. Nothing here recurses, so nesting may be deep.
+A value's number stands for the producing op, the attributes, the types of the results and the numbers of the operands.
+The contents of a composite, or of a function made by partition, count as standing at the place of the composite or the
+call. Equal numbers mean equal computations. Nothing here recurses: nesting may be deep.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from byoc_core.ir import CALL, CALL_PACKED, COMPOSITE, Binding, Constant, Functi
 __all__ = ["ClaimOf", "Occurrence", "Unfolded", "Unfolder", "impure_functions", "walk"]
 
 Occurrence = tuple[int, str | None, int]
-"""An op that runs: its number, the backend that takes it, and how many impure ops run before it in its body."""
+"""A run of an op: the op's number, the backend taking the op, and the number of impure ops before it in the body."""
 
 ClaimOf = Callable[[Binding, Function | None], str | None]
-"""Gives who takes a binding, or what stands in the body that it enters; ``None`` for nobody."""
+"""Returns the backend of a binding, or of the body entered by the binding; ``None`` without a backend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,10 @@ class Unfolded:
     """A function or a body of ``if`` or ``loop``, unfolded.
 
     Attributes:
-        results: numbers of its results.
-        impure: numbers of its impure ops, in order.
-        ops: all its ops, in order.
-        bindings: those that ``ops`` stands for, in the same order.
+        results: numbers of the results.
+        impure: numbers of the impure ops, in order.
+        ops: all ops, in order.
+        bindings: the bindings for ``ops``, in the same order.
     """
 
     results: list[int] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Unfolded:
 
 @dataclass(slots=True)
 class _Frame:
-    """A body on its way to be unfolded, and the values that its results stand for outside."""
+    """A body in the course of unfolding, and the outside values for the results."""
 
     function: Function
     pending: Iterator[Binding]
@@ -51,13 +51,13 @@ class _Frame:
 
 
 class Unfolder:
-    """Unfolds the functions of one module.
+    """The unfolding of the functions of one module.
 
     Args:
-        module: valid; the functions of ``entered`` hold no ``call``, ``if`` or ``loop``.
-        numbers: shared by the unfolders of modules that are compared.
-        entered: names of the functions whose calls stand for their ops.
-        claim_of: who takes what.
+        module: valid; the functions of ``entered`` contain no ``call``, ``if`` or ``loop``.
+        numbers: shared by the unfolders of the compared modules.
+        entered: names of functions with calls standing for the contained ops.
+        claim_of: returns the taking backend.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Unfolder:
             self._bodies[id(body)] = self.unfold(body)
 
     def body(self, region: Function) -> Unfolded:
-        """Gives the body of an ``if`` or ``loop``, unfolded."""
+        """Return the body of an ``if`` or ``loop``, unfolded."""
         return self._bodies[id(region)]
 
     def unfold(self, function: Function) -> Unfolded:
-        """Gives a function unfolded. Cost: linear in the ops that it holds and enters."""
+        """Return a function unfolded. Cost: linear in the contained and entered ops."""
         found = Unfolded()
         params = {id(param): self._number(("param", index)) for index, param in enumerate(function.params)}
         frames = [_Frame(function, iter(function.bindings), params)]
@@ -120,7 +120,7 @@ class Unfolder:
         return self._numbers.setdefault(key, len(self._numbers))
 
     def _attributes_number(self, binding: Binding) -> int:
-        """Numbers attributes by what they say; the same object is read once, as copies of an op share it."""
+        """Return the number of attributes, by content; each object is read once, because copies of an op share it."""
         known = self._attributes.get(id(binding.attrs))
         if known is None:
             text = repr(sorted(binding.attrs.items(), key=lambda item: item[0]))
@@ -141,7 +141,7 @@ class Unfolder:
         return None
 
     def _body_key(self, region: Function) -> tuple[object, ...]:
-        """Stands for what a body computes from its own parameters, and who takes what in it."""
+        """Return a key for the computation of a body from its own parameters, and for the claims in the body."""
         inner = self._bodies[id(region)]
         types = tuple(param.type for param in region.params)
         return (types, tuple(inner.results), tuple(inner.impure), frozenset(Counter(inner.ops).items()))
@@ -153,7 +153,7 @@ class Unfolder:
 
 
 def walk(*functions: Function) -> Iterator[Binding]:
-    """Yields all bindings of functions, those of nested bodies and composites included, in no particular order."""
+    """Yield all bindings of functions, including nested bodies and composites, in no particular order."""
     pending = list(functions)
     while pending:
         for binding in pending.pop().bindings:
@@ -162,7 +162,7 @@ def walk(*functions: Function) -> Iterator[Binding]:
 
 
 def impure_functions(module: IRModule) -> set[str]:
-    """Gives the names of the functions that run an op with an effect, directly or through a call.
+    """Return the names of the functions running an op with an effect, directly or through a call.
 
     Cost: linear in ops.
     """
@@ -184,14 +184,14 @@ def impure_functions(module: IRModule) -> set[str]:
 
 
 def _is_effect(binding: Binding) -> bool:
-    """Tells whether an op by itself has an effect, whatever it calls or holds."""
+    """Return whether an op alone has an effect, regardless of callees and bodies."""
     if binding.op is CALL_PACKED:
         return not binding.attrs["pure"]
     return Trait.PURE not in binding.op.traits
 
 
 def _bodies(module: IRModule) -> Iterator[Function]:
-    """Yields the bodies of ``if`` and ``loop``, each before those inside it."""
+    """Yield the bodies of ``if`` and ``loop``, each before its nested bodies."""
     pending = list(module.functions.values())
     while pending:
         for binding in pending.pop().bindings:

@@ -1,1 +1,1 @@
-"""Claims: whom core asks about an op, by pattern, by rule or by the backend's own algorithm; and claims checked."""
+"""Claims: requests of the core to backends, by pattern, by rule or by the backend's own algorithm; checks of claims."""

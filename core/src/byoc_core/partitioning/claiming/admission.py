@@ -1,4 +1,4 @@
-"""Who may be asked about an op at all: conditions that come before a backend's own rules."""
+"""Admission: conditions on requests to backends, checked before a backend's own rules."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from byoc_core.pattern import Rejection
 __all__ = ["Admission", "admit_all", "core_refusal", "join_admissions", "new_admission", "without_ops"]
 
 Admission = Callable[[str, Binding], Rejection | None]
-"""Called with the name of the function of the module that an op stands in, and the op: a reason not to ask about it."""
+"""Called with the op's function in the module (by name) and the op; returns a reason against a request, or ``None``."""
 
 
 def admit_all(source: str, binding: Binding) -> Rejection | None:
-    """Gives ``None``: the admission that turns nothing away."""
+    """Return ``None``: the admission without any refusal."""
     return None
 
 
 def join_admissions(*admissions: Admission) -> Admission:
-    """Gives the admission that turns away what any of several does; the first reason counts."""
+    """Return the admission with the refusals of several admissions; the first reason counts."""
     asked = [admission for admission in admissions if admission is not admit_all]
     if len(asked) < 2:
         return asked[0] if asked else admit_all
@@ -34,18 +34,18 @@ def join_admissions(*admissions: Admission) -> Admission:
 
 
 def new_admission(handle: BackendHandle, *others: Admission) -> Admission:
-    """Gives the admission to one backend: the core's own conditions first, then the others, in order."""
+    """Return the admission to one backend: the core's own conditions first, then the others, in order."""
     return join_admissions(lambda _, binding: core_refusal(binding, handle), *others)
 
 
 def without_ops(
     refused: Mapping[tuple[str, OpKey], Rejection], admissions: Callable[[str], Admission]
 ) -> Callable[[str], Admission]:
-    """Return the admissions by backend that turn away, after the given ones, ops that a backend may not have.
+    """Return the admissions by backend extended by refusals of ops; the given admissions are asked first.
 
     Args:
-        refused: the reasons, by backend and op; what is added later counts too.
-        admissions: the others, by backend.
+        refused: the reasons, by backend and op; later additions count too.
+        admissions: the given admissions, by backend.
     """
 
     def admission(backend: str) -> Admission:
@@ -60,7 +60,7 @@ def without_ops(
 
 
 def core_refusal(binding: Binding, handle: BackendHandle) -> Rejection | None:
-    """Gives the reason for which the core does not even ask a backend about an op, or ``None``."""
+    """Return the core's reason against asking a backend about an op, or ``None``."""
     if not binding.op.has_trait(Trait.PURE):
         return Rejection("impure", f"`{binding.op.name}` has effects")
     types = [value.type for value in (*binding.operands, *binding.results)]

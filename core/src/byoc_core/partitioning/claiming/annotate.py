@@ -19,14 +19,14 @@ __all__ = ["AnnotateSupported"]
 
 @dataclass(frozen=True)
 class AnnotateSupported(Pass):
-    """Claims every unclaimed op that a backend says it supports.
+    """A pass claiming every unclaimed op supported by a backend.
 
     Attributes:
-        backend: its name, a plugin object or a handle.
+        backend: a name, a plugin object or a handle.
         options: the backend's options.
-        log: gets the refusals.
-        admit: asked before the backend; what it turns away stays unclaimed.
-        registry: the backends that names stand for; by default those installed for this process.
+        log: receives the refusals.
+        admit: asked before the backend; refused ops stay unclaimed.
+        registry: the backends available by name; by default the backends installed for this process.
     """
 
     backend: str | object
@@ -36,7 +36,7 @@ class AnnotateSupported(Pass):
     registry: Backends | None = None
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module with claims.
+        """Return the module with claims.
 
         Raises:
             BackendNotFoundError: no such backend.

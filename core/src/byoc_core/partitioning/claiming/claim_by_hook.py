@@ -17,18 +17,18 @@ __all__ = ["claim_by_hook"]
 def claim_by_hook(
     module: IRModule, backend: BackendHandle, context: CompileContext, admit: Admission, log: PartitionLog
 ) -> IRModule:
-    """Lets a backend claim by its hook, and takes back what it may not have.
+    """Let a backend claim by its hook, and take back forbidden claims.
 
     Args:
-        module: perhaps with claims, which stay.
-        backend: one that has the hook.
-        context: of the module.
-        admit: what it may have, the core's own conditions included.
-        log: gets the refusals.
+        module: a module, possibly with claims; old claims stay.
+        backend: a backend with the hook.
+        context: the context of the module.
+        admit: the admission of the backend, including the core's own conditions.
+        log: receives the refusals.
 
     Raises:
-        HookError: the hook raised, changed anything but claims, or claimed for another backend or what no backend can
-            take.
+        HookError: the hook raised, changed anything but claims, claimed for another backend, or claimed an op unfit for
+            any backend.
     """
     claimed = backend.partition(module, context)
 

@@ -1,4 +1,4 @@
-"""Whether a policy or a backend's own partition claimed lawfully, and did nothing else; and what was made of it."""
+"""Checks of the claims of a policy or a backend's own partition, and of the resulting module."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ClaimFault:
-    """What is wrong with claims: a clause that names the op, and the IR around it where that helps."""
+    """A fault in claims: a clause with the op, and the IR around the op if helpful."""
 
     problem: str
     detail: str | None = None
 
 
 def find_fault(before: IRModule, after: IRModule, admissions: Mapping[str, Admission]) -> ClaimFault | None:
-    """Gives what is wrong with the claims that were added to a module, or ``None``.
+    """Return the fault in the claims added to a module, or ``None``.
 
-    They must be all that differs: ops keep their places, names and order, functions and older claims stay, and no
-    function is added. A claimed op is no structural one, and one that its backend may be asked for.
+    The claims must be the only difference: ops keep places, names and order, functions and older claims stay, and no
+    function is added. A claimed op is no structural op, and the backend may be asked for it.
 
     Args:
         before: a valid module.
-        after: what was made of it.
-        admissions: what each backend that may claim may be asked for, by its name.
+        after: the module with added claims.
+        admissions: the admission of each backend with a right to claim, by name.
 
     Cost: linear in the ops of both modules.
     """
@@ -49,12 +49,12 @@ def find_fault(before: IRModule, after: IRModule, admissions: Mapping[str, Admis
 
 
 def find_misclaim(before: IRModule, after: IRModule, admissions: Mapping[str, Admission]) -> ClaimFault | None:
-    """Gives the part of :func:`find_fault` that names and claims tell; it takes neither to be valid."""
+    """Return the faults of :func:`find_fault` visible from names and claims; neither module need be valid."""
     return _find_change(before, after) or _find_claim(before, after, admissions)
 
 
 def find_other_program(before: IRModule, after: IRModule) -> ClaimFault | None:
-    """Gives the part of :func:`find_fault` that takes both modules to be unfolded."""
+    """Return the faults of :func:`find_fault` visible only by unfolding both modules."""
     try:
         check_partition(without_claims(before), after)
     except InternalError as error:
@@ -63,14 +63,14 @@ def find_other_program(before: IRModule, after: IRModule) -> ClaimFault | None:
 
 
 def is_carved_lawfully(before: IRModule, claimed: IRModule, carved: IRModule) -> bool:
-    """Tells by one comparison, of the first module and the last, whether two steps kept the laws of partition.
+    """Return whether two steps kept the laws of partition, by one comparison of the first and last module.
 
-    ``False`` where they may not have; which step is at fault, if any, takes a check of each. A body that gets a size
-    from another value, as a composite hides the first that has it, counts as a difference here and is none.
+    ``False`` means possibly not; only a check of each step finds the faulty step, if any. A body with a size from
+    another value (because a composite hides the first value with the size) counts as a difference here, though legal.
 
     Args:
         before: a valid module.
-        claimed: the same with claims, in which :func:`find_misclaim` finds nothing.
+        claimed: the same with claims, without faults according to :func:`find_misclaim`.
         carved: the same with a region for each group of these claims.
     """
     if _owners(claimed) != _owners(carved):
@@ -83,14 +83,14 @@ def is_carved_lawfully(before: IRModule, claimed: IRModule, carved: IRModule) ->
 
 
 def _owners(module: IRModule) -> dict[tuple[str, str, str], str]:
-    """Gives the backend of each claimed op, by function, name of the first result, and kind."""
+    """Return the backend of each claimed op, by function, name of the first result, and kind."""
     return {
         (claim.source, op.results[0].name, op.op.name): claim.backend for claim in claims_of(module) for op in claim.ops
     }
 
 
 def claim_keys(module: IRModule) -> set[tuple[str, str, str]]:
-    """Gives the claims of a module: function, name of the first result, backend."""
+    """Return the claims of a module: function, name of the first result, backend."""
     return set(map(_key, claims_of(module)))
 
 

@@ -1,4 +1,4 @@
-"""Claims read off a module, and taken back."""
+"""Reading claims from a module, and dropping claims."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Claim", "claims_of", "drop_claims", "unclaimed_ops", "without_claims
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A binding that a backend has claimed.
+    """A binding claimed by a backend.
 
     Attributes:
-        source: the name of the function it came from.
+        source: the name of the original function.
         binding: an op, or a composite.
-        backend: who claimed it.
-        region: the annotated function that it stands in; empty where it stands in none yet.
+        backend: the claiming backend.
+        region: the annotated function of the binding; empty before there is a region.
     """
 
     source: str
@@ -30,12 +30,12 @@ class Claim:
 
     @property
     def ops(self) -> tuple[Binding, ...]:
-        """The op itself, or those of the composite."""
+        """The op itself, or the ops of the composite."""
         return members_of(self.binding)
 
 
 def claims_of(module: IRModule) -> Iterator[Claim]:
-    """Yields all claims, those in bodies of ``if`` and ``loop`` and what stands in annotated functions included."""
+    """Yield all claims, including bodies of ``if`` and ``loop`` and the contents of annotated functions."""
     for function in module.functions.values():
         source = str(function.attrs.get("source", function.name))
         backend = function.attrs.get("Codegen")
@@ -47,7 +47,7 @@ def claims_of(module: IRModule) -> Iterator[Claim]:
 
 
 def unclaimed_ops(module: IRModule) -> Iterator[tuple[str, Binding]]:
-    """Yields the ops that nobody has claimed, each with the name of its function."""
+    """Yield the unclaimed ops, each with the name of the function."""
     for function in module.functions.values():
         for binding in _bindings(function) if "Codegen" not in function.attrs else ():
             if binding.codegen is None and binding.op not in STRUCTURAL_OPS:
@@ -59,7 +59,7 @@ def _bindings(function: Function) -> Iterator[Binding]:
 
 
 def without_claims(module: IRModule) -> IRModule:
-    """Gives the module with no binding claimed; composites and annotated functions stay."""
+    """Return the module with no binding claimed; composites and annotated functions stay."""
 
     def change(function: Function) -> Function:
         if "Codegen" in function.attrs:
@@ -71,7 +71,7 @@ def without_claims(module: IRModule) -> IRModule:
 
 
 def drop_claims(module: IRModule, is_dropped: Callable[[Claim], bool]) -> IRModule:
-    """Gives the module without some claims; a composite is taken apart into its ops. Annotated functions stay."""
+    """Return the module without some claims; dropped composites are split into ops. Annotated functions stay."""
 
     def change(function: Function, source: str) -> Function:
         if "Codegen" in function.attrs:

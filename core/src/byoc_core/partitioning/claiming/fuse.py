@@ -1,4 +1,4 @@
-"""Fusion by pattern: groups of ops that a backend computes as one become composites."""
+"""Fusion by pattern: groups of ops computed together by a backend become composites."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ __all__ = ["FuseOpsByPattern"]
 
 @dataclass(frozen=True)
 class FuseOpsByPattern(Pass):
-    """Replaces matches of patterns by composites, claimed for the patterns' backends.
+    """A pass replacing pattern matches by composites, claimed for the patterns' backends.
 
     Overlapping matches are chosen by one total order, :attr:`byoc_core.partitioning.claiming.selection.Candidate.rank`.
 
     Attributes:
-        patterns: what to look for.
-        bind_constants: constants go into the composite's body; else they are its operands.
+        patterns: the patterns to look for.
+        bind_constants: constants go into the composite's body; else constants are operands of the composite.
         annotate_codegen: each composite becomes a function annotated for ``RunCodegen``; else
             ``MergeCompositeFunctions`` makes regions of neighbours.
-        log: gets the refusals.
-        admit: asked of every op of a match before the pattern's check; one that is turned away declines the match.
-        contain: gives the refusal that an error of a pattern's condition or check stands for, or raises; called with
-            the error and the name of the op that the pattern ends with. Without it the error is raised.
+        log: receives the refusals.
+        admit: asked about every op of a match before the pattern's check; a refused op declines the match.
+        contain: converts an error of a pattern's condition or check to a refusal, or raises; called with the error and
+            the name of the pattern's last op. Without ``contain`` the error is raised.
     """
 
     patterns: Sequence[CompositePattern]
@@ -59,13 +59,14 @@ class FuseOpsByPattern(Pass):
                 )
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module with composites.
+        """Return the module with composites.
 
         Raises:
-            PatternError: a condition or the check of a pattern raised, or a check gave something else than a
-                ``Rejection`` or ``None``, and :attr:`contain` does not make a refusal of it.
+            PatternError: a condition or the check of a pattern raised, or a check returned something else than a
+                ``Rejection`` or ``None``, and :attr:`contain` does not convert the error to a refusal.
 
-        Cost: per op, the patterns that can end at it; then :func:`byoc_core.partitioning.claiming.selection.select`.
+        Cost: per op, the patterns with this op at the end; then
+        :func:`byoc_core.partitioning.claiming.selection.select`.
         """
         fuser = _Fuser(self, module)
         fused = map_functions(module, lambda function: fuser.fuse(function, function.name))
@@ -206,7 +207,7 @@ class _Fuser:
         return replace(function, bindings=tuple(bindings))
 
     def _composite(self, candidate: Candidate) -> Binding:
-        """Makes the composite; its results are the very values of the match, so readers stay as they are."""
+        """Make the composite; the results are the match's own values, and readers stay unchanged."""
         match = candidate.match
         embed = self._options.bind_constants
         inputs = [value for value in match.inputs if not (embed and isinstance(value, Constant))]
@@ -235,7 +236,7 @@ class _Fuser:
 
 
 def _barriers(candidate: Candidate, epochs: Sequence[int]) -> list[Binding]:
-    """Gives the impure bindings that a match holds or reaches over: nothing crosses them."""
+    """Return the impure bindings inside a match or between its ops: nothing crosses an impure binding."""
     first, last = candidate.positions[0], candidate.positions[-1]
     if epochs[first] == epochs[last] and not epochs[first] % 2:
         return []

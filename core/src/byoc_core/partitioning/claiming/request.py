@@ -1,4 +1,4 @@
-"""What a policy is asked to do, and the means to do it."""
+"""The request to a policy, with the means to fulfil the request."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ __all__ = ["PartitionRequest", "contain_patterns"]
 
 
 def contain_patterns(backend: BackendHandle) -> Callable[[ByocError, str], Rejection]:
-    """Return what becomes of an error that a pattern of a backend raised at an op: :meth:`BackendHandle.contain`."""
+    """Return the containment for errors raised by a backend's pattern at an op: :meth:`BackendHandle.contain`."""
     return lambda error, op: backend.contain("byoc_patterns", error, op)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRequest:
-    """What a policy is asked to do.
+    """The request to a policy.
 
     Attributes:
         backends: from the first to be asked to the last.
         options: each backend's options, by backend name.
-        log: gets the refusals.
-        admissions: by backend name, what the user's constraints let it be asked for. :meth:`claim` asks by itself;
-            a policy that sets claims in another way asks :meth:`admission`.
-        registry: all backends that there are, those that take no part too.
+        log: receives the refusals.
+        admissions: by backend name, the limits of the user's constraints on requests to the backend. :meth:`claim` asks
+            by itself; a policy setting claims in another way asks :meth:`admission`.
+        registry: all existing backends, including backends not taking part.
     """
 
     backends: Sequence[BackendHandle]
@@ -43,18 +43,19 @@ class PartitionRequest:
     registry: Backends = field(default_factory=find_registry, repr=False)
 
     def admission(self, backend: BackendHandle) -> Admission:
-        """Gives the condition on what a backend may claim: the core's, then the user's."""
+        """Return the condition on a backend's claims: the core's, then the user's."""
         return new_admission(backend, self.admissions(backend.name))
 
     def claim(self, module: IRModule, backend: BackendHandle, admit: Admission = admit_all) -> IRModule:
-        """Lets a backend claim what nobody has claimed yet.
+        """Let a backend claim unclaimed ops.
 
-        Its patterns go first, then single ops; a backend with the hook ``byoc_partition`` claims by that alone.
+        The backend's patterns go first, then single ops; a backend with the hook ``byoc_partition`` claims by the hook
+        alone.
 
         Args:
-            module: perhaps with claims.
+            module: a module, possibly with claims.
             backend: one of ``backends``.
-            admit: turns ops away from it, beside the user's constraints.
+            admit: further refusals of ops, beside the user's constraints.
 
         Returns:
             The module with composites and claims.

@@ -1,4 +1,4 @@
-"""Selection among overlapping matches: which become composites, and why the others do not."""
+"""Selection among overlapping matches, with reasons for the refused matches."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from byoc_core.pattern import CompositePattern, FunctionIndex, Match, Rejection
 __all__ = ["Candidate", "OnRefusal", "select"]
 
 OnRefusal = Callable[["Candidate", Rejection, tuple[str, ...]], None]
-"""Called with a candidate that is not taken, the reason, and the ops that the reason speaks of."""
+"""Called with a refused candidate, the reason, and the ops named by the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A match that its pattern's check lets pass.
+    """A match accepted by the pattern's check.
 
     Attributes:
-        pattern: what matched.
+        pattern: the matching pattern.
         order: the pattern's place among all patterns of the pass.
-        match: what it matched.
-        positions: of the matched bindings in the function, ascending.
-        number: how many matches of the same pattern at the same root were found before it.
+        match: the match.
+        positions: positions of the matched bindings in the function, ascending.
+        number: the number of earlier matches of the same pattern at the same root.
     """
 
     pattern: CompositePattern
@@ -36,11 +36,10 @@ class Candidate:
 
     @property
     def rank(self) -> tuple[int, int, int, int, int]:
-        """The place in the order of selection, lowest first; no two candidates of one function share it.
+        """The place in the order of selection, lowest first; unique among the candidates of a function.
 
-        A match of higher priority goes first; then the one of more ops; then that of the earlier pattern; then that
-        whose last op stands earlier in the function; then that which the pattern's earlier alternatives and operand
-        orders give.
+        The order is: higher priority; more ops; earlier pattern; last op earlier in the function; earlier alternatives
+        and operand orders of the pattern.
         """
         return -self.pattern.priority, -len(self.positions), self.order, self.positions[-1], self.number
 
@@ -48,14 +47,14 @@ class Candidate:
 def select(
     index: FunctionIndex, candidates: Sequence[Candidate], on_refusal: OnRefusal
 ) -> tuple[list[int], dict[int, Candidate]]:
-    """Chooses matches by rank; one that shares an op with a better one, or would close a cycle, is left out.
+    """Choose matches by rank; skip a match sharing an op with a better match, or closing a cycle.
 
     Returns:
-        The group of each binding (composites and single ops), which do not depend on one another in a cycle; and the
-        chosen candidate at each matched position.
+        The group of each binding (composites and single ops), without cyclic dependences; and the chosen candidate at
+        each matched position.
 
-    Cost: ``O(n log n)`` in candidates. For each match whose inner values are read elsewhere, a search of what depends
-    on it, or it on, between its first op and its last.
+    Cost: ``O(n log n)`` in candidates. For each match with inner values read elsewhere, a search of the dependents and
+    dependences of the match between the first op and the last.
     """
     bindings = index.function.bindings
     group_of = list(range(len(bindings)))
@@ -95,10 +94,10 @@ def _would_close_cycle(names: Sequence[str]) -> Rejection:
 
 
 def _may_depend_on_others(candidate: Candidate) -> bool:
-    """Tells whether a composite of the match can stand on a cycle that its single ops do not stand on.
+    """Return whether a composite of the match can close a cycle not closed by the single ops.
 
-    Where only the last op is read outside, every way into the composite leads on to that op, so each way through the
-    composite is a way through its ops; and those alone form no cycle.
+    If only the last op is read outside, every path into the composite continues to that op. Each path through the
+    composite is then a path through the ops, and the ops alone form no cycle.
     """
     match = candidate.match
     return bool(match.leaked) or any(binding.op.declares_results for binding in match.bindings)
@@ -108,7 +107,7 @@ class _Order:
     """A topological order of single ops and contracted groups, repaired with each contraction.
 
     Source: D. J. Pearce and P. H. J. Kelly, "A dynamic topological sort algorithm for directed acyclic graphs", 2006;
-    here groups of nodes become one where they insert edges.
+    here groups of nodes are merged instead of edges being inserted.
     """
 
     def __init__(self, bindings: Sequence[Binding]) -> None:
@@ -122,10 +121,10 @@ class _Order:
         self._members: dict[int, Sequence[int]] = {}
 
     def contract(self, positions: Sequence[int]) -> list[int] | None:
-        """Makes one group of single ops, unless it closed a cycle.
+        """Merge single ops to one group, unless the group closes a cycle.
 
         Returns:
-            ``None``, or the ops on a shortest such way, in order.
+            ``None``, or the ops on a shortest cycle, in order.
         """
         inside = frozenset(positions)
         low, high = (pick(map(self._place.__getitem__, positions)) for pick in (min, max))
@@ -154,8 +153,8 @@ class _Order:
         edges: Sequence[Sequence[int]],
         is_near: Callable[[int], bool],
     ) -> tuple[dict[int, tuple[int, int]], list[int] | None]:
-        """Gives the groups that edges lead to from some ops, breadth first, and a way back to those ops, if any."""
-        reached: dict[int, tuple[int, int]] = {}  # by group: the op that an edge leads to it from, and to
+        """Return the groups reached by edges from some ops, breadth first, and a path back to these ops, if any."""
+        reached: dict[int, tuple[int, int]] = {}  # by group: source and target op of an edge leading to the group
         pending = deque(self._edges(positions, edges))
         while pending:
             start, end = pending.popleft()
@@ -173,7 +172,7 @@ class _Order:
         return ((position, end) for position in positions for end in edges[position])
 
     def _way(self, reached: Mapping[int, tuple[int, int]], last: int, inside: frozenset[int]) -> list[int]:
-        """Gives the ops of a way: of a group on it, the op where the way enters and that where it leaves."""
+        """Return the ops of a path: for a group on the path, the ops of entry and exit."""
         way = []
         while last not in inside:
             start, entered = reached[self._group[last]]

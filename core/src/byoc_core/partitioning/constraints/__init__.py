@@ -1,1 +1,1 @@
-"""What a user demands of a partition, and what follows for each backend."""
+"""A user's demands on a partition, and the consequences for each backend."""

@@ -1,4 +1,4 @@
-"""A user's constraints on one module: which ops they name, and what follows for each backend."""
+"""A user's constraints on one module: the named ops, and the consequences for each backend."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from byoc_core.pattern import Rejection
 __all__ = ["Constraints"]
 
 _MOST_SHOWN = 10
-"""How many ops one error names: a glob may stand for thousands."""
+"""The maximum number of ops named in an error: a glob may stand for thousands."""
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """The constraints that options put on a module's ops.
+    """The constraints put on a module's ops by options.
 
     Attributes:
-        forced: the backend that must take an op (or the host), by the op's key.
-        stopped: for each op that depends on one where offloading stops, the name of that one.
-        options: what the user gave.
+        forced: the backend required for an op (or the host), by the op's key.
+        stopped: for each op depending on an op at which offloading stops, the name of the latter.
+        options: the user's options.
     """
 
     forced: Mapping[OpKey, str] = field(default_factory=dict)
@@ -39,12 +39,12 @@ class Constraints:
 
     @classmethod
     def resolve(cls, options: PartitionOptions, module: IRModule, backends: Iterable[str]) -> Constraints:
-        """Finds what options name.
+        """Find the ops and backends named by options.
 
         Args:
-            options: the user's.
-            module: with unique names; partitioned already, or not.
-            backends: the names of those that take part.
+            options: the user's options.
+            module: a module with unique names; partitioned already, or not.
+            backends: the names of the backends taking part.
 
         Raises:
             OptionsError: a backend takes no part, a name fits nothing, or two entries place one op differently.
@@ -66,7 +66,7 @@ class Constraints:
         return cls(_places(options.force, catalog), find_dependents(module, bindings), options)
 
     def admission(self, backend: str) -> Admission:
-        """Gives the condition on what a backend may be asked for; it holds for the host too."""
+        """Return the condition on requests to a backend; the condition holds for the host too."""
         globs = self.options.allow.get(backend)
         if not self.forced and not self.stopped and globs is None:
             return admit_all
@@ -85,19 +85,19 @@ class Constraints:
         return admit
 
     def keeps_on_host(self, source: str, name: str) -> bool:
-        """Tells whether the user wants an op, named by its first result, to stay on the host."""
+        """Return whether the user wants an op, named by the first result, to stay on the host."""
         place = self.forced.get((source, name))
         return place == HOST_NAME or (place is None and (source, name) in self.stopped)
 
     def check_forced(self, module: IRModule, log: PartitionLog) -> None:
-        """Checks that every op that is forced to a backend is claimed by it.
+        """Check that every op forced to a backend is claimed by this backend.
 
         Args:
             module: after the policy, or partitioned.
-            log: why not.
+            log: the refusals, for the reasons.
 
         Raises:
-            PartitionError: one is not; names op, backend and the backend's reason.
+            PartitionError: an op is not claimed; names op, backend and the backend's reason.
         """
         if not self.forced:
             return
@@ -118,10 +118,10 @@ class Constraints:
             raise PartitionError(where, problem, detail="\n".join(others) or None)
 
     def check_left(self, source: str, binding: Binding, backend: str, refusal: Rejection) -> None:
-        """Checks that an op may be taken from a backend whose codegen refused it.
+        """Check that an op may be taken from a backend after a refusal by the backend's codegen.
 
         Raises:
-            PartitionError: it is forced to that backend.
+            PartitionError: the op is forced to that backend.
         """
         key = op_key(source, binding)
         if self.forced.get(key) == backend:
@@ -171,7 +171,7 @@ def _check_ops(where: str, globs: Sequence[str], module: IRModule) -> None:
 
 
 def _places(force: Mapping[str, str], catalog: _Catalog) -> dict[OpKey, str]:
-    """Gives the backend of each op that is named; an exact name goes before a glob."""
+    """Return the backend of each named op; an exact name takes precedence over a glob."""
     placed: dict[OpKey, tuple[bool, str, str]] = {}
     for entry, backend in force.items():
         where, is_glob = f"force `{entry}`", _is_glob(entry)
@@ -195,14 +195,14 @@ def _is_glob(entry: str) -> bool:
 
 @dataclass(slots=True)
 class _Named:
-    """What one name of one function stands for: bindings that give it, and the ops that a backend could take."""
+    """The meaning of a name in a function: the bindings with the name, and the ops open to a backend."""
 
     bindings: list[Binding] = field(default_factory=list)
     keys: dict[OpKey, None] = field(default_factory=dict)
 
 
 class _Catalog:
-    """The values of a module by name; region functions count as parts of the functions they came from."""
+    """The values of a module by name; region functions count as parts of the original functions."""
 
     def __init__(self, module: IRModule) -> None:
         self._named: dict[str, dict[str, _Named]] = {}  # by the value's name, then by the function's
@@ -211,7 +211,7 @@ class _Catalog:
             self._add(function, str(function.attrs.get("source", function.name)))
 
     def _add(self, function: Function, source: str) -> list[OpKey]:
-        """Adds a function's values and gives the keys of all its ops."""
+        """Add a function's values and return the keys of all its ops."""
         keys: list[OpKey] = []
         for binding in function.bindings:
             inner = [key for region in binding.regions for key in self._add(region, source)]
@@ -228,10 +228,10 @@ class _Catalog:
         return keys
 
     def find(self, where: str, entry: str) -> list[_Named]:
-        """Gives what an entry stands for.
+        """Return the named values and ops of an entry.
 
         Raises:
-            OptionsError: nothing.
+            OptionsError: the entry fits nothing.
         """
         function, slash, name = entry.rpartition("/")
         function, name = function.removeprefix("%") or "*", name.removeprefix("%")

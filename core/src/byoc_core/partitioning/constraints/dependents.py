@@ -1,4 +1,4 @@
-"""What depends on chosen ops, through bodies and calls."""
+"""Dependents of chosen ops, through bodies and calls."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ __all__ = ["find_dependents"]
 
 
 def find_dependents(module: IRModule, origins: Mapping[int, str]) -> dict[tuple[str, str], str]:
-    """Gives the ops that depend on the results of chosen bindings.
+    """Return the ops depending on the results of chosen bindings.
 
-    A binding depends on what it reads, with all that it runs: bodies, and the function that it calls. The results of a
-    binding that runs a chosen one depend on it. The way round a loop does not count.
+    A binding depends on the operands, together with everything run by the binding: bodies, and the called function. The
+    results of a binding running a chosen binding depend on the latter. The back edge of a loop does not count.
 
     Args:
-        module: all of it is looked at.
-        origins: the name of each chosen binding, by its ``id``.
+        module: the module, examined as a whole.
+        origins: the name of each chosen binding, by ``id``.
 
     Returns:
-        For each dependent op the name of what it depends on, by the name of the function that it came from and that of
-        its first result.
+        For each dependent op the name of the chosen binding, keyed by the name of the original function and the name of
+        the op's first result.
 
     Cost: linear in the ops of the module.
     """
@@ -40,7 +40,7 @@ class _Search:
         self.dependents: dict[tuple[str, str], str] = {}
 
     def enter(self, name: str) -> str | None:
-        """Looks through a function, once, and gives the name of a chosen binding that it runs, if any."""
+        """Search a function, once, and return the name of a chosen binding run by the function, if any."""
         if name not in self._held and name in self._module.functions:
             self._held[name] = None
             function = self._module[name]
@@ -48,7 +48,7 @@ class _Search:
         return self._held.get(name)
 
     def _body(self, function: Function, source: str, cause: str | None) -> str | None:
-        """Looks through a body; ``cause`` is what all of it depends on."""
+        """Search a body; ``cause`` is the dependence of the whole body."""
         held = None
         depends: dict[int, str] = {}
         for binding in function.bindings:

@@ -1,4 +1,4 @@
-"""What a user may wish of a partition."""
+"""The user's options for a partition."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ __all__ = ["PartitionOptions"]
 
 @dataclass(frozen=True)
 class PartitionOptions:
-    """Constraints on a partition, which hold whatever the policy, and whatever a backend says.
+    """Constraints on a partition, valid for every policy and every backend.
 
-    An op is named by a value that it gives, as ``explain`` prints it, with or without a ``%`` in front; ``encoder/x``
-    is the ``x`` of function ``encoder``. A name may be a glob (``conv_*``, ``encoder/*``). Ops in bodies of ``if``
-    and ``loop`` are named like others, and the name of an ``if`` or ``loop`` stands for all ops in its bodies.
+    An op is named by one of its values, as printed by ``explain``, with or without a ``%`` in front; ``encoder/x`` is
+    the ``x`` of function ``encoder``. A name may be a glob (``conv_*``, ``encoder/*``). Ops in bodies of ``if`` and
+    ``loop`` are named like others, and the name of an ``if`` or ``loop`` stands for all ops in the bodies.
 
     Attributes:
-        force: by name, the backend that must take an op, or ``"host"``: nobody may. Where the backend does not take
-            it, the partition fails. An exact name goes before a glob, and ``force`` before everything below.
-        stop_at: names of ops that are the last to be offloaded on their way: what depends on their results stays on
-            the host. A ``call``, ``if`` or ``loop`` depends on what it reads, with everything that it runs; where it
-            runs the named op, what reads its results depends on that op. Inside a loop one round counts: what stands
-            before the named op may be offloaded.
-        allow: by backend, globs of the ops that it may take (``{"mynpu": ["nn.*", "add"]}``); a backend that is not
-            listed may take all.
-        min_ops: a region of fewer ops (those in composites counted singly) is given back, and the next backend is
-            asked for its ops.
+        force: by name, the backend required for an op, or ``"host"`` for no backend. If the backend does not take the
+            op, the partition fails. An exact name takes precedence over a glob, and ``force`` over everything below.
+        stop_at: names of the last ops to be offloaded on a path: ops depending on the results stay on the host. A
+            ``call``, ``if`` or ``loop`` depends on the operands, with everything run inside; if the named op runs
+            inside, the readers of the results depend on the named op. Inside a loop a single round counts: ops before
+            the named op may be offloaded.
+        allow: by backend, globs of the permitted ops (``{"mynpu": ["nn.*", "add"]}``); a backend not listed may take
+            all ops.
+        min_ops: a region of fewer ops (ops in composites counted singly) is given back, and the next backend is asked
+            for the ops.
         min_flops: the same for a region of fewer floating-point operations, every symbolic size counted as 1.
-        min_bytes: the same for a region whose ops read and write fewer bytes, added up, every symbolic size counted
-            as 1. A region with a forced op stays, whatever its size.
-        sideways: whether claims of one backend that no edge joins may share a region.
-        backend_limits: whether the least regions hold which backends state (``BackendInfo.min_region_flops``); a region
-            whose operations are not known, or depend on symbols, is never below them.
+        min_bytes: the same for a region with fewer bytes read and written by the ops in total, every symbolic size
+            counted as 1. A region with a forced op stays, whatever the size.
+        sideways: whether claims of the same backend may share a region without an edge between the claims.
+        backend_limits: whether the minimum region sizes stated by backends (``BackendInfo.min_region_flops``) apply; a
+            region with unknown or symbolic operations is never below the minimum.
     """
 
     force: Mapping[str, str] = field(default_factory=dict)

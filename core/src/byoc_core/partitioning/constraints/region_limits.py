@@ -1,4 +1,4 @@
-"""Limits on the size of regions: those below give their ops back."""
+"""Limits on the size of regions: regions below a limit give their ops back."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["claim_within_limits", "has_limits"]
 
 
 def has_limits(options: PartitionOptions, backends: Sequence[BackendHandle]) -> bool:
-    """Return whether a region may be too small: for the user, or for its backend."""
+    """Return whether a region may be too small: for the user, or for the backend."""
     is_limited = options.min_ops or options.min_flops or options.min_bytes
     return bool(is_limited or any(_least_flops(options, backends).values()))
 
 
 def _least_flops(options: PartitionOptions, backends: Sequence[BackendHandle]) -> dict[str, int]:
-    """Return the least operations of a region that are worth a call, by backend."""
+    """Return the minimum operations of a region worth a call, by backend."""
     return {backend.name: backend.info().min_region_flops if options.backend_limits else 0 for backend in backends}
 
 
@@ -40,26 +40,26 @@ def claim_within_limits(
     request: PartitionRequest,
     constraints: Constraints,
 ) -> IRModule:
-    """Claims, and claims anew without the ops of regions that are too small for their backends, until none is.
+    """Claim, and claim anew without the ops of regions too small for their backends, until no region is too small.
 
-    The first backend that has such regions gives their ops back; those after it may do better with them in the next
+    The first backend with too small regions gives the ops back; later backends may do better with these ops in the next
     round.
 
     Args:
-        module: what to claim in.
-        claim: a policy, perhaps with checks around it; what it gives is merged unchecked, for its sizes only.
-        request: what to ask it.
-        constraints: with the limits. A region with a forced op, or one that was claimed before, is never too small.
+        module: the module to claim in.
+        claim: a policy, possibly with surrounding checks; the result is merged unchecked, for the sizes only.
+        request: the request to the policy.
+        constraints: the constraints with the limits. A region with a forced op, or claimed before, is never too small.
 
-    Cost: the policy and the merging of regions, once more for each round in which a region was too small. It ends:
-    each round takes one more op from one more backend.
+    Cost: the policy and the merging of regions, once more for each round with a too small region. The loop ends: each
+    round takes at least an op more from a backend.
     """
     given_back: dict[tuple[str, OpKey], Rejection] = {}
     while True:
         log = PartitionLog()
         admissions = without_ops(given_back, request.admissions)
         claimed = claim(module, replace(request, log=log, admissions=admissions))
-        if given_back:  # a policy that claims by itself need not have asked
+        if given_back:  # a policy claiming by itself need not have asked
             claimed = drop_claims(
                 claimed, lambda c: any((c.backend, op_key(c.source, op)) in given_back for op in c.ops)
             )
@@ -74,7 +74,7 @@ def claim_within_limits(
 def _small_regions(
     module: IRModule, claimed: IRModule, constraints: Constraints, least_flops: Mapping[str, int]
 ) -> dict[str, dict[OpKey, Rejection]]:
-    """Gives by backend the ops of its regions that are too small, and how small."""
+    """Return by backend the ops of too small regions, with the sizes."""
     kept = {op_key(claim.source, op) for claim in claims_of(module) for op in claim.ops}.union(constraints.forced)
     regions: dict[str, list[Claim]] = {}
     small: dict[str, dict[OpKey, Rejection]] = {}
@@ -94,7 +94,7 @@ def _small_regions(
 
 
 def _shortfall(ops: Sequence[Binding], options: PartitionOptions) -> str:
-    """Gives the figures of a region that are below their limits, as text; empty where none is."""
+    """Return the figures of a region below the limits, as text; empty if there are none."""
     counts_sizes = (options.min_flops or options.min_bytes) and cited_symbols(ops)
     figures = (
         (options.min_ops, "ops", lambda _: 1),
@@ -107,7 +107,7 @@ def _shortfall(ops: Sequence[Binding], options: PartitionOptions) -> str:
 
 
 def _unworthy(ops: Sequence[Binding], least: int) -> str:
-    """Return why a region is not worth a call of its backend; empty where it may be."""
+    """Return why a region is not worth a call of the backend; empty if the call may be worthwhile."""
     if not least or cited_symbols(ops) or not all(op.op.states_flops for op in ops):
         return ""
     total = sum(evaluate_at_one(op.op.flops(op.context())) for op in ops)

@@ -1,13 +1,13 @@
-"""Groups of claims: which bindings go into one region together.
+"""Groups of claims: the choice of bindings for a common region.
 
-Bindings are taken in order, each with the groups that it reads from. Every group has a *stage*, a topological
-numbering: an edge between two groups leads to a higher stage. A binding joins the group of a value that it reads, if
-both are claimed by one backend and no other way leads from that group to the binding, for with such a way the region
-would depend on itself. The group of the highest stage is asked first: then a refusal holds for good, since the other
-way passes through a binding of another claim, and the groups that result are maximal.
+Bindings are taken in order, each with the groups of the operands. Every group has a *stage*, a topological numbering:
+an edge between two groups leads to a higher stage. A binding joins the group of an operand if both are claimed by the
+same backend and no other path leads from that group to the binding; with another path the region would depend on
+itself. The group of the highest stage is asked first. A refusal then holds for good, because the other path passes
+through a binding of another claim, and the resulting groups are maximal.
 
-Ways are searched from both ends at once, between the stages of the two groups only. What long searches look at beyond
-a fixed length is drawn on one budget of the function. A search that meets its bound leaves the groups apart, which is
+Paths are searched from both ends at once, between the stages of the two groups only. Visits of long searches beyond a
+fixed length are drawn from a common budget of the function. A search meeting a bound leaves the groups apart, which is
 always legal.
 """
 
@@ -23,32 +23,32 @@ from byoc_core.ir.sizes import dependencies, is_data_dependent
 __all__ = ["group_claims", "may_share"]
 
 _FREE_VISITS = 4096
-"""How many edges any search may look at from either end."""
+"""The number of edges open to any search from either end."""
 _SEARCH_BUDGET = 1_000_000
-"""How many more the searches of a function may look at, all together, ..."""
+"""The number of further edges open to all searches of a function together, ..."""
 _SEARCH_BUDGET_PER_BINDING = 64
-"""... and how many more again for each of its bindings."""
+"""... and further edges for each binding of the function."""
 
 
 def may_share(binding: Binding) -> bool:
-    """Tells whether a binding may have others in its region.
+    """Return whether a binding may share a region with others.
 
-    A data-dependent one may not: the others could not know the sizes.
+    A data-dependent binding may not: the sizes would be unknown to the others.
     """
     return binding.codegen is not None and not is_data_dependent(binding)
 
 
 def group_claims(bindings: Sequence[Binding], epochs: Sequence[int]) -> list[int]:
-    """Gives the group of each binding, named by its first member's position.
+    """Return the group of each binding, named by the position of the first member.
 
     Args:
-        bindings: in SSA order; those that :func:`may_share` denies are groups of their own.
-        epochs: from :func:`byoc_core.partitioning.merging.ordering.barrier_epochs`; groups stay within one.
+        bindings: in SSA order; bindings refused by :func:`may_share` are separate groups.
+        epochs: from :func:`byoc_core.partitioning.merging.ordering.barrier_epochs`; groups stay within an epoch.
 
-    Cost: ``O(n log n)`` in bindings and operands, plus a bounded search per edge between groups of one claim. Long
-    searches are seldom: they come where long branches that are independent of each other are read together, and around
-    hubs, values that a good part of the function reads: there they grow with the number of readers, until the budget
-    ends them (a thousand hubs in 100,000 bindings take about forty times as long as a hundred in 10,000).
+    Cost: ``O(n log n)`` in bindings and operands, plus a bounded search per edge between groups of the same claim. Long
+    searches are rare. These occur where long independent branches are read together, and around hubs (values read by a
+    good part of the function). At hubs the searches grow with the number of readers, until the budget is spent (a
+    thousand hubs in 100,000 bindings take about forty times as long as a hundred in 10,000).
     """
     groups = _Groups(len(bindings))
     is_shared = [may_share(binding) for binding in bindings]
@@ -70,7 +70,7 @@ def group_claims(bindings: Sequence[Binding], epochs: Sequence[int]) -> list[int
 
 
 class _Groups:
-    """Disjoint groups of positions, each named by its first one, with the edges between them and their stages."""
+    """Disjoint groups of positions, each named by the first member, with the edges between groups and their stages."""
 
     def __init__(self, count: int) -> None:
         self.stage = [0] * count
@@ -80,10 +80,10 @@ class _Groups:
         self._nearest = [count * count] * count  # no successor has a lower stage
         self._slack = [0] * count
         self._budget = _SEARCH_BUDGET + _SEARCH_BUDGET_PER_BINDING * count
-        self._reached: dict[int, set[int]] = {}  # groups that are known to depend on a group
+        self._reached: dict[int, set[int]] = {}  # groups known to depend on a group
 
     def find(self, position: int) -> int:
-        """Gives the group of a position."""
+        """Return the group of a position."""
         root = position
         while self._parent[root] != root:
             root = self._parent[root]
@@ -92,7 +92,7 @@ class _Groups:
         return root
 
     def add(self, position: int, sources: Sequence[int]) -> None:
-        """Makes a group of one binding, behind all others."""
+        """Make a group of one binding, after all others."""
         before = dict.fromkeys(map(self.find, sources))
         stage = max((self.stage[group] + 1 for group in before), default=0)
         self._predecessors[position] = before
@@ -102,7 +102,7 @@ class _Groups:
             self._nearest[group] = min(self._nearest[group], stage)
 
     def try_merge(self, before: int, position: int) -> None:
-        """Merges a group with that of a binding that reads from it, unless another way leads from it there."""
+        """Merge a group with the group of a reading binding, unless another path leads from the first to the second."""
         before, after = self.find(before), self.find(position)
         if before == after or self._is_indirect(before, after):
             return
@@ -110,7 +110,7 @@ class _Groups:
         if after == position:
             others = [group for group in self._predecessors[after] if group != before]
             stage = max((self.stage[before], *(self.stage[group] + 1 for group in others)))
-            for group in others:  # the binding's stage may become lower than the one they know
+            for group in others:  # the binding's stage may become lower than the recorded stage
                 self._nearest[group] = min(self._nearest[group], stage)
         self._raise_successors(before, after, stage)
         group, other = sorted((before, after))
@@ -127,7 +127,7 @@ class _Groups:
             self._reached[group] = self._reached.pop(before, set()) | self._reached.pop(after, set())
 
     def _is_indirect(self, before: int, after: int) -> bool:
-        """Tells whether a way other than the direct edge may lead from one group to another."""
+        """Return whether a path other than the direct edge may lead from one group to another."""
         low, high = self.stage[before], self.stage[after]
         known = self._reached.setdefault(before, set())
         visited: set[int] = set()
@@ -159,7 +159,7 @@ class _Groups:
     def _walk(
         self, edges: list[dict[int, None]], start: int, end: int, low: int, high: int
     ) -> Iterator[tuple[int, int]]:
-        """Yields the edges of a breadth-first search as pairs; the second is -1 where the edge leads nowhere new.
+        """Yield the edges of a breadth-first search as pairs; the second is -1 if the edge leads to no new group.
 
         The direct edge from ``start`` to ``end`` does not count.
         """
@@ -183,10 +183,10 @@ class _Groups:
             edges[current] = neighbours
 
     def _raise_successors(self, before: int, after: int, stage: int) -> None:
-        """Renumbers what follows ``before`` so that it may get a higher stage.
+        """Renumber the successors of ``before`` to make room for a higher stage.
 
-        The old stages are a topological numbering, so each group is renumbered once, after all that come before it.
-        Some room is left, more each time, so that a group that grows binding by binding seldom comes here.
+        The old stages are a topological numbering: each group is renumbered once, after all its predecessors. Some room
+        is left, more each time, to make renumbering rare for a group growing binding by binding.
         """
         if stage < self._nearest[before]:
             return
@@ -200,7 +200,7 @@ class _Groups:
                 self._raise(current, after, self.stage[current], 0, pending)
 
     def _raise(self, group: int, after: int, stage: int, slack: int, pending: list[tuple[int, int]]) -> None:
-        """Lifts the successors of a group above a stage, and queues those that were lifted for the first time."""
+        """Raise the successors of a group above a stage, and queue the successors raised for the first time."""
         nearest = len(self.stage) ** 2
         successors = dict.fromkeys(map(self.find, self._successors[group]))
         successors.pop(group, None)
@@ -217,7 +217,7 @@ class _Groups:
 
 
 def _union(left: dict[int, None], right: dict[int, None]) -> dict[int, None]:
-    """Gives one of two sets with the other's members, in time proportional to the smaller."""
+    """Return one of two sets with the other's members, in time proportional to the smaller."""
     larger, smaller = (left, right) if len(left) >= len(right) else (right, left)
     larger.update(smaller)
     return larger

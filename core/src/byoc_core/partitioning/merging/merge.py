@@ -25,13 +25,13 @@ __all__ = ["MergeCompositeFunctions", "merge_claims"]
 
 @dataclass(frozen=True)
 class MergeCompositeFunctions(Pass):
-    """Makes a function annotated for ``RunCodegen`` of every maximal group of claims of one backend.
+    """A pass making a function annotated for ``RunCodegen`` of every maximal group of claims of one backend.
 
     Attributes:
-        sideways: whether claims that no edge joins may share a region, which makes fewer and larger ones; else a region
-            holds neighbours only.
-        separated: backends for which ops of known sizes and ops of symbolic ones are never in one region: they compile
-            these anew for each set of sizes.
+        sideways: whether claims without an edge between them may share a region, for fewer and larger regions; else a
+            region contains neighbours only.
+        separated: backends with separate regions for ops of known and of symbolic sizes: these backends compile
+            symbolic ops anew for each set of sizes.
     """
 
     sideways: bool = False
@@ -40,13 +40,13 @@ class MergeCompositeFunctions(Pass):
     verifies_result: ClassVar[bool] = True
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module with region functions.
+        """Return the module with region functions.
 
-        All functions are treated, bodies of ``if`` and ``loop`` included, which get the sizes that their regions need;
-        impure bindings are barriers. A data-dependent op is a region of its own.
+        All functions are treated, including bodies of ``if`` and ``loop``; bodies receive the sizes needed by their
+        regions. Impure bindings are barriers. A data-dependent op is a region of its own.
 
         Raises:
-            PartitionError: an op is claimed that no region may hold.
+            PartitionError: a claimed op may not be in a region.
             InternalError: the result breaks a law of partition.
 
         Cost: ``O(n log n)``; see :mod:`byoc_core.partitioning.merging.grouping` and
@@ -61,10 +61,10 @@ class MergeCompositeFunctions(Pass):
 
 
 def merge_claims(module: IRModule, sideways: bool, separated: frozenset[str] = frozenset()) -> IRModule:
-    """Gives what :class:`MergeCompositeFunctions` does, unchecked; the same module where nothing is claimed.
+    """Return the result of :class:`MergeCompositeFunctions`, unchecked; the same module if nothing is claimed.
 
     Args:
-        module: its bodies of ``if`` and ``loop`` have the sizes that they need (:class:`CaptureSizes`).
+        module: a module with all needed sizes in bodies of ``if`` and ``loop`` (:class:`CaptureSizes`).
         sideways: as there.
         separated: as there.
     """
@@ -78,7 +78,7 @@ _Group = Callable[[Sequence[Binding], Sequence[int]], list[int]]
 
 
 def _group(group: _Group, separated: frozenset[str], bindings: Sequence[Binding], epochs: Sequence[int]) -> list[int]:
-    """Return groups of bindings, in which claims of separated backends count as two, by whether sizes are known."""
+    """Return groups of bindings; claims of separated backends count as two claims, by known and symbolic sizes."""
 
     def labelled(binding: Binding) -> Binding:
         if binding.codegen not in separated or symbols_in(Function("claim", (), (binding,), ())):
@@ -129,7 +129,7 @@ def _check_claim(binding: Binding, function: Function, source: str, module: IRMo
 
 
 def _readers(function: Function) -> dict[int, list[int]]:
-    """Gives the ``id`` of each binding that reads a value, by the value's ``id``; 0 for the function's results."""
+    """Return the ``id`` of each binding reading a value, by the value's ``id``; 0 for the function's results."""
     readers: dict[int, list[int]] = {}
     for binding in function.bindings:
         for operand in binding.operands:
@@ -144,7 +144,7 @@ def _outputs(members: Sequence[Binding], readers: dict[int, list[int]]) -> list[
     made = [result for binding in members for result in binding.results]
     outputs = [r for r in made if any(reader not in inside for reader in readers.get(id(r), ()))]
     if is_data_dependent(members[0]):
-        # Others may need the new size without reading a value that has it.
+        # Others may need the new size without reading a value of this size.
         known = type_symbols((*members[0].operands, *outputs))
         outputs += [r for r in made if not type_symbols((r,)) <= known][:1]
         outputs.sort(key=made.index)

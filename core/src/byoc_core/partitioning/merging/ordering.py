@@ -1,4 +1,4 @@
-"""Order of bindings once they are grouped: stable topological sorting, and the barriers that impure calls are."""
+"""The order of grouped bindings: stable topological sorting, with impure calls as barriers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["barrier_epochs", "sort_groups"]
 
 
 def barrier_epochs(function: Function, functions: Mapping[str, Function]) -> list[int]:
-    """Gives for each binding the number of impure bindings before it; an impure binding has an epoch of its own.
+    """Return for each binding the number of preceding impure bindings; an impure binding has a separate epoch.
 
-    Bindings of different epochs never go into one group.
+    Bindings of different epochs never go into the same group.
     """
     epochs, epoch = [], 0
     for binding in function.bindings:
@@ -27,7 +27,7 @@ def barrier_epochs(function: Function, functions: Mapping[str, Function]) -> lis
 
 
 def sort_groups(bindings: Sequence[Binding], group_of: Sequence[int], epochs: Sequence[int]) -> list[list[int]] | None:
-    """Orders groups so that each comes after all groups that it reads from, or whose sizes it needs.
+    """Sort groups in topological order: each group comes after all groups with its operands or needed sizes.
 
     Args:
         bindings: in SSA order.
@@ -35,8 +35,8 @@ def sort_groups(bindings: Sequence[Binding], group_of: Sequence[int], epochs: Se
         epochs: from :func:`barrier_epochs`; groups of a lower epoch come first.
 
     Returns:
-        The positions of each group's bindings, ascending, groups in order (among those that are ready, the one whose
-        first binding comes first); ``None`` where the groups depend on one another in a cycle.
+        The positions of each group's bindings, ascending, groups in order (among ready groups, the group with the
+        earliest first binding); ``None`` if the groups depend on one another in a cycle.
 
     Cost: ``O(n log n)`` in bindings and operands.
     """

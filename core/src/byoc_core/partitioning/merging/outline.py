@@ -1,4 +1,4 @@
-"""Outlining: a group of claimed bindings becomes a function annotated for ``RunCodegen``, and a call of it."""
+"""Outlining: a group of claimed bindings becomes a function annotated for ``RunCodegen``, plus a call."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ __all__ = ["Outliner", "outline_claims"]
 
 
 class Outliner:
-    """Makes region functions with unique names for one module.
+    """A maker of region functions with unique names for one module.
 
     Args:
-        module: its function names, global symbols, external functions and the symbols that it calls are taken already.
+        module: the function names, global symbols, external functions and called symbols of the module are taken
+            already.
     """
 
     def __init__(self, module: IRModule) -> None:
@@ -35,14 +36,14 @@ class Outliner:
         self.functions: dict[str, Function] = {}
 
     def outline(self, source: str, bindings: Sequence[Binding], outputs: Sequence[Var], visible: SizeGivers) -> Binding:
-        """Makes a function of bindings and gives the call that takes their place.
+        """Make a function of bindings and return the replacing call.
 
         Args:
-            source: name of the function they stand in.
+            source: name of the function containing the bindings.
             bindings: claimed by one backend, in SSA order.
-            outputs: the values that are read outside, in order of definition; the call defines them.
-            visible: the values that may be read at the call. Where the inputs do not give a symbolic size that the ops
-                need (from ``m*n`` alone follows neither ``m`` nor ``n``), the first value that does becomes an input.
+            outputs: the values read outside, in order of definition; the call defines these values.
+            visible: the values readable at the call. If the inputs do not give a symbolic size needed by the ops (from
+                ``m*n`` alone follows neither ``m`` nor ``n``), the first value giving the size becomes an input.
         """
         backend = str(bindings[0].codegen)
         made = {id(result) for binding in bindings for result in binding.results}
@@ -79,7 +80,7 @@ class Outliner:
 
 
 def outline_claims(module: IRModule, is_wanted: Callable[[Binding], bool]) -> IRModule:
-    """Gives the module with each claimed binding that is wanted made a function of its own."""
+    """Return the module with each wanted claimed binding made a function of its own."""
     outliner = Outliner(module)
 
     def change(function: Function, source: str) -> Function:

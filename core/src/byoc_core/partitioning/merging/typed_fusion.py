@@ -1,12 +1,12 @@
-"""Groups of claims sideways: claims of one backend go into one region whether or not an edge joins them.
+"""Sideways groups of claims: claims of one backend share a region with or without an edge between the claims.
 
 Typed fusion: Kennedy and McKinley, "Typed Fusion with Applications to Parallel and Sequential Code Generation", Rice
-University, 1994. One backend after the other is fused, on the graph as the backends before it left it. The *level* of
-a claim is the most often that a way to it leaves the backend's claims and comes back; claims of one level become one
-group. A way that leaves a group leads to higher levels only, so groups are convex and acyclic together. Every level is
-reached from the one below by such a way, so no two groups of one backend could be merged, and for one backend alone
-their number is the least there is. For several together the least number is NP-hard to find (the same paper); the
-backend with the most claims chooses first.
+University, 1994. Backends are fused one after the other, each on the graph left by the backends before. The *level* of
+a claim is the maximum number of times a path to the claim leaves the backend's claims and comes back. Claims of the
+same level become a group. A path leaving a group leads to higher levels only, making the groups convex and acyclic
+together. Every level is reached from the level below by such a path; hence no two groups of the same backend could be
+merged, and for a single backend the number of groups is minimal. For several backends together the minimum is NP-hard
+to find (the same paper); the backend with the most claims chooses first.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["fuse_claims"]
 
 
 def fuse_claims(bindings: Sequence[Binding], epochs: Sequence[int]) -> list[int]:
-    """Gives the group of each binding, named by its first member's position.
+    """Return the group of each binding, named by the position of the first member.
 
     Takes the arguments of :func:`byoc_core.partitioning.merging.grouping.group_claims`, and keeps the same bindings
     apart.
 
-    Cost: ``O(n log n)`` in bindings and operands, for each backend that claims some.
+    Cost: ``O(n log n)`` in bindings and operands, for each backend with claims.
     """
     needed = dependencies(bindings)
     group_of = list(range(len(bindings)))
@@ -45,7 +45,7 @@ def _fuse(
     group_of: Sequence[int],
     backend: str | None,
 ) -> list[int]:
-    """Gives the groups after those of one backend are fused, level by level within each epoch."""
+    """Return the groups after fusing the groups of one backend, level by level within each epoch."""
     is_own = [may_share(binding) and binding.codegen == backend for binding in bindings]
     levels: dict[int, int] = {}
     fused = list(group_of)

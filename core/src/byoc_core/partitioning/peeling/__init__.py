@@ -1,1 +1,1 @@
-"""Views leave regions: ops that only look at memory in another way stand between the calls, not inside them."""
+"""Peeling: ops without data movement (views of memory) move from regions to the callers."""

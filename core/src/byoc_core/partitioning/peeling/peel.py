@@ -1,4 +1,4 @@
-"""The pass that takes view ops out of regions at their borders."""
+"""The pass moving view ops out of regions at the borders."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ def _keep_nothing(function: str, name: str) -> bool:
 
 @dataclass(frozen=True)
 class PeelViews(Pass):
-    """Takes view ops out of regions at their borders and leaves them in the caller, where lowering makes views of them.
+    """A pass moving view ops out of regions, at the borders, into the caller; lowering makes views of these ops.
 
-    A region of the host that holds nothing else is opened. Of others leave:
+    A host region with view ops only is opened. Out of other regions move:
 
-    - in front of the call what alone reads a parameter: ops that reshape; slices and splits whose parts are in one
-      piece; all of these and ``permute_dims`` where the backend takes strided views (``BackendInfo.strided``); and a
-      ``concat`` of parameters that is a result itself, whatever reads it;
-    - behind it what makes a result that nothing in the region reads: ops that reshape; ``concat``, of whose result each
-      part is one piece, or a strided view that the backend can write; a ``split`` all of whose parts are results, each
-      in one piece.
+    - in front of the call, the readers of a parameter, if none of the readers stays: ops that reshape; slices and
+      splits with contiguous parts; all of these and ``permute_dims`` if the backend takes strided views
+      (``BackendInfo.strided``); and a ``concat`` of parameters returned by the region, whatever reads its result;
+    - behind the call, the producers of results without readers in the region: ops that reshape; ``concat``, if each
+      part of the result is contiguous, or a strided view writable by the backend; a ``split`` with all parts being
+      results, each contiguous.
 
-    Repeated until nothing moves; a region that becomes empty disappears. Only regions that partition made are changed,
-    with ops whose sizes the caller's parameters tell; composites are taken as a whole.
+    Repeated until nothing moves; an empty region disappears. Only regions made by partition are changed, and only ops
+    with sizes known from the caller's parameters move; composites stay.
 
     Attributes:
         backends: plugin objects, or handles, to use under their names instead of installed plugins.
-        keeps: tells of an op, by its function and its name, whether it stays in its region.
-        registry: the backends that names stand for; by default those installed for this process.
+        keeps: returns whether an op stays in the region, by function and name.
+        registry: the backends available by name; by default the backends installed for this process.
     """
 
     backends: Sequence[object] = ()
@@ -52,10 +52,10 @@ class PeelViews(Pass):
     registry: Backends | None = None
 
     def __call__(self, module: IRModule) -> IRModule:
-        """Gives the module with views in the callers; a second run changes nothing. Cost: linear.
+        """Return the module with views in the callers; a second run changes nothing. Cost: linear.
 
         Raises:
-            BackendNotFoundError: a region is annotated for a backend that is not installed.
+            BackendNotFoundError: a region is annotated for a backend not installed.
             HookError: a backend's hook failed.
         """
         regions = _regions_called_once(module)
@@ -78,7 +78,7 @@ class PeelViews(Pass):
 
 
 def _regions_called_once(module: IRModule) -> dict[str, Function]:
-    """Gives the functions that partition made and that are called from one place."""
+    """Return the functions made by partition and called from one place."""
     calls = Counter(str(b.attrs["callee"]) for f in module.functions.values() for b in _walk(f) if b.op is CALL)
     return {
         name: function
@@ -100,7 +100,7 @@ class _Run:
         self.peeled: dict[str, Function | None] = {}
 
     def function(self, function: Function) -> Function:
-        """Gives a function with the views of the regions that it calls; what is left of those is in :attr:`peeled`."""
+        """Return a function with the views of the called regions; the remaining regions are in :attr:`peeled`."""
         shapes = [p.type.shape for p in function.params if isinstance(p.type, TensorType) and p.type.shape is not None]
         return self._body(function, bound_symbols(shapes))
 
@@ -136,7 +136,7 @@ class _Run:
 
 
 def _is_plain(call: Binding, region: Function) -> bool:
-    """Tells whether a region is as partition leaves it: of the types at its call, with results that its ops make."""
+    """Return whether a region is as left by partition: with the types of its call, and results made by its ops."""
     made = {id(result) for binding in region.bindings for result in binding.results}
     pairs = [*zip(region.params, call.operands, strict=True), *zip(region.results, call.results, strict=True)]
     return (

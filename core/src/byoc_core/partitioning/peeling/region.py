@@ -1,4 +1,4 @@
-"""One region and its call: which of its ops leave it, and what remains."""
+"""One region and its call: the ops leaving the region, and the remainder."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Peeled", "peel_region"]
 
 @dataclass(frozen=True, slots=True)
 class Peeled:
-    """What takes the place of a call.
+    """The replacement of a call.
 
     Attributes:
-        bindings: the ops that left, and the call, in order.
-        region: what is left of the function; ``None`` where nothing is, and nothing calls it.
+        bindings: the moved ops, and the call, in order.
+        region: the remainder of the function; ``None`` if nothing remains, and nothing calls the function.
     """
 
     bindings: tuple[Binding, ...]
@@ -29,20 +29,20 @@ class Peeled:
 def peel_region(
     call: Binding, region: Function, is_view: Callable[[Binding], bool], *, strided: bool, views_only: bool
 ) -> Peeled | None:
-    """Moves view ops of a region in front of its call and behind it.
+    """Move view ops of a region in front of the call and behind the call.
 
     Args:
-        call: of the region, which nothing else calls; its operands and results have the types of the region's
-            parameters and results, which are different values that the region's ops make.
-        region: its ops are pure.
-        is_view: whether an op is a view that may leave.
-        strided: whether the backend takes strided views and writes into them.
+        call: the only call of the region; operands and results have the types of the region's parameters and results.
+            The results of the region are different values made by the region's ops.
+        region: a region with pure ops.
+        is_view: whether an op is a view and may leave.
+        strided: whether the backend takes strided views and writes into such views.
         views_only: whether all ops are such views, and the region is to be opened.
 
     Returns:
-        ``None`` where nothing moves.
+        ``None`` if nothing moves.
 
-    Cost: linear in the region's bindings and operands, once more for each joint in front that sets others free.
+    Cost: linear in the region's bindings and operands, once more for each joint in front that frees others.
     """
     peeler = _Peeler(call, region, is_view, strided=strided, views_only=views_only)
     peeler.move_behind()
@@ -59,7 +59,7 @@ class _Peeler:
         self._is_view = is_view
         self._strided = strided
         self._views_only = views_only
-        # What stands in the caller for a value of the region: for what it takes, and for what it gives.
+        # The caller's values for the values of the region: for its inputs, and for its outputs.
         self._outer: dict[int, Value] = {
             id(param): operand for param, operand in zip(region.params, call.operands, strict=True)
         }
@@ -72,7 +72,7 @@ class _Peeler:
         self._behind: list[Binding] = []
 
     def move_behind(self) -> None:
-        """Moves what makes results that nothing in the region reads; then what makes what that reads, and so on."""
+        """Move producers of results without readers in the region; then the producers of their operands, and so on."""
         for binding in reversed(self._region.bindings):
             if self._may_go_behind(binding):
                 self._moved.add(id(binding))
@@ -88,7 +88,7 @@ class _Peeler:
             return False
         num_given = sum(id(result) in self._given for result in binding.results)
         if len(binding.results) > 1 and not self._views_only:
-            # Who reads the parts may want each in one piece; and a part that nobody reads would be made for nothing.
+            # Readers may want each part contiguous; and a part without readers would be made for nothing.
             return num_given == len(binding.results) and is_in_one_piece(binding)
         if not num_given:
             return False
@@ -97,20 +97,20 @@ class _Peeler:
         return self._views_only or binding.op.has_trait(Trait.RESHAPING)
 
     def _handed_out(self, value: Value) -> Value:
-        """Gives what stands in the caller for a value, which the region gives from now on if it makes it."""
+        """Return a value of the caller for a value; a value made by the region becomes a result of the region."""
         if isinstance(value, Constant):
             return value
         known = self._outer.get(id(value))
         return known if known is not None else self._given.setdefault(id(value), Var(value.name, value.type))
 
     def _released(self, value: Var) -> Var:
-        """Gives what an op that leaves the region defines in the caller in the place of a result of its own."""
+        """Return the value defined in the caller by a moved op, in place of a result of the op."""
         return self._given.pop(id(value)) if id(value) in self._given else Var(value.name, value.type)
 
     def move_in_front(self) -> None:
-        """Moves what alone reads a parameter; then what alone reads what that gives, and so on."""
+        """Move the only readers of a parameter; then the only readers of their results, and so on."""
         num_moved = -1
-        while num_moved < len(self._moved):  # a joint that leaves may leave a parameter to one reader
+        while num_moved < len(self._moved):  # a moved joint may leave a parameter to one reader
             num_moved = len(self._moved)
             remaining = self._remaining()
             staying = {id(o) for b in remaining if not self._may_go_in_front(b) for o in b.operands}
@@ -131,19 +131,19 @@ class _Peeler:
         if any(isinstance(operand, Var) and id(operand) not in self._outer for operand in binding.operands):
             return False
         if joins(binding):
-            # It has to be in one piece anyway, since it is a result; so nobody can make it in a better way.
+            # A result must be contiguous anyway: the region gains nothing by keeping the joint.
             return self._is_view(binding) and id(binding.results[0]) in self._given
         return self._may_go_in_front(binding) and id(binding.operands[0]) not in staying
 
     def peeled(self) -> Peeled | None:
-        """Gives what takes the place of the call."""
+        """Return the replacement of the call."""
         if not self._moved:
             return None
         remaining = self._remaining()
         if not remaining:
             return Peeled((*self._front, *self._behind), None)
         made = [result for binding in remaining for result in binding.results if id(result) in self._given]
-        if not made:  # nothing needs what would be left: dead code is for another pass
+        if not made:  # the rest would be dead code, left to another pass
             return None
         inputs = self._inputs(remaining)
         params = {id(value): Var(value.name, value.type) for value in inputs}
@@ -164,7 +164,7 @@ class _Peeler:
         return [binding for binding in self._region.bindings if id(binding) not in self._moved]
 
     def _inputs(self, remaining: Sequence[Binding]) -> list[Var]:
-        """Gives what is read, in the order in which it is, and behind it what tells sizes that nothing read tells."""
+        """Return the inputs in order of first use, then the inputs needed only for symbolic sizes."""
         read: dict[int, Var] = {}
         for binding in remaining:
             for operand in binding.operands:

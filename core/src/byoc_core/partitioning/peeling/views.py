@@ -1,4 +1,4 @@
-"""Which ops may leave a region because they are views, and which of their views are contiguous."""
+"""The view ops free to leave a region, and the contiguous views among their results."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ __all__ = ["is_in_one_piece", "is_view", "joins"]
 def is_view(binding: Binding) -> bool:
     """Return whether each result is a view of the operand's memory, or each operand a view of the result's.
 
-    The views provably have the declared sizes, lie in that memory and share no element: nobody checks them when the
-    program runs.
+    The views provably have the declared sizes, lie in that memory and share no element: there is no check at run time.
     """
     rule = binding.op.view
     if rule is None or not all(_has_shape(value) for value in (*binding.operands, *binding.results)):
         return False
     layouts = _layouts(binding)
-    if rule.is_whole:  # the result has each element of the operand once, wherever that lies
+    if rule.is_whole:  # the result has each element of the operand once, at any place
         return None not in layouts
     context = binding.context()
     whole = context.result_shape() if rule.joins else context.operand_shape()
@@ -31,7 +30,7 @@ def is_in_one_piece(binding: Binding) -> bool:
 
 
 def joins(binding: Binding) -> bool:
-    """Return whether the operands of an op are views of its result."""
+    """Return whether the operands of an op are views of the result."""
     return binding.op.view is not None and binding.op.view.joins
 
 

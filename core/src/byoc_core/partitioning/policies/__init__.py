@@ -1,4 +1,4 @@
-"""Who takes what: a policy turns a module into one with claims. Codegen knows nothing of it."""
+"""Policies: a policy turns a module into a module with claims. Codegen knows nothing of policies."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -11,4 +11,4 @@ from byoc_core.partitioning.policies.policy import Policy
 __all__ = ["BACKEND_MACHINE", "HOST_MACHINE", "POLICIES", "ByCost", "GreedyByOrder", "MachineModel", "Policy"]
 
 POLICIES: Mapping[str, Callable[[], Policy]] = MappingProxyType({"greedy": GreedyByOrder, "cost": ByCost})
-"""The core's policies by the names that the command line has for them, the default first."""
+"""The core's policies by the names used on the command line, the default first."""

@@ -1,4 +1,4 @@
-"""The policy that weighs what ops cost on each backend against what moving data between them costs."""
+"""The policy weighing the costs of ops on each backend against the costs of moving data between backends."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ __all__ = ["ByCost"]
 
 @dataclass(frozen=True)
 class ByCost:
-    """Gives each op to the backend, or to the host, such that the whole is expected to take the least time.
+    """A policy giving each op to a backend or to the host, for the least expected total time.
 
-    Each backend is let claim all that it can, to see what it would take and what that costs there
-    (``byoc_estimate``, or a :class:`MachineModel`). The ops are then placed by
-    :func:`byoc_core.partitioning.policies.labelling.place`; a composite stays whole. A border is paid for each value
-    that crosses it, once for each other backend that reads it: the call, and the transfer out of one device and into
-    the other. So a region that several values enter is charged several calls.
+    Each backend first claims as much as possible, to find the candidate ops and the costs there (``byoc_estimate``, or
+    a :class:`MachineModel`). The ops are then placed by :func:`byoc_core.partitioning.policies.labelling.place`; a
+    composite stays whole. A border is paid for each value crossing the border, once for each other backend reading the
+    value: the call, and the transfer out of one device and into the other. A region entered by several values is
+    therefore charged several calls.
 
-    The result is expected to cost no more than what :class:`GreedyByOrder` gives, nor than the host alone. A module in
-    which one of the backends has regions already is left as it is: what stayed outside was weighed when they were made.
+    The result is expected to cost no more than the result of :class:`GreedyByOrder`, nor than the host alone. A module
+    with regions of one of the backends is left unchanged: the ops outside were weighed when these regions were made.
 
     Attributes:
-        sizes: what each symbolic size is expected to be, by symbol; 1 by default.
-        machines: figures by backend name, ``"host"`` among them, for those that give no estimates of their own;
-            ``HOST_MACHINE`` and ``BACKEND_MACHINE`` of this package by default. One policy may serve several builds, so
-            a name may be that of an installed backend which takes no part; any other is an error.
+        sizes: the expected value of each symbolic size, by symbol; 1 by default.
+        machines: figures by backend name, including ``"host"``, for backends without own estimates; ``HOST_MACHINE``
+            and ``BACKEND_MACHINE`` of this package by default. A policy may serve several builds: a name may belong to
+            an installed backend not taking part; any other name is an error.
     """
 
     sizes: Mapping[str, int] = field(default_factory=dict)
@@ -58,10 +58,10 @@ class ByCost:
                 raise OptionsError(f"ByCost, machine `{name}`", "is no MachineModel", got=repr(machine))
 
     def __call__(self, module: IRModule, request: PartitionRequest) -> IRModule:
-        """Gives the module with claims.
+        """Return the module with claims.
 
         Raises:
-            OptionsError: there are figures for a backend that neither takes part nor is installed.
+            OptionsError: there are figures for a backend neither taking part nor installed.
             HookError: a backend's hook failed.
             PatternError: a pattern's check raised.
 
@@ -72,7 +72,7 @@ class ByCost:
         if asked and not _is_partitioned(module, [handle.name for handle in asked]):
             module = _claim_best(self, module, replace(request, backends=asked))
         for handle in request.backends:
-            if handle.name == HOST_NAME:  # where it takes part as a backend, it takes what is left
+            if handle.name == HOST_NAME:  # taking part as a backend, the host takes the rest
                 module = request.claim(module, handle)
         return module
 
@@ -90,7 +90,7 @@ class ByCost:
 
 
 Choice = Mapping[OpKey, str]
-"""The backend of each op that is to be offloaded."""
+"""The backend of each op to be offloaded."""
 
 
 def _check_mapping(what: str, value: object, example: str) -> None:
@@ -101,9 +101,9 @@ def _check_mapping(what: str, value: object, example: str) -> None:
 
 
 def _claim_best(policy: ByCost, module: IRModule, request: PartitionRequest) -> IRModule:
-    """Claims what costs least, and plans anew without the ops for which a backend's estimate failed.
+    """Claim at the least cost, and plan anew without the ops of failed estimates of a backend.
 
-    It ends: each round takes one op more from a backend.
+    The loop ends: each round takes one op more from a backend.
     """
     refused: dict[tuple[str, OpKey], Rejection] = {}
     while True:
@@ -117,7 +117,7 @@ def _claim_best(policy: ByCost, module: IRModule, request: PartitionRequest) -> 
 
 
 class _Plan:
-    """What is known of a module before anything is claimed for good."""
+    """The knowledge of a module before any final claim."""
 
     def __init__(self, policy: ByCost, module: IRModule, request: PartitionRequest) -> None:
         self._module = module
@@ -133,11 +133,11 @@ class _Plan:
 
     @property
     def refused(self) -> Mapping[tuple[str, OpKey], Rejection]:
-        """The ops, with the backends' names, for which an estimate failed."""
+        """The ops with failed estimates, with the backends' names."""
         return self._prices.refused
 
     def claim_best(self) -> IRModule:
-        """Claims what costs least once it has been claimed: the best placement, greedy by order, or nothing at all."""
+        """Claim at the least actual cost: the best placement, greedy by order, or nothing at all."""
         greedy = backends_of(self._greedy)
         placed: dict[OpKey, str] = {}
         for body in self._bodies:
@@ -156,7 +156,7 @@ class _Plan:
         return claimed
 
     def claim(self, choice: Choice, log: PartitionLog) -> IRModule:
-        """Gives the module with the claims of a choice, as far as the request allows them; the log gets the rest."""
+        """Return the module with the claims of a choice, as far as allowed by the request; the log gets the rest."""
         module, request = self._module, replace(self._request, log=log)
         explanation = _CostExplanation(self._bodies, choice)
         for label, handle in enumerate(request.backends):
@@ -171,7 +171,7 @@ class _Plan:
 
 
 class _CostExplanation:
-    """The costs of ops on backends that a choice does not give them, against their costs under the choice."""
+    """The costs of ops on backends not chosen, against the costs under the choice."""
 
     def __init__(self, bodies: Sequence[Body], choice: Choice) -> None:
         self._places: dict[OpKey, tuple[Body, Labelling, int]] = {}
@@ -180,7 +180,7 @@ class _CostExplanation:
             self._places.update(((body.source, name), (body, labelling, item)) for name, item in body.items.items())
 
     def refusal(self, source: str, binding: Binding, label: int) -> Rejection | None:
-        """Gives the reason for which an op does not go to a backend; ``None`` where that does not take it at all."""
+        """Return the reason against an op on a backend; ``None`` if the backend does not take the op at all."""
         body, labelling, item = self._places[op_key(source, binding)]
         costs = body.problem.costs
         unit = body.problem.units[label].get(item, (item,))
@@ -198,7 +198,7 @@ class _CostExplanation:
 
 
 def _is_partitioned(module: IRModule, backends: Sequence[str]) -> bool:
-    """Tells whether the partitioner made regions for one of the backends before."""
+    """Return whether the partitioner made regions for one of the backends before."""
     attrs = [function.attrs for function in module.functions.values()]
     return any(given.get("Codegen") in backends and "source" in given for given in attrs)
 

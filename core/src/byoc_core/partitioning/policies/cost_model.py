@@ -1,4 +1,4 @@
-"""What ops and transfers cost: asked of backends, or guessed from FLOPs and bytes."""
+"""The costs of ops and transfers: asked of backends, or guessed from FLOPs and bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_SECONDS = 1e9
 
 
 def to_units(seconds: float) -> int:
-    """Gives a time in whole femtoseconds, in which all costs are added: such sums do not depend on the order.
+    """Return a time in whole femtoseconds, the unit for adding all costs: such sums do not depend on the order.
 
     More than 30 years count as 30 years.
     """
@@ -33,7 +33,7 @@ def to_units(seconds: float) -> int:
 
 
 def to_seconds(cost: float) -> float:
-    """Gives the time that a cost of :func:`to_units` stands for."""
+    """Return the time of a cost given by :func:`to_units`."""
     return cost / _UNITS_PER_SECOND
 
 
@@ -41,14 +41,15 @@ def to_seconds(cost: float) -> float:
 class MachineModel:
     """A machine by a few figures: an op takes as long as its arithmetic or its memory traffic, whichever is longer.
 
-    This is the roofline model (Williams, Waterman, Patterson, CACM 2009) with a constant for what every op costs.
+    This is the roofline model (Williams, Waterman, Patterson, CACM 2009) with a constant cost for every op.
 
     Attributes:
-        flops_per_second: at its best; a multiply-add counts two.
+        flops_per_second: the peak; a multiply-add counts two.
         bytes_per_second: between memory and arithmetic units.
-        op_seconds: of each op, or composite, whatever its size.
-        call_seconds: of entering the machine.
-        transfer_bytes_per_second: of moving data to it and back; 0 where it works on the host's memory.
+        op_seconds: for each op, or composite, of any size.
+        call_seconds: for entering the machine.
+        transfer_bytes_per_second: for moving data to the machine and back; 0 for a machine working in the host's
+            memory.
     """
 
     flops_per_second: float
@@ -66,7 +67,7 @@ class MachineModel:
                 raise OptionsError(where, "has a bad value", got=repr(value), expected=f"a finite number {least}")
 
     def estimate(self, flops: int, nbytes: int) -> Estimate:
-        """Gives what work costs on the machine."""
+        """Return the cost of work on the machine."""
         seconds = max(flops / self.flops_per_second, nbytes / self.bytes_per_second) + self.op_seconds
         return Estimate(seconds, self.call_seconds, self.transfer_bytes_per_second)
 
@@ -76,49 +77,49 @@ HOST_MACHINE = MachineModel(flops_per_second=5e10, bytes_per_second=1e10, op_sec
 pass over memory, and the overhead of one op."""
 
 BACKEND_MACHINE = MachineModel(flops_per_second=1e11, bytes_per_second=2e10, op_seconds=1e-7, call_seconds=1e-6)
-"""A backend that says nothing of itself: compiled code on the same core, in the host's memory, a call per region."""
+"""A backend without figures: compiled code on the same core, in the host's memory, a call per region."""
 
 
 class Sizes:
-    """What the symbolic sizes are taken for.
+    """The assumed values of the symbolic sizes.
 
     Args:
-        expected: by symbol; those that are missing are taken for 1.
+        expected: by symbol; missing symbols count as 1.
     """
 
     def __init__(self, expected: Mapping[str, int]) -> None:
         self._expected = expected
 
     def of(self, symbols: Iterable[str]) -> dict[str, int]:
-        """Gives a size for each symbol, in alphabetical order."""
+        """Return a size for each symbol, in alphabetical order."""
         return {name: self._expected.get(name, 1) for name in sorted(symbols)}
 
     def count(self, dim: Dim) -> int:
-        """Gives a number of elements, bytes or FLOPs; 0 where the expected sizes contradict it."""
+        """Return a number of elements, bytes or FLOPs; 0 if the expected sizes contradict it."""
         try:
             return max(0, evaluate(dim, self.of(symbols_of(dim))))
         except IRTypeError:
             return 0
 
     def nbytes(self, type_: Type) -> int:
-        """Gives the bytes of a value; 0 where its rank is unknown, or it is no tensor."""
+        """Return the bytes of a value; 0 if the rank is unknown, or the value is no tensor."""
         size = type_.nbytes if isinstance(type_, TensorType) else None
         return 0 if size is None else self.count(size)
 
     def work(self, binding: Binding) -> tuple[int, int]:
-        """Gives the FLOPs of an op or a composite, and the bytes that it reads and writes."""
+        """Return the FLOPs of an op or a composite, and the bytes read and written."""
         inner = members_of(binding)
         flops = sum(self.count(op.op.flops(op.context())) for op in inner)
         return flops, self.count(binding.op.nbytes(binding.context()))
 
 
 class BackendCosts:
-    """What ops cost on one backend. Each distinct op is asked about once.
+    """The costs of ops on one backend. The backend is asked once about each distinct op.
 
     Args:
         handle: the backend.
-        context: of the module.
-        machine: used where the backend does not know.
+        context: the context of the module.
+        machine: used without an estimate of the backend.
         sizes: the expected sizes.
     """
 
@@ -131,10 +132,10 @@ class BackendCosts:
         self._refused: dict[tuple[object, ...], Rejection] = {}
 
     def estimate(self, binding: Binding) -> Estimate | Rejection:
-        """Gives what an op, or a composite, costs there, or why the backend cannot say so and so cannot have it.
+        """Return the cost of an op or a composite there, or the reason for a failed estimate; the op is then refused.
 
         Raises:
-            HookError: the backend's hook failed, and its failures are not contained.
+            HookError: the backend's hook failed, and failures of the backend are not contained.
         """
         key = _structure(binding, {})
         if key not in self._known and key not in self._refused:
@@ -147,13 +148,13 @@ class BackendCosts:
         return self._refused.get(key) or self._known[key]
 
     def border(self) -> Estimate:
-        """Gives the costliest border of all that has been asked; free of charge where nothing has."""
+        """Return the costliest border of all estimates so far; free of charge without any estimate."""
         calls = [estimate.call_seconds for estimate in self._known.values()]
         speeds = [estimate.bytes_per_second for estimate in self._known.values() if estimate.bytes_per_second]
         return Estimate(0.0, max(calls, default=0.0), min(speeds, default=0.0))
 
     def _sized(self, function: Function) -> Function | None:
-        """Gives the function with the expected sizes; ``None`` where they do not fit an op."""
+        """Return the function with the expected sizes; ``None`` if the sizes do not fit an op."""
         sizes = self._sizes.of(cited_symbols(function.bindings))
         stand_ins = [(Var(name, tensor((name,))), Var(name, tensor((size,)))) for name, size in sizes.items()]
         try:
@@ -163,7 +164,7 @@ class BackendCosts:
 
 
 def _as_function(binding: Binding, backend: str) -> Function:
-    """Gives a function of one op, or of a composite, annotated for a backend."""
+    """Return a function of one op, or of a composite, annotated for a backend."""
     params = {id(operand): Var(operand.name, operand.type) for operand in binding.operands if isinstance(operand, Var)}
     mapping: dict[int, Value] = dict(params)
     (body,) = clone_bindings([replace(binding, codegen=None)], mapping)
@@ -172,11 +173,11 @@ def _as_function(binding: Binding, backend: str) -> Function:
 
 
 def _structure(binding: Binding, numbers: dict[int, int]) -> tuple[object, ...]:
-    """Gives a key that is equal for ops that differ in names, locations and elements of constants only.
+    """Return a key equal for ops differing in names, locations and elements of constants only.
 
     Args:
         binding: an op, or a composite.
-        numbers: a number for each value by its ``id``, in the order of first sight; is added to.
+        numbers: a number for each value by ``id``, in the order of first sight; extended here.
     """
 
     def cite(value: Value) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""The placement problems that the bodies of a module are: one item per op, one label per backend, the host's last."""
+"""The placement problems of a module's bodies: one item per op, one label per backend, the host's last."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Body", "Prices", "Unit", "backends_of", "bodies_of"]
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What one backend takes as one.
+    """A group of ops taken by one backend as a whole.
 
     Attributes:
         ops: names of the ops' first results.
@@ -41,32 +41,32 @@ class Unit:
 
 
 def bodies_of(module: IRModule) -> Iterator[tuple[str, Function]]:
-    """Yields the bodies that can be partitioned, with the names of their functions; nested ones after their holders."""
+    """Yield the bodies open to partitioning, with the names of their functions; nested bodies after outer bodies."""
     for function in module.functions.values():
         if "Codegen" not in function.attrs:
             yield from ((function.name, body) for body in walk_bodies(function))
 
 
 def backends_of(module: IRModule) -> dict[OpKey, str]:
-    """Gives the backend of every claimed op that stands in no region yet."""
+    """Return the backend of every claimed op outside regions."""
     return {
         op_key(claim.source, op): claim.backend for claim in claims_of(module) if not claim.region for op in claim.ops
     }
 
 
 class Prices:
-    """What ops and transfers cost, for one module and one request.
+    """The costs of ops and transfers, for a module and a request.
 
     Args:
-        module: with the claims that it came with.
-        request: who takes part.
-        machines: by name; replace the core's figures for the host, and for backends that give none.
+        module: the module with the original claims.
+        request: the backends taking part.
+        machines: by name; replace the core's figures for the host, and for backends without figures.
         sizes: the expected sizes.
 
     Attributes:
         labels: the names of the backends, the host's last.
         sizes: as given.
-        refused: the ops, with the backends' names, for which an estimate failed.
+        refused: the ops with failed estimates, with the backends' names.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class Prices:
         self._admit_to_host = request.admissions(HOST_NAME)
 
     def cost(self, source: str, binding: Binding, label: int) -> int:
-        """Gives what an op, or a composite, costs in femtoseconds: an age on the host if the user wants it elsewhere.
+        """Return the cost of an op or composite in femtoseconds; 30 years on the host if the user wants another place.
 
         Args:
-            source: the function of the module that it stands in.
+            source: the op's original function in the module.
             binding: the op.
-            label: where it runs.
+            label: the label of the running backend.
 
         Raises:
             HookError: the backend's hook failed.
@@ -109,9 +109,9 @@ class Prices:
         return to_units(self._host.estimate(*self.sizes.work(binding)).seconds)
 
     def moves(self, nbytes: int) -> Sequence[Sequence[int]]:
-        """Gives what moving a value costs in femtoseconds, by the labels that it leaves and enters.
+        """Return the cost of moving a value in femtoseconds, by source label and target label.
 
-        Between two devices it goes through the host's memory. All ops must have been priced before.
+        A move between two devices goes through the host's memory. All ops must have been priced before.
         """
         if nbytes not in self._moves:
             transfers = [
@@ -131,12 +131,12 @@ class Prices:
         return [*(costs.border() for costs in self._backends), self._host.estimate(0, 0)]
 
     def units(self, before: IRModule, claimed: IRModule, label: int) -> dict[OpKey, Unit]:
-        """Gives what a backend took of a module, by each op that is part of it.
+        """Return the ops of a module taken by a backend, as units, by each member op.
 
         Args:
             before: the module.
             claimed: the same with claims of that backend.
-            label: the backend's.
+            label: the backend's label.
         """
         known = backends_of(before)
         found: dict[OpKey, Unit] = {}
@@ -152,27 +152,27 @@ class Prices:
         return found
 
     def total(self, module: IRModule) -> Cost:
-        """Gives what a module with claims costs."""
+        """Return the cost of a module with claims."""
         problems = (Body(source, body, self, ()).problem for source, body in bodies_of(module))
         return sum(problem.cost(problem.homes) for problem in problems)
 
 
 class Body:
-    """The placement problem of one body.
+    """The placement problem of a body.
 
-    The world outside is made of items at the host, one for each parameter and each result. What is claimed already has
-    its label for good. Constants are where they are needed.
+    The outside world consists of items at the host: an item for each parameter and each result. Ops claimed already
+    have a fixed label. Constants are available everywhere.
 
     Args:
-        source: the function of the module that it stands in.
+        source: the original function of the body in the module.
         function: the body.
-        prices: what things cost.
-        units: by label, what each backend would take of the module; empty where only the price is of interest.
+        prices: the costs.
+        units: by label, the units each backend would take of the module; empty if only the price is of interest.
 
     Attributes:
         source: as given.
         problem: the problem.
-        items: the item of each op, by the name of its first result.
+        items: the item of each op, by the name of the first result.
     """
 
     def __init__(self, source: str, function: Function, prices: Prices, units: Sequence[Mapping[OpKey, Unit]]) -> None:
@@ -188,21 +188,21 @@ class Body:
         self.problem = PlacementProblem(self._costs, self._homes, flows, self._groups(units))
 
     def labels(self, choice: Mapping[OpKey, str]) -> list[int]:
-        """Gives the labels of all items where some ops are given to backends; others are at home."""
+        """Return the labels of all items with some ops given to backends; others are at home."""
         labels = list(self._homes)
         for name, item in self.items.items():
             backend = choice.get((self.source, name))
-            if backend in self._prices.labels:  # others have claims that the module came with
+            if backend in self._prices.labels:  # others have the module's original claims
                 labels[item] = self._prices.labels.index(backend)
         return labels
 
     def choice(self, labels: Sequence[int]) -> dict[OpKey, str]:
-        """Gives the backends of the ops that labels give to one."""
+        """Return the backends of the ops given to a backend by labels."""
         given = ((name, labels[item]) for name, item in self.items.items())
         return {(self.source, name): self._prices.labels[label] for name, label in given if label != self._host}
 
     def label_name(self, label: int) -> str:
-        """Gives a label for messages."""
+        """Return a label for messages."""
         return "the host" if label == self._host else f"`{self._prices.labels[label]}`"
 
     def _add_item(self, home: int) -> int:
@@ -212,7 +212,7 @@ class Body:
         return len(self._homes) - 1
 
     def _flows(self, function: Function) -> list[Flow]:
-        """Makes the items, parameters first and results last, and gives what flows between them."""
+        """Make the items, parameters first and results last, and return the flows between items."""
         producers = {id(param): self._add_item(self._host) for param in function.params}
         values = {id(param): param for param in function.params}
         readers: dict[int, dict[int, None]] = {id(param): {} for param in function.params}

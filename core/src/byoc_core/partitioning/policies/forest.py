@@ -13,15 +13,15 @@ __all__ = ["label_forest"]
 
 
 def label_forest(problem: PlacementProblem) -> tuple[list[int], bool]:
-    """Labels the items so that the cost over a spanning forest of items and flows is minimal.
+    """Label the items with the minimum cost over a spanning forest of items and flows.
 
-    Min-sum belief propagation (Pearl 1988) on the tree whose nodes are items and flows: exact, as every flow is one
-    term, however many items read it. Where links between flows and readers close cycles, the heaviest are kept,
-    those within units before all others.
+    Min-sum belief propagation (Pearl 1988) on the tree with items and flows as nodes: exact, because every flow is one
+    term regardless of the number of readers. If links between flows and readers close cycles, the heaviest links are
+    kept, links within units before all others.
 
     Returns:
-        The labels, an allowed labelling, and whether it is the optimum of the problem: where nothing had to be left
-        out. Of equal ones the lower label is preferred.
+        The labels, an allowed labelling, and whether the labelling is the optimum of the problem (no link left out).
+        Among equal labellings the lower label is preferred.
 
     Cost: ``O(k^2 2^k)`` for each link of an item and a flow at ``k`` labels, ``O(k^3)`` for flows with one reader.
     """
@@ -30,7 +30,7 @@ def label_forest(problem: PlacementProblem) -> tuple[list[int], bool]:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What a flow and the subtrees below it cost at a label of its parent, and the labels of its children."""
+    """The cost of a flow and the subtrees below it at a label of the parent, and the labels of the children."""
 
     cost: Cost
     producer: int
@@ -68,7 +68,7 @@ class _Forest:
         return repaired, self._is_whole and repaired == labels
 
     def _span(self) -> bool:
-        """Chooses the links of the forest, and tells whether all could be kept."""
+        """Choose the links of the forest, and return whether all links could be kept."""
         links = [(index, reader) for index, flow in enumerate(self._problem.flows) for reader in flow.readers]
         links.sort(key=lambda link: self._link_order(*link))
         parent = list(range(self._num_items + len(self._problem.flows)))
@@ -91,12 +91,12 @@ class _Forest:
         return (not self._tied(flow, reader), -max(map(max, flow.moves)))
 
     def _tied(self, flow: Flow, reader: int) -> list[int]:
-        """Gives the labels that the producer and a reader of a flow have only together."""
+        """Return the labels allowed to the producer and a reader of a flow only together."""
         units = enumerate(self._problem.units)
         return [label for label, unit in units if unit and reader in unit.get(flow.producer, ())]
 
     def _order(self) -> tuple[list[int], list[int], list[int]]:
-        """Gives the flows, each after those between it and its tree's root; the item above each; and the roots."""
+        """Return the flows, each after the flows between it and the tree's root; the item above each; and the roots."""
         parents = [-1] * len(self._problem.flows)
         seen = [False] * self._num_items
         order: list[int] = []
@@ -123,9 +123,9 @@ class _Forest:
         return [reader for reader in self._readers[index] if reader != parent]
 
     def _best(self, index: int, parent: int, label: int) -> _Choice:
-        """Gives the cheapest labels of a flow's other items, its parent having a label.
+        """Return the cheapest labels of a flow's other items, for a given label of the parent.
 
-        The labels that the value moves to are tried as sets; each reader then takes the best of the set for itself.
+        The target labels of the value are tried as sets; each reader then takes the best label of the set for itself.
         """
         flow, tables = self._problem.flows[index], self._tables
         is_producer = parent == flow.producer
@@ -152,12 +152,12 @@ class _Forest:
 
 
 def _fitting(targets: tuple[int, ...], source: int, bound: list[int]) -> tuple[int, ...]:
-    """Gives the labels that a reader may have which has those in ``bound`` only together with the producer."""
+    """Return the labels open to a reader; labels in ``bound`` are allowed only together with the producer."""
     return (source,) if source in bound else tuple(target for target in targets if target not in bound)
 
 
 def _label_sets(num_labels: int) -> list[list[list[tuple[int, ...]]]]:
-    """Gives for each label, and for each number, the sets with it and at most so many others; small ones first."""
+    """Return for each label and number the sets with the label and at most so many others; small sets first."""
 
     def sets(label: int, most: int) -> Iterator[tuple[int, ...]]:
         others = [other for other in range(num_labels) if other != label]

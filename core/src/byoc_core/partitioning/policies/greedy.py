@@ -12,10 +12,10 @@ __all__ = ["GreedyByOrder"]
 
 @dataclass(frozen=True)
 class GreedyByOrder:
-    """Lets each backend, in order, take all it can: its patterns first, then single ops."""
+    """A policy letting each backend, in order, take as much as possible: patterns first, then single ops."""
 
     def __call__(self, module: IRModule, request: PartitionRequest) -> IRModule:
-        """Gives the module with claims.
+        """Return the module with claims.
 
         Raises:
             HookError: a backend's hook failed.

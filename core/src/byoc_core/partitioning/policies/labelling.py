@@ -1,4 +1,4 @@
-"""Labellings of a placement problem, and the moves that lower their cost: of single items and of whole regions."""
+"""Labellings of a placement problem, and cost-lowering moves: of single items and of whole regions."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from byoc_core.partitioning.policies.placement import Cost, PlacementProblem
 __all__ = ["Labelling", "place"]
 
 _MAX_ROUNDS = 32
-"""How often :meth:`Labelling.improve` goes over all items; it seldom needs more than four rounds."""
+"""The maximum number of rounds of :meth:`Labelling.improve` over all items; more than four are seldom needed."""
 
 
 def place(problem: PlacementProblem, starts: Iterable[Sequence[int]] = ()) -> Labelling:
-    """Gives a labelling of small cost: the optimum where items and flows form a forest.
+    """Return a labelling of small cost: the optimum if items and flows form a forest.
 
     Args:
-        problem: what is to be placed.
-        starts: labellings that are known; the result costs no more than any of them, nor than all items at home.
+        problem: the placement problem.
+        starts: known labellings; the result costs no more than any of these, nor than all items at home.
 
-    Cost: that of :func:`~byoc_core.partitioning.policies.forest.label_forest`, and a few rounds of moves.
+    Cost: the cost of :func:`~byoc_core.partitioning.policies.forest.label_forest`, and a few rounds of moves.
     """
     labels, is_optimal = label_forest(problem)
     best = Labelling(problem, labels)
@@ -36,11 +36,11 @@ def place(problem: PlacementProblem, starts: Iterable[Sequence[int]] = ()) -> La
 
 
 class Labelling:
-    """An allowed labelling of a problem that knows what a change of it would cost.
+    """An allowed labelling of a problem, with the costs of changes.
 
     Args:
-        problem: what is placed.
-        labels: one for each item; those that are not allowed are changed to the item's home.
+        problem: the placement problem.
+        labels: a label for each item; a disallowed label is changed to the item's home.
     """
 
     def __init__(self, problem: PlacementProblem, labels: Iterable[int]) -> None:
@@ -49,8 +49,8 @@ class Labelling:
         self.cost = problem.cost(self.labels)
         self.num_steps = 0
         self._flows_of: list[list[int]] = [[] for _ in problem.costs]
-        self._changed: set[int] = set()  # flows with an item that got another label
-        self._counts: list[list[int]] = []  # how many readers of a flow have each label
+        self._changed: set[int] = set()  # flows with a relabelled item
+        self._counts: list[list[int]] = []  # number of a flow's readers by label
         for index, flow in enumerate(problem.flows):
             counts = [0] * problem.num_labels
             for reader in flow.readers:
@@ -60,7 +60,7 @@ class Labelling:
             self._counts.append(counts)
 
     def improve(self) -> None:
-        """Makes moves that lower the cost until there is none, or for a bounded number of rounds.
+        """Make cost-lowering moves until there is none, or for a bounded number of rounds.
 
         Cost: per round ``O(k^2)`` for each link of an item and a flow at ``k`` labels.
         """
@@ -75,10 +75,10 @@ class Labelling:
             items = sorted({member for flow in flows for member in (flow.producer, *flow.readers)})
 
     def changes(self, items: Iterable[int], label: int) -> dict[int, int]:
-        """Gives the new labels of all that must change for some items to have a label.
+        """Return the new labels of all items to be changed for some items to have a label.
 
-        Items that cannot have it stay; those that can only together with others bring them along. What is left of a
-        unit that loses a member goes home.
+        Items not allowed the label stay; items allowed the label only together with others bring the others along. The
+        rest of a unit after the loss of a member goes home.
         """
         units = self.problem.units[label]
         new: dict[int, int] = {}
@@ -92,7 +92,7 @@ class Labelling:
         return new
 
     def difference(self, changes: Mapping[int, int]) -> Cost:
-        """Gives by how much the cost grows with some changes. Cost: ``O(k)`` for each flow that they touch."""
+        """Return the increase of the cost by some changes. Cost: ``O(k)`` for each touched flow."""
         total: Cost = 0
         touched: dict[int, None] = {}
         for item, label in changes.items():
@@ -109,7 +109,7 @@ class Labelling:
         return total
 
     def apply(self, changes: Mapping[int, int]) -> None:
-        """Makes changes."""
+        """Make changes."""
         self.cost += self.difference(changes)
         for index, counts in self._shifted(changes).items():
             self._counts[index] = counts
@@ -118,7 +118,7 @@ class Labelling:
             self._changed.update(self._flows_of[item])
 
     def _shifted(self, changes: Mapping[int, int]) -> dict[int, list[int]]:
-        """Gives the new counts of the flows whose readers change."""
+        """Return the new counts of the flows with changed readers."""
         shifted: dict[int, list[int]] = {}
         for item, label in changes.items():
             for index in self._flows_of[item]:
@@ -131,7 +131,7 @@ class Labelling:
         return shifted
 
     def _move(self, group: Sequence[int]) -> None:
-        """Gives a group the label that lowers the cost most, if any does."""
+        """Give a group the label with the greatest reduction of the cost, if there is any."""
         best: dict[int, int] = {}
         least: Cost = 0
         for label in range(self.problem.num_labels):
@@ -143,7 +143,7 @@ class Labelling:
             self.apply(best)
 
     def _groups(self, items: Iterable[int]) -> Iterator[Sequence[int]]:
-        """Yields what to move: some items alone, then every connected region of one label as it is then."""
+        """Yield the groups to move: some items alone, then every connected region of one label at that time."""
         yield from ((item,) for item in items)
         seen = [False] * len(self.labels)
         for start in range(len(self.labels)):

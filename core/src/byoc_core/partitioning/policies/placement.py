@@ -1,16 +1,15 @@
-"""Placement: a label for each item such that what the items cost and what flows between labels is small together.
+"""Placement: a label for each item, with a small total cost of the items and of the flows between labels.
 
 This module and its neighbours :mod:`.forest` and :mod:`.labelling` know no IR: items are numbers, labels are numbers,
-costs are whatever adds up and compares (integers give exact comparisons; ``math.inf`` forbids).
+costs are anything with addition and comparison (integers give exact comparisons; ``math.inf`` forbids).
 
 The problem is labelling with pairwise costs, on a hypergraph: NP-hard from three labels on (Boykov, Veksler, Zabih,
-*Fast approximate energy minimization via graph cuts*, PAMI 2001). Systems that place layers on two machines cut
-exactly: Neurosurgeon (Kang et al., ASPLOS 2017) tries every cut of a chain, DADS (Hu et al., INFOCOM 2019) takes a
-minimum cut. TVM's CollagePartition (RFC 62, after Jeon et al., PACT 2022) finds a cheapest cover of the graph by
-candidates with measured costs, as a shortest path. Here there are many labels, transfers, and ops that go together or
-not at all: dynamic programming over a spanning forest, which is the optimum where the graph is a forest; then moves
-that lower the true cost, of single items as those of Fiduccia and Mattheyses (DAC 1982), and of whole connected regions
-of one label.
+*Fast approximate energy minimization via graph cuts*, PAMI 2001). Systems placing layers on two machines cut exactly:
+Neurosurgeon (Kang et al., ASPLOS 2017) tries every cut of a chain, DADS (Hu et al., INFOCOM 2019) takes a minimum cut.
+TVM's CollagePartition (RFC 62, after Jeon et al., PACT 2022) finds a cheapest cover of the graph by candidates with
+measured costs, as a shortest path. Here there are many labels, transfers, and ops bound together (all or none). The
+method is dynamic programming over a spanning forest, the optimum if the graph is a forest; then moves lowering the true
+cost: of single items as in Fiduccia and Mattheyses (DAC 1982), and of whole connected regions of one label.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ Cost = float
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A value: made by one item, read by others. It moves once to each other label that reads it.
+    """A value: made by one item, read by others. The value moves once to each other label with a reader.
 
     Attributes:
-        producer: the item that makes it.
-        readers: the items that read it, each once, the producer not among them.
-        moves: ``moves[a][b]`` is the cost of bringing it from label ``a`` to label ``b``; finite, 0 for ``a == b``.
+        producer: the item making the value.
+        readers: the items reading the value, each once, the producer not among them.
+        moves: ``moves[a][b]`` is the cost of a move from label ``a`` to label ``b``; finite, 0 for ``a == b``.
     """
 
     producer: int
@@ -42,14 +41,14 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class PlacementProblem:
-    """What is to be placed. No cost is negative.
+    """A placement problem. No cost is negative.
 
     Attributes:
-        costs: ``costs[item][label]``; ``math.inf`` where it cannot be there.
-        homes: for each item a label that it can always have: its cost there is finite, and no unit has that label.
+        costs: ``costs[item][label]``; ``math.inf`` for a forbidden label.
+        homes: for each item an always allowed label: with finite cost, and without a unit.
         flows: the values.
-        units: by label, for each item that can have the label only together with others: all of them, itself included.
-            The units of a label are disjoint, and flows between its members connect each of them.
+        units: by label, for each item allowed the label only together with others: all these items, including the item.
+            The units of a label are disjoint, and each unit is connected by flows between its members.
     """
 
     costs: Sequence[Sequence[Cost]]
@@ -59,11 +58,11 @@ class PlacementProblem:
 
     @property
     def num_labels(self) -> int:
-        """How many labels there are."""
+        """The number of labels."""
         return len(self.units)
 
     def cost(self, labels: Sequence[int]) -> Cost:
-        """Gives what a labelling costs; ``math.inf`` where it is not allowed. Cost: linear."""
+        """Return the cost of a labelling; ``math.inf`` for a disallowed labelling. Cost: linear."""
         if any(labels[m] != label for item, label in enumerate(labels) for m in self.units[label].get(item, ())):
             return math.inf
         total: Cost = sum(self.costs[item][label] for item, label in enumerate(labels))
@@ -73,7 +72,7 @@ class PlacementProblem:
         return total
 
     def repaired(self, labels: Iterable[int]) -> list[int]:
-        """Gives the labelling with every item at home that cannot have its label. Cost: linear."""
+        """Return the labelling with every item without an allowed label moved home. Cost: linear."""
         fixed = list(labels)
         for item, label in enumerate(fixed):
             if self.costs[item][label] == math.inf:

@@ -11,7 +11,7 @@ __all__ = ["Policy"]
 
 
 class Policy(Protocol):
-    """A policy: sets ``codegen`` on bindings, or makes claimed composites; it need not care for convexity."""
+    """A policy: sets ``codegen`` on bindings, or makes claimed composites; a policy may ignore convexity."""
 
     def __call__(self, module: IRModule, request: PartitionRequest, /) -> IRModule:
-        """Gives the module with claims."""
+        """Return the module with claims."""

@@ -1,1 +1,1 @@
-"""Who took each op, and why not another: read from the partitioned module and the refusals."""
+"""The outcome of each op, with reasons: read from the partitioned module and the refusals."""

@@ -1,7 +1,7 @@
-"""Borders: why two regions of one backend, one of which reads from the other, are not one region.
+"""Borders: reasons for two regions of a backend, connected by a read, not being a single region.
 
-Read from the partitioned module itself, whoever made it. In the body that both stand in, the host's regions are opened
-again, so that a way from one region to the other by which their union would depend on itself is told op by op.
+Read from the partitioned module itself, regardless of the maker. The host's regions in the common body are opened
+again: a path from the first region to the other, making the union depend on itself, is then shown op by op.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from byoc_core.transform.rewrite import clone_bindings, remap
 __all__ = ["find_borders"]
 
 _MAX_VISITS = 4096
-"""How many bindings one search looks at before it gives up."""
+"""The maximum number of bindings visited by one search."""
 _VISITS_PER_BINDING = 64
-"""How many bindings all searches of a body may look at, for each binding that the body has."""
+"""The number of bindings open to all searches of a body together, for each binding of the body."""
 _MAX_NAMED = 8
 
 
 def find_borders(module: IRModule, *, host: str, handed_over: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Gives the borders of a partitioned module.
+    """Return the borders of a partitioned module.
 
     Args:
-        module: with annotated region functions. Those that a person annotated have no borders.
-        host: the backend whose regions are not looked at.
-        handed_over: symbols of the regions that their first backend refused.
+        module: with annotated region functions. Regions annotated by a person have no borders.
+        host: the backend with regions excluded from the search.
+        handed_over: symbols of the regions refused by their first backend.
 
     Returns:
-        For each pair ``before, after`` (global symbols) of regions of one backend in one body, the second of which
-        reads from the first: ``code``, ``ops`` (names of ops that explain it; of a longer way those nearest to its
-        ends) and ``text``, a clause. In the order of the bodies, then of the reading regions.
+        For each pair ``before, after`` (global symbols) of regions of one backend in one body, the second reading from
+        the first: ``code``, ``ops`` (names of explaining ops; of a longer path the ops nearest to the ends) and
+        ``text``, a clause. In the order of the bodies, then of the reading regions.
 
     Cost: linear in bindings and operands; searches are bounded.
     """
@@ -99,7 +99,7 @@ class _Body:
         return "search-limit", [], "the search for another way between them met its bound"
 
     def _find_way(self, before: int, after: int) -> list[int]:
-        """Gives the bindings on a shortest way between two that passes others; none where none is found in time."""
+        """Return the bindings on a shortest path between two bindings through others; empty if not found in time."""
         following: dict[int, int] = {}
         pending = deque(source for source in self._needed[after] if source > before)
         following.update(dict.fromkeys(pending, after))
@@ -120,7 +120,7 @@ class _Body:
         return []
 
     def _names(self, before: int, way: Sequence[int], after: int) -> list[str]:
-        """Names a way by its ops; of a region it names the op by which the way leaves it."""
+        """Return the names of the ops on a path; for a region, the name of the last op before leaving the region."""
         names = []
         for position, reader in zip(way, [*way[1:], after], strict=True):
             binding = self._bindings[position]
@@ -137,7 +137,7 @@ class _Body:
 
 
 def _open_regions(body: Function, functions: Mapping[str, Function], host: str) -> list[Binding]:
-    """Gives the bindings of a body with the ops of the host's regions in the place of their calls."""
+    """Return the bindings of a body, with the calls of the host's regions replaced by the ops of these regions."""
     mapping: dict[int, Value] = {}
     bindings: list[Binding] = []
     for binding in body.bindings:
@@ -157,12 +157,12 @@ def _callee(binding: Binding, functions: Mapping[str, Function]) -> Function | N
 
 
 def _is_region(function: Function) -> bool:
-    """Tells whether a function is a region that partition made."""
+    """Return whether a function is a region made by partition."""
     return "Codegen" in function.attrs and "source" in function.attrs
 
 
 def _makers(region: Function) -> dict[int, str]:
-    """Gives the names of the ops that make a region's values, by the value's ``id``; of a composite, those inside."""
+    """Return the names of the ops making a region's values, by the value's ``id``; for a composite, the inner ops."""
     makers: dict[int, str] = {}
     for binding in region.bindings:
         if binding.op is COMPOSITE:

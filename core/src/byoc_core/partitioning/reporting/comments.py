@@ -1,4 +1,4 @@
-"""Comments for the printed IR of a partitioned module: who takes each op, and why not another."""
+"""Comments for the printed IR of a partitioned module: the backend of each op, and reasons against others."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _CALLS = (CALL, CALL_DPS_PACKED, CALL_PACKED)
 
 
 def comment_ops(module: IRModule, report: Mapping[str, Any]) -> dict[int, str]:
-    """Gives a comment by the ``id`` of each binding that is an op, a composite or the call of a region.
+    """Return comments by the ``id`` of each binding for an op, a composite or the call of a region.
 
     Args:
         module: partitioned.
-        report: of that module.
+        report: the report of that module.
     """
     regions: dict[object, Mapping[str, Any]] = {region["name"]: region for region in items_of(report.get("regions"))}
     compiled = {name for name, region in regions.items() if region.get("compiled")}
@@ -45,7 +45,7 @@ def comment_ops(module: IRModule, report: Mapping[str, Any]) -> dict[int, str]:
 
 
 def _symbol(call: Binding, module: IRModule) -> object:
-    """Return the symbol of what is called: of a region, or of one that is compiled."""
+    """Return the symbol of the callee: a region, or a compiled region."""
     if call.op is CALL:
         return module.functions[str(call.attrs["callee"])].attrs.get("global_symbol")
     return call.attrs["symbol"]

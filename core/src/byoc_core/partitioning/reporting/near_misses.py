@@ -1,4 +1,4 @@
-"""Near misses: patterns that nearly fit where an op stays unclaimed."""
+"""Near misses: patterns with a near fit at an unclaimed op."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from byoc_core.pattern.plan import walk
 __all__ = ["log_near_misses"]
 
 _MAX_EXPLAINED = 20_000
-"""How many pairs of an op and a pattern are looked at, in the order of the ops: some seconds' work."""
+"""The maximum number of examined pairs of an op and a pattern, in the order of the ops: some seconds' work."""
 
 
 def log_near_misses(before: IRModule, after: IRModule, backends: Sequence[BackendHandle], log: PartitionLog) -> None:
-    """Records for each op that nobody claimed, and for each backend, which pattern fits best and what does not fit.
+    """Record for each unclaimed op, and for each backend, the best-fitting pattern and the misfit.
 
-    Ops that the core does not ask the backend about are left out, and those for which a pattern that fits was refused.
+    Ops left out are: ops about which the core does not ask the backend, and ops with a fitting but refused pattern.
 
     Args:
         before: the module before any claim, with unique names.
         after: the same with claims.
-        backends: those that were asked.
-        log: gets refusals with the code ``near-miss``, and how many ops were passed over because the bound was met.
+        backends: the asked backends.
+        log: receives refusals with the code ``near-miss``, and the number of ops passed over because the bound was met.
 
-    Cost: linear in the functions, and that of :func:`byoc_core.pattern.explain_mismatch` for each unclaimed op and each
-    pattern that names it, up to a bound.
+    Cost: linear in the functions, and the cost of :func:`byoc_core.pattern.explain_mismatch` for each unclaimed op and
+    each pattern with the op's name, up to a bound.
     """
     pairs_left = _MAX_EXPLAINED
     by_op = {handle.name: _patterns_by_op(handle.patterns()) for handle in backends}
@@ -57,7 +57,7 @@ def log_near_misses(before: IRModule, after: IRModule, backends: Sequence[Backen
 
 
 def _has_better_reason(function: str, binding: Binding, handle: BackendHandle, log: PartitionLog) -> bool:
-    """Tells whether the backend is not asked about the op, or refused a pattern that fits it."""
+    """Return whether the backend is not asked about the op, or refused a pattern fitting the op."""
     if core_refusal(binding, handle) is not None:
         return True
     refusals = log.refusals(function, binding.results[0].name)
@@ -93,7 +93,7 @@ def _log_best(
 
 
 def _patterns_by_op(patterns: Sequence[CompositePattern]) -> dict[str, list[CompositePattern]]:
-    """Gives the patterns that have an op, by the op's name, in their own order."""
+    """Return the patterns by the names of their ops, in their own order."""
     by_op: dict[str, list[CompositePattern]] = {}
     for pattern in patterns:
         names = {name for part in walk(pattern.pattern) if isinstance(part, OpPattern) for name in part.ops}
@@ -103,6 +103,6 @@ def _patterns_by_op(patterns: Sequence[CompositePattern]) -> dict[str, list[Comp
 
 
 def _unclaimed(function: Function) -> Iterator[str]:
-    """Yields the names of the ops that stand unclaimed in a function, bodies of control flow included."""
+    """Yield the names of the unclaimed ops in a function, including bodies of control flow."""
     for body in walk_bodies(function):
         yield from (binding.results[0].name for binding in body.bindings if binding.codegen is None)

@@ -1,6 +1,6 @@
-"""The vocabulary of reasons: every code that core itself gives, and what it means.
+"""The vocabulary of reasons: every code given by the core itself, with the meaning.
 
-Backends have codes of their own, which they choose in ``byoc_supports``, in a pattern's ``check`` and in codegen.
+Backends have codes of their own, chosen in ``byoc_supports``, in a pattern's ``check`` and in codegen.
 """
 
 from __future__ import annotations
@@ -12,43 +12,43 @@ __all__ = ["REASONS"]
 
 REASONS: Mapping[str, str] = MappingProxyType(
     {
-        # An op that no backend is asked about.
-        "impure": "the op has effects, so it stays where it is",
-        "unknown-rank": "a value of the op is no tensor of known rank",
-        "data-dependent-size": "only the data tells a size, and the backend or the pattern takes no such op",
+        # An op without requests to backends.
+        "impure": "the op has effects, so the op stays on the host",
+        "unknown-rank": "a value of the op is not a tensor of known rank",
+        "data-dependent-size": "a size depends on the data, and the backend or the pattern takes no such op",
         "dynamic-shape": "a shape is symbolic, and the backend takes static shapes only",
         "unavailable": "the backend cannot compile on this machine",
         "host-only": "no backend but the host was asked",
         "not-claimed": "the policy let no backend claim the op",
         # A backend's own rules.
-        "no-rule": "the backend takes no single ops, only what its patterns match",
-        "near-miss": "a pattern of the backend nearly fits; the text says which part does not",
-        "used-elsewhere": "a value inside the match of a pattern is read outside it",
-        "lost": "the op's match of this pattern lost to a better one",
-        "would-close-cycle": "taken together, the ops would depend on themselves by way of others",
+        "no-rule": "the backend takes no single ops, only matches of patterns",
+        "near-miss": "a pattern of the backend nearly fits; the text names the part without a match",
+        "used-elsewhere": "a value inside the match of a pattern is read outside the match",
+        "lost": "the op's match of this pattern lost to a better match",
+        "would-close-cycle": "grouped together, the ops would depend on themselves through other ops",
         "hook-failed": "a hook of the backend raised an exception",
-        # What the user or the policy decided.
+        # Decisions of the user or the policy.
         "forced": "the user placed the op elsewhere",
         "stopped": "the op depends on a value at which the user stops offloading",
-        "not-allowed": "the op is not among those that the user allows the backend",
-        "too-small": "the region is smaller than the user permits",
-        "costs-more": "by the cost model the op is cheaper where it is",
-        # A region that codegen refused.
-        "same-region": "a refused region is handed over whole, and this backend does not take all of its ops",
-        # An op that belongs to no region, wherever it was claimed.
-        "view": "no region: the core makes a view of memory of it, or a copy where none fits",
-        # Two regions of one backend that stay apart, beside `would-close-cycle` and `data-dependent-size`.
-        "barrier": "an op with effects stands between them",
-        "handed-over": "one of them was handed over after the regions had been made",
-        "search-limit": "whether a pattern fits or merging closes a cycle was not found within the search's bound",
-        # The kit for backends that serialise regions to graph documents.
-        "structural": "control flow or a call, which a graph document does not hold",
-        "name": "the op is not the core's op of this name, and a graph document knows ops by name",
-        "attribute": "an attribute holds types, which a graph document does not hold",
-        "object": "a value is no tensor",
+        "not-allowed": "the op is not among the ops allowed for the backend by the user",
+        "too-small": "the region is smaller than the user's limit",
+        "costs-more": "by the cost model the op is cheaper at the chosen place",
+        # A region refused by codegen.
+        "same-region": "a refused region is handed over whole, and this backend does not take all ops of the region",
+        # An op outside all regions, whatever its claim.
+        "view": "no region: the core makes a view of memory, or a copy if no view fits",
+        # Two separate regions of one backend, beside `would-close-cycle` and `data-dependent-size`.
+        "barrier": "an op with effects lies between the regions",
+        "handed-over": "one of the regions was handed over after the regions had been made",
+        "search-limit": "the search reached the bound before deciding whether a pattern fits or merging closes a cycle",
+        # The kit for backends serialising regions to graph documents.
+        "structural": "control flow or a call, not supported in a graph document",
+        "name": "the op is not the core's op of this name, but a graph document identifies ops by name",
+        "attribute": "an attribute holds types, not supported in a graph document",
+        "object": "a value is not a tensor",
         "rank": "the rank of a value is not known",
-        "symbol": "an attribute needs a size that no input gives",
-        "engine": "the engine that runs the document refuses a node",
+        "symbol": "an attribute needs a size not given by any input",
+        "engine": "the engine running the document refuses a node",
     }
 )
-"""The codes of reasons why an op stays on the host, and what each says."""
+"""The codes of reasons for ops staying on the host, with the meaning of each."""

@@ -1,4 +1,4 @@
-"""The report: who took each op, and why not somebody else. Plain data, so that an artifact can carry it."""
+"""The report: the outcome of each op, with the reasons against others. Plain data, storable in an artifact."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from byoc_core.reporting.shares import VIEW, apportion, decisive_reasons, reason
 __all__ = ["SCHEMA", "build_report"]
 
 SCHEMA = 2
-"""Version of the report's form. Reports without one, of older artifacts, are of version 1: their ops have no ``inputs``
-and no ``reasons``, and there are no ``regions``, ``borders``, ``summary`` and ``counted_sizes``."""
+"""Version of the report's form. Reports without a version, of older artifacts, are of version 1: the ops have no
+``inputs`` and no ``reasons``, and there are no ``regions``, ``borders``, ``summary`` and ``counted_sizes``.
+"""
 
 Row = dict[str, Any]
 
@@ -35,40 +36,41 @@ def build_report(
     whole: IRModule | None = None,
     roundoffs: Mapping[str, Mapping[str, float]] | None = None,
 ) -> dict[str, Any]:
-    """Gives the report of a partitioned module.
+    """Return the report of a partitioned module.
 
     Args:
-        module: with annotated region functions, before codegen removes them. Functions that were compiled before count
-            as regions of the backends that compiled them.
+        module: with annotated region functions, before codegen removes these. Functions compiled before count as
+            regions of the compiling backends.
         log: the refusals.
-        host: name of the backend that counts as not offloaded.
-        asked: the other backends, in the order in which they were asked.
-        whole: the same before views left the regions, where they did (:class:`byoc_core.partitioning.PeelViews`).
-        roundoffs: the unit roundoffs that backends state, by their names, then by dtype.
+        host: name of the backend counted as not offloaded.
+        asked: the other backends, in the order of asking.
+        whole: the same before views left the regions, if views did leave (:class:`byoc_core.partitioning.PeelViews`).
+        roundoffs: the unit roundoffs stated by backends, by name, then by dtype.
 
     Returns:
         Plain JSON values. Shares are of the FLOPs, every symbolic size counted as 1
         (:func:`byoc_core.reporting.shares.apportion` counts with others); ``flops`` are numbers or expressions.
 
         - ``schema``: :data:`SCHEMA`.
-        - ``backends``: ``name, regions, ops, flops, share`` of those asked, of the host, and of any other that has ops;
-          perhaps ``unit_roundoff``: the coarser ones that it computes with, by dtype;
-          of views, if there are any, under the name :data:`byoc_core.reporting.shares.VIEW`.
-        - ``total_flops``, ``offloaded_share`` (what is not the host's), ``counted_sizes`` (what each size counts as).
-        - ``summary``: ``backend, code, ops, flops, share, text`` of the ops that stay on the host, once for each
-          backend that gave a reason; most FLOPs first.
+        - ``backends``: ``name, regions, ops, flops, share`` of the asked backends, of the host, and of any other
+          backend with ops; perhaps ``unit_roundoff``: the coarser roundoffs of the backend's computations, by dtype; of
+          views, if there are any, under the name :data:`byoc_core.reporting.shares.VIEW`.
+        - ``total_flops``, ``offloaded_share`` (everything but the host's), ``counted_sizes`` (the counted value of each
+          size).
+        - ``summary``: ``backend, code, ops, flops, share, text`` of the ops staying on the host, once for each backend
+          with a reason; most FLOPs first.
         - ``regions``: ``name, backend, function, ops, flops, share, inputs, outputs``, perhaps ``refused_by``: the
-          backends that had claimed it, and whose codegen refused it, and ``compiled``: true, if the module came with
-          it compiled.
-        - ``num_passed_over``: how many ops, the last ones, were not searched for near misses: the search is bounded.
-        - ``borders``: see :func:`byoc_core.partitioning.reporting.borders.find_borders`; between regions of which
-          something is left.
+          backends with a claim on the region refused by their codegen, and ``compiled``: true, if the region came with
+          the module compiled.
+        - ``num_passed_over``: the number of ops, the last ops, not searched for near misses: the search is bounded.
+        - ``borders``: see :func:`byoc_core.partitioning.reporting.borders.find_borders`; between regions with something
+          left.
         - ``links``: see :func:`byoc_core.partitioning.links.find_links`.
-        - ``ops``: ``function, op, name, outcome`` (a backend, or ``VIEW`` where a view left its region), ``region,
-          flops, share, inputs`` (names of values), and ``code, text``: why the op stays on the host, or that it is a
-          view; empty where a backend took it. Where there are any: ``composite`` (its
-          pattern), ``outputs`` (the names of its values, if several), and ``reasons`` why backends that were asked did
-          not take it, or why a pattern of theirs does not fit: ``backend, code, text``, perhaps ``pattern``, ``ops``.
+        - ``ops``: ``function, op, name, outcome`` (a backend, or ``VIEW`` for a view moved out of a region), ``region,
+          flops, share, inputs`` (names of values), and ``code, text``: the reason for the op staying on the host, or
+          being a view; empty if a backend took the op. If there are any: ``composite`` (the pattern), ``outputs`` (the
+          names of the op's values, if several), and ``reasons`` of asked backends against the op, or against a fit of a
+          pattern: ``backend, code, text``, perhaps ``pattern``, ``ops``.
 
     Cost: ``O(n log n)`` in ops and operands.
     """
@@ -77,7 +79,7 @@ def build_report(
     in_regions = {op_key(site.source, site.binding) for site in walk_ops(whole or module) if site.backend is not None}
     restored, compiled = with_compiled_regions(module)
     for site in walk_ops(restored):
-        # Reasons go by names: an op of a compiled region may have the name of an op that was partitioned now.
+        # Reasons go by names: an op of a compiled region may share the name of a newly partitioned op.
         told = PartitionLog() if site.region in compiled else log
         has_left = site.backend is None and op_key(site.source, site.binding) in in_regions
         rows.append(_row(site, told, VIEW if has_left else site.backend or host, host, asked))
@@ -166,7 +168,7 @@ def _reasons(log: PartitionLog, site: OpSite, asked: Sequence[str]) -> list[dict
 
 
 def _verdict(reasons: Sequence[Mapping[str, Any]], asked: Sequence[str]) -> tuple[str, str]:
-    """Gives code and text for an op of the host: the code is the first backend's, the text has a clause for each."""
+    """Return code and text for an op of the host: the code of the first backend, and a text with a clause for each."""
     if not asked:
         return "host-only", "no other backend was asked"
     decisive = decisive_reasons(reasons)
@@ -241,7 +243,7 @@ def _summary(rows: Sequence[Row], flops: Sequence[Dim], host: str) -> list[dict[
 
 
 def _text(code: str, tally: _Tally) -> str:
-    """Gives one text for the reasons of one code: theirs where they agree, else what the code means or an example."""
+    """Return one text for the reasons of one code: the common text if equal, else the code's meaning or an example."""
     (text, _), *_others = tally.texts.most_common(1)
     if len(tally.texts) == 1:
         return text

@@ -1,8 +1,8 @@
-"""Layout of a graph in layers, for pictures: every edge leads down, and neighbours stand near one another.
+"""Layout of a graph in layers, for pictures: every edge leads down, and neighbours are placed close together.
 
-The steps are those of Sugiyama, Tagawa and Toda, "Methods for Visual Understanding of Hierarchical System Structures"
-(1981): layers by longest path, then each layer is placed by the mean of its neighbours, downwards and upwards in turn.
-Long edges get no points of their own on the way.
+The steps follow Sugiyama, Tagawa and Toda, "Methods for Visual Understanding of Hierarchical System Structures" (1981):
+layers by longest path, then each layer is placed by the mean of the neighbours, downwards and upwards in turn. Long
+edges get no points of their own on the way.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _NUM_SWEEPS = 6
 
 
 def lay_out(num_nodes: int, edges: Sequence[tuple[int, int]]) -> list[tuple[float, int]]:
-    """Gives for each node its column, in widths of a node, and its layer.
+    """Return the column, in widths of a node, and the layer of each node.
 
-    Nodes of one layer are at least one column apart; the smallest column is 0.
+    Nodes of a layer are at least one column apart; the smallest column is 0.
 
     Args:
-        num_nodes: nodes are named by their indices.
-        edges: pairs of nodes. Those that close a cycle do not count.
+        num_nodes: nodes are named by index.
+        edges: pairs of nodes. Edges closing a cycle do not count.
 
     Cost: ``O((n + e) log n)``.
     """
@@ -45,7 +45,7 @@ def lay_out(num_nodes: int, edges: Sequence[tuple[int, int]]) -> list[tuple[floa
 
 
 def _sort(num_nodes: int, edges: Sequence[tuple[int, int]]) -> tuple[list[int], list[list[int]], list[list[int]]]:
-    """Gives the nodes in topological order, and the nodes before and behind each; edges that close a cycle left out."""
+    """Return the nodes in topological order, and each node's predecessors and successors, ignoring edges of cycles."""
     following: list[list[int]] = [[] for _ in range(num_nodes)]
     waiting = [0] * num_nodes
     for source, target in edges:
@@ -75,10 +75,10 @@ def _sort(num_nodes: int, edges: Sequence[tuple[int, int]]) -> tuple[list[int], 
 
 
 def _place(members: list[int], neighbours: Sequence[Sequence[int]], column: list[float]) -> None:
-    """Moves the nodes of one layer as near to the mean of their neighbours as a distance of one column allows.
+    """Move the nodes of a layer as near to the mean of the neighbours as a distance of one column allows.
 
-    The columns that are nearest in the sum of squares are found by pooling neighbours that want to overlap (isotonic
-    regression: Ayer et al., "An Empirical Distribution Function for Sampling with Incomplete Information", 1955).
+    The nearest columns by the sum of squares are found by pooling overlapping neighbours (isotonic regression: Ayer et
+    al., "An Empirical Distribution Function for Sampling with Incomplete Information", 1955).
     """
     wish = {
         node: sum(column[near] for near in neighbours[node]) / len(neighbours[node])
@@ -87,7 +87,7 @@ def _place(members: list[int], neighbours: Sequence[Sequence[int]], column: list
         for node in members
     }
     members.sort(key=lambda node: (wish[node], column[node]))
-    pools: list[list[float]] = []  # each the sum of what its nodes wish, and their number
+    pools: list[list[float]] = []  # for each pool, the sum of the nodes' wishes, and the number of nodes
     for index, node in enumerate(members):
         pools.append([wish[node] - index, 1])
         while len(pools) > 1 and pools[-2][0] * pools[-1][1] >= pools[-1][0] * pools[-2][1]:

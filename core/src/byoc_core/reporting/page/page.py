@@ -1,7 +1,7 @@
-"""Fills the page: what it shows is embedded as JSON, and it loads nothing from anywhere.
+"""The offload report as a page: the data is embedded as JSON, and the page loads nothing from anywhere.
 
-The report may come from an artifact and hold any JSON, so every field is brought to the type that the script of the
-page expects, and the script puts text into the page as text only.
+The report may come from an artifact and hold any JSON. Every field is brought to the type expected by the script of the
+page, and the script puts text into the page as text only.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from byoc_core.reporting.text import flops_count, render_report
 __all__ = ["render_page"]
 
 _MAX_LINKS = 64
-"""How many links of control flow are followed for one operand: more than programs nest."""
+"""The most links of control flow followed for one operand: more than programs nest."""
 
 
 def render_page(data: Mapping[str, Any], title: str) -> str:
-    """Gives an HTML page that shows a report and needs no other file and no network.
+    """Return a self-contained HTML page with a report; the page needs no network.
 
     Args:
         data: the report.
@@ -70,7 +70,7 @@ def _read(name: str) -> str:
 def _nodes(
     rows: Sequence[Mapping[str, Any]], links: Sequence[Mapping[str, Any]], data: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return the ops with what they read and where they stand: functions one below the other."""
+    """Return the ops with the producers of operands and with positions: functions one below the other."""
     nodes = [_node(row) | {"flops": _text(flops_count(row.get("flops"), data)) or "?"} for row in rows]
     makers = {
         (_text(row.get("function")), name): index
@@ -96,7 +96,7 @@ def _nodes(
 def _find_makers(
     function: str, name: str, makers: Mapping[tuple[str, str], int], passed: Mapping[tuple[str, str], Sequence[str]]
 ) -> list[int]:
-    """Gives the ops that make a value, or the values that it stands for where control flow passes them on."""
+    """Return the ops producing a value; for a value passed on by control flow, the ops producing the source values."""
     pending, seen = [name], {name}
     found = []
     while pending and len(seen) <= _MAX_LINKS:
@@ -118,7 +118,7 @@ def _node(row: Mapping[str, Any]) -> dict[str, Any]:
     ]
     node = {key: _text(row.get(key)) for key in ("function", "op", "name", "outcome", "region", "composite")}
     if node["outcome"] == HOST_NAME:
-        node["region"] = ""  # of no interest: what is left over
+        node["region"] = ""  # leftover regions of the host are of no interest
     return node | {
         "code": _text(row.get("code")),
         "text": _text(row.get("text")),

@@ -1,6 +1,6 @@
 """The run half of the C-source kit: modules of generated C, their saved form, and the libraries of this process.
 
-Names are imported when they are first used.
+Names are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Libraries of generated code that are in this process, each loaded once.
+"""Libraries of generated code in this process, each loaded once.
 
 A loaded library stays until the process ends: threads of libgomp, handlers of ``fork`` and keys of threads may point
-into its code. So the same bytes are never loaded twice without need. A library without constants has no state that
-differs between modules: all modules of its bytes share one copy. A library with constants reads them through a table
-in its own memory. A copy with a table belongs to one module, and goes to another module of the same bytes once nothing
-of the first module is held.
+into the library's code. So the same bytes are never loaded twice without need. A library without constants has the same
+state for all modules: all modules of the same bytes share a copy. A library with constants reads the constants through
+a table in the library's memory. A copy with a table belongs to a single module. Once nothing of this module is held,
+the copy goes to another module of the same bytes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from byoc_core.runtime.threads.fork_lock import ForkLock
 __all__ = ["CONSTANT_TABLE", "LibraryPool", "library_pool"]
 
 CONSTANT_TABLE = "byoc_constants"
-"""The exported variable of generated C that points to the module's constants: ``const void *byoc_constants[]``."""
+"""The exported variable of generated C with pointers to the module's constants: ``const void *byoc_constants[]``."""
 
 
 class LibraryPool:
-    """The libraries of one process, by the SHA-256 of their bytes and of the paths that they ask for.
+    """The libraries of one process, by the SHA-256 of the library bytes and of the paths of needed libraries.
 
     Any number of threads may use a pool.
     """
@@ -38,17 +38,18 @@ class LibraryPool:
         self._idle: dict[bytes, list[ctypes.CDLL]] = {}
 
     def take(self, library: CompiledLibrary, name: str, constants: Sequence[NDArray] = ()) -> NativeLibrary:
-        """Return a library whose table holds the constants; load a copy only if none can serve.
+        """Return a library whose table holds the constants; load a copy only if no loaded copy is free.
 
         Args:
-            library: the library. Its target is checked at each call.
-            name: what errors call it.
-            constants: what its table points to, in order. The result keeps them alive.
+            library: the library. The target is checked at each call.
+            name: the name of the library in errors.
+            constants: the arrays for the table, in order. The result keeps the arrays alive.
 
         Raises:
-            ArtifactError: the library is for another kind of machine, the system refuses it, or it has no table.
+            ArtifactError: the library is for another kind of machine, the system refuses to load the library, or the
+                library has no table.
 
-        Cost: one hash of the library's bytes; a copy takes a few mappings for as long as the process lives.
+        Cost: one hash of the library's bytes; a copy takes a few mappings for the life of the process.
         """
         check_target(library.target, f"library `{name}`")
         digest = hashlib.sha256(repr(library.shared).encode() + library.data).digest()
@@ -66,7 +67,7 @@ class LibraryPool:
         except IndexError:
             handle = open_library(library.data, library.target, name, shared=library.shared)
         taken = NativeLibrary(handle, name)
-        # The collector may run this at any statement, so it takes no lock: appending to a list is one step.
+        # The collector may run this at any statement, so no lock is taken: appending to a list is atomic.
         weakref.finalize(taken, idle.append, handle).atexit = False
         table = (ctypes.c_void_p * len(constants)).from_address(taken.address_of(CONSTANT_TABLE))
         for index, array in enumerate(constants):

@@ -1,4 +1,4 @@
-"""Modules of generated C: the text, its signatures and constants, and the library built from it."""
+"""Modules of generated C: text, signatures, constants, and the built library."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ __all__ = ["CONSTANT_TABLE", "CSourceModule"]
 class CSourceModule(RuntimeModule):
     """Functions in C, compiled when first needed and loaded when first called.
 
-    The text exports ``__tvm_ffi_<symbol>`` for every function, over the declarations of ``byoc_ffi.h``. Where it needs
-    constants it defines ``BYOC_EXPORT const void *byoc_constants[N];``, which is filled once after loading, in the
-    order of ``constants``. Other variables of the text that outlive a call are the process's: modules of equal texts
+    The text exports ``__tvm_ffi_<symbol>`` for every function, over the declarations of ``byoc_ffi.h``. A text with
+    constants defines ``BYOC_EXPORT const void *byoc_constants[N];``. This table is filled once after loading, in the
+    order of ``constants``. Other variables with a lifetime beyond a call belong to the process: modules of equal texts
     may share one loaded library.
 
     Args:
-        source: one C translation unit.
-        functions: what each exported symbol takes and gives.
-        constants: arrays by digest, in the order of the table. They are kept, not copied, and must not change.
-        options: how the text is compiled.
-        library: the text compiled already; without it a C compiler is needed.
-        traits: what functions permit beyond the plain contract, by symbol.
-        not_held: files that the text was built with and that an artifact does not hold, by name: objects, and
-            ``"headers"``. Such a module runs, and cannot be built again.
+        source: a C translation unit.
+        functions: the signature of each exported symbol.
+        constants: arrays by digest, in the order of the table. The arrays are kept, not copied, and must not change.
+        options: the build options of the text.
+        library: the compiled text; without a library, a C compiler is needed.
+        traits: permissions of functions beyond the plain contract, by symbol.
+        not_held: files used in the build but absent from the artifact, by name: objects, and ``"headers"``. The module
+            runs, and cannot be built again.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class CSourceModule(RuntimeModule):
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
-        """What each function takes and gives."""
+        """The signature of each function."""
         return self._signatures
 
     @property
     def traits(self) -> Mapping[str, CallTraits]:
-        """What functions permit their callers, by symbol; those that permit nothing are left out."""
+        """The permissions of functions for callers, by symbol; functions without permissions are left out."""
         return self._traits
 
     @property
@@ -91,7 +91,7 @@ class CSourceModule(RuntimeModule):
 
     @property
     def not_held(self) -> tuple[str, ...]:
-        """What the text was built with that is not on this machine: names of objects, and ``"headers"``."""
+        """Files used to build the text but absent from this machine: names of objects, and ``"headers"``."""
         return self._not_held
 
     @property
@@ -106,23 +106,23 @@ class CSourceModule(RuntimeModule):
 
     @property
     def uses_threads(self) -> bool:
-        """Whether the text has parallel loops (it includes ``byoc_parallel.h``)."""
+        """Whether the text has parallel loops (the include ``byoc_parallel.h`` is present)."""
         return has_parallel_loops(self._source)
 
     @property
     def options(self) -> BuildOptions:
-        """How the text is compiled."""
+        """The build options of the text."""
         return self._options
 
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the field's usual keyword
-        """Gives the C text (format ``""`` or ``"c"``); empty for another format."""
+        """Return the C text (format ``""`` or ``"c"``); an empty text for another format."""
         return self._source if format in ("", "c") else ""
 
     def build(self) -> CompiledLibrary:
-        """Gives the compiled library; runs the C compiler the first time, unless it came with the module.
+        """Return the compiled library; run the C compiler the first time, unless the module came with a library.
 
         Raises:
-            ToolchainError: no C compiler, or it refuses the text.
+            ToolchainError: no C compiler, or the compiler refuses the text.
         """
         with self._fork_lock.lock:
             if self._library is None:
@@ -131,10 +131,10 @@ class CSourceModule(RuntimeModule):
             return self._library
 
     def check_buildable(self) -> None:
-        """Check that the text can be built again from what the module has.
+        """Check that the text can be built again from the module alone.
 
         Raises:
-            ToolchainError: it was built with files that the artifact does not hold.
+            ToolchainError: the text was built with files absent from the artifact.
         """
         if self._not_held:
             raise ToolchainError(
@@ -144,15 +144,15 @@ class CSourceModule(RuntimeModule):
             )
 
     def find_signature(self, name: str) -> Signature:
-        """Gives what a function takes and gives; nothing is built."""
+        """Return the signature of a function; build nothing."""
         return self._signatures[name]
 
     def call_traits(self, name: str) -> CallTraits:
-        """Gives what a function permits its callers; nothing is built."""
+        """Return the permissions of a function for callers; build nothing."""
         return self._traits.get(name, CallTraits())
 
     def find_function(self, name: str) -> PackedFunction:
-        """Gives a function; builds and loads the library the first time.
+        """Return a function; build and load the library the first time.
 
         Raises:
             ToolchainError: the library must be built and cannot be.
@@ -179,7 +179,7 @@ class CSourceModule(RuntimeModule):
 
 
 def _readable(array: NDArray) -> NDArray:
-    """Gives the array as generated code reads it: compact and aligned (a mapped file may be neither)."""
+    """Return the array as needed by generated code: contiguous and aligned (a mapped file may be neither)."""
     return np.require(array, requirements=["C", "A"])
 
 

@@ -1,10 +1,10 @@
 """The saved form of a C-source module: one checked container of signatures, text and library.
 
-Layout: a magic line with the version, the SHA-256 of all that follows, three lengths (little-endian, 8 bytes each),
+Layout: a magic line with the version, the SHA-256 of all following bytes, three lengths (little-endian, 8 bytes each),
 then a JSON header, the C text and the shared library. Constants are cited by digest. Equal modules give equal bytes.
-Format 2 adds to the header what functions permit their callers, and the target triple of code for another machine.
-Format 3 adds the names of the author's libraries and objects: no folder of any. A module has the first format that can
-say all of it.
+Format 2 adds to the header the permissions of functions for callers, and the target triple of code for another machine.
+Format 3 adds the names of the author's libraries and objects, without folders. A module is saved in the lowest
+sufficient format.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from byoc_core.runtime.module import CallTraits, Signature, TensorSpec
 __all__ = ["FORMATS", "decode", "encode"]
 
 FORMATS = (1, 2, 3)
-"""The versions of the layout; :func:`encode` writes the one that :attr:`CSourceModule.payload_format` names."""
+"""The versions of the layout; :func:`encode` writes the version of :attr:`CSourceModule.payload_format`."""
 
 _MAGICS = {version: f"byoc-csource-{version}\n".encode() for version in FORMATS}
 _MAGIC_LENGTH = len(_MAGICS[1])
@@ -112,10 +112,10 @@ _read_header = record(
 
 
 def encode(module: CSourceModule) -> bytes:
-    """Gives a module as bytes; compiles it first where that has not been done.
+    """Return a module as bytes; compile the module first if needed.
 
     Raises:
-        ToolchainError: it must be compiled and cannot be.
+        ToolchainError: the module must be compiled and cannot be.
     """
     library = module.build()
     header = _Header(
@@ -139,16 +139,16 @@ def encode(module: CSourceModule) -> bytes:
 
 
 def _not_held(module: CSourceModule) -> tuple[str, ...]:
-    """Return the names of what the module is built with and its payload leaves out."""
+    """Return the names of all build inputs left out of the payload."""
     own = [Path(path).name for path in module.options.extra_objects]
     return (*module.not_held, *own, *(["headers"] if module.options.include_dirs else []))
 
 
 def decode(payload: bytes, context: LoadContext) -> CSourceModule:
-    """Gives back the module; nothing in it runs before a function is asked for.
+    """Return the module of a payload; nothing in the payload runs before a function is requested.
 
     Raises:
-        ArtifactError: the bytes are not those of a module, or cite a constant that is not there.
+        ArtifactError: the bytes are not a module, or cite a missing constant.
     """
     header_text, source, library = _split(payload, context.source)
     try:

@@ -1,13 +1,12 @@
-"""The run half of the graph kit: typed graph documents, and modules that run them by an engine.
+"""The run half of the graph kit: typed graph documents, and modules with an engine for these documents.
 
-A library-style backend writes an engine (:class:`GraphEngine`): it turns one function of a document into something
-that can be called, once, when the module is loaded. Everything else (the document's form and laws, signatures,
-saving, loading, sources) is here. :class:`KernelEngine` is the engine of the core's own numpy host.
+A library-style backend writes an engine (:class:`GraphEngine`). The engine turns each function of a document into a
+callable, once, when the module is loaded. Everything else (the document's form and laws, signatures, saving, loading,
+sources) is here. :class:`KernelEngine` is the engine of the core's own numpy host.
 
 Helpers for engines: :func:`bind_sizes` and :func:`attrs_at` for the sizes of a call, :class:`RequestPool` for
-concurrent calls, :class:`ReferenceFunction` and :class:`ReferenceNode` for calls that a library cannot run. The graph
-document is :mod:`byoc_core.runtime.graph.document`. Names are
-imported when they are first used.
+concurrent calls, :class:`ReferenceFunction` and :class:`ReferenceNode` for calls beyond a library's abilities. The
+graph document is :mod:`byoc_core.runtime.graph.document`. Names are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Properties that are computed when first asked for, and kept."""
+"""Properties computed on first use, and kept."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 class computed_once(Generic[T]):  # noqa: N801 - used as a decorator
-    """Makes a method a property whose value stays in the instance's ``__dict__``.
+    """A decorator for a property computed once, with the value kept in the instance's ``__dict__``.
 
-    As ``functools.cached_property``, whose lock for all instances, in Python 3.11, a child may find taken that was
-    forked while another thread computed. Here two threads may compute at once, and must get equal values.
+    ``functools.cached_property`` of Python 3.11 has a common lock for all instances. A child forked while another
+    thread computes may find this lock taken. Here two threads may compute at once, and must get equal values.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:

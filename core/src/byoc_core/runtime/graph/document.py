@@ -1,16 +1,16 @@
-"""The typed graph document: what a library-style backend hands from its compile half to its run half.
+"""The typed graph document, passed from the compile half to the run half of a library-style backend.
 
-A document is data: functions made of nodes, every value with a dtype and a shape, constants cited by digest.
-Its JSON form is in :mod:`byoc_core.runtime.graph.encoding`, which checks every law of a document that it reads, so an
-engine may trust what it gets:
+A document is data: functions made of nodes, every value with a dtype and a shape, constants cited by digest. The JSON
+form is in :mod:`byoc_core.runtime.graph.encoding`. Reading checks every law of a document, so an engine may trust
+documents:
 
-- value ids count up: a function's inputs, its constants, then the results of its nodes in order;
-- a node reads only ids that are defined before it;
-- sizes are non-negative integers or expressions (text); the symbols of attributes occur in the shapes of the
-  function's inputs, or of outputs that the caller allocates, so a call determines them;
-- a node with a body (a composite) hands its inputs to the body and takes its outputs, of equal dtype and rank;
-- a node that is an op of byoc has the op's attributes, in their stored form, and results of the types that its
-  operands and attributes give (:mod:`byoc_core.runtime.graph.types`).
+- value ids count up: a function's inputs, constants, then the results of nodes in order;
+- a node reads only ids defined earlier;
+- sizes are non-negative integers or expressions (text); the symbols of attributes occur in the shapes of the function's
+  inputs, or of outputs allocated by the caller, so a call determines the symbols;
+- a node with a body (a composite) passes the inputs to the body and takes the body's outputs, of equal dtype and rank;
+- a node with an op of byoc has the op's attributes, in their stored form, and results of the types inferred from
+  operands and attributes (:mod:`byoc_core.runtime.graph.types`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 GraphAttr = None | bool | int | float | str | DimExpr | tuple["GraphAttr", ...]
-"""What an attribute of a node may hold."""
+"""The value of a node's attribute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class GraphTensor:
     """The dtype and shape of one value.
 
     Attributes:
-        dtype: its name, such as ``float32``.
-        shape: a size is an ``int``, or an expression of symbols, whose ``str`` is such as ``2*n``.
+        dtype: the name, such as ``float32``.
+        shape: sizes, each an ``int`` or an expression of symbols, with a ``str`` such as ``2*n``.
     """
 
     dtype: str
@@ -57,11 +57,11 @@ class GraphTensor:
 
 @dataclass(frozen=True, slots=True)
 class GraphConstant:
-    """A constant that a function cites.
+    """A constant cited by a function.
 
     Attributes:
-        digest: of its array.
-        tensor: its type; all sizes are integers.
+        digest: the digest of the array.
+        tensor: the type; all sizes are integers.
     """
 
     digest: str
@@ -73,11 +73,11 @@ class GraphNode:
     """One operation.
 
     Attributes:
-        op: what it computes: the name of an op, or of a composite.
-        inputs: ids of the values it reads.
-        outputs: types of the values it defines; at least one.
+        op: the name of an op, or of a composite.
+        inputs: ids of the operands.
+        outputs: types of the results; at least one.
         attrs: by name; sizes may be expressions.
-        body: what a composite computes, in terms of plain ops; else ``None``.
+        body: the computation of a composite, in terms of plain ops; else ``None``.
     """
 
     op: str
@@ -89,13 +89,13 @@ class GraphNode:
 
 @dataclass(frozen=True)
 class GraphFunction:
-    """A function: inputs, constants, nodes in the order of execution, and which values are its results.
+    """A function: inputs, constants, nodes in the order of execution, and results.
 
     Attributes:
-        name: its symbol.
+        name: the symbol.
         inputs: parameters, in order; ids ``0, 1, ...``.
-        constants: what it cites; the ids that follow.
-        nodes: in an order where every value is defined before it is read; their results have the ids that follow.
+        constants: the cited constants; the next ids.
+        nodes: in topological order: every value is defined before any use; the results have the next ids.
         outputs: name and id of each result, in order.
     """
 
@@ -116,7 +116,7 @@ class GraphFunction:
 
     @computed_once
     def signature(self) -> Signature:
-        """What the function takes and gives."""
+        """The inputs and outputs of the function."""
         return Signature(
             self.inputs,
             tuple(TensorSpec(name, self.values[id_].dtype, self.values[id_].shape) for name, id_ in self.outputs),
@@ -124,24 +124,24 @@ class GraphFunction:
 
     @computed_once
     def given_symbols(self) -> frozenset[str]:
-        """The symbols in the shapes that a caller passes: of the inputs, and of the outputs where it allocates them."""
+        """The symbols in the shapes passed by a caller: of the inputs, and of outputs allocated by the caller."""
         signature = self.signature
         specs = (*signature.inputs, *(() if signature.new_symbols else signature.outputs))
         return frozenset[str]().union(*(symbols_of(dim) for spec in specs for dim in spec.shape))
 
     def operand_types(self, node: GraphNode) -> tuple[GraphTensor, ...]:
-        """Return the types of the values that one of :attr:`nodes` reads, in order."""
+        """Return the operand types of a node of :attr:`nodes`, in order."""
         return tuple([self.values[id_] for id_ in node.inputs])
 
     def walk(self) -> Iterator[GraphNode]:
-        """Yields every node, those of bodies before the node that holds them."""
+        """Yield every node; the nodes of a body come before the node with the body."""
         for node in self.nodes:
             if node.body is not None:
                 yield from node.body.walk()
             yield node
 
     def all_constants(self) -> Iterator[GraphConstant]:
-        """Yields the constants that the function and the bodies in it cite; a constant may come several times."""
+        """Yield the constants cited by the function and the bodies in it; a constant may come several times."""
         yield from self.constants
         for node in self.nodes:
             if node.body is not None:
@@ -150,11 +150,11 @@ class GraphFunction:
 
 @dataclass(frozen=True, slots=True)
 class KernelOrigin:
-    """The runtime that brings the kernel of a plugin's op.
+    """The runtime with the kernel of a plugin's op.
 
     Attributes:
-        runtime: the name of its entry point in the group ``byoc.runtimes``.
-        distribution: what brings it, as the document says.
+        runtime: the name of the runtime's entry point in the group ``byoc.runtimes``.
+        distribution: the runtime's distribution, according to the document.
     """
 
     runtime: str
@@ -167,7 +167,7 @@ class GraphDocument:
 
     Attributes:
         functions: the functions.
-        kernels: who brings the kernel of each plugin's op that the functions use, by the op's name.
+        kernels: the origin of the kernel of each plugin's op in the functions, by the op's name.
     """
 
     functions: Mapping[str, GraphFunction]
@@ -180,7 +180,7 @@ class GraphDocument:
 
 
 def attr_symbols(attr: GraphAttr) -> frozenset[str]:
-    """Gives the symbols of all sizes in an attribute."""
+    """Return the symbols of all sizes in an attribute."""
     if isinstance(attr, DimExpr):
         return symbols_of(attr)
     if isinstance(attr, tuple):
@@ -189,7 +189,7 @@ def attr_symbols(attr: GraphAttr) -> frozenset[str]:
 
 
 def print_document(document: GraphDocument) -> str:
-    """Gives a text of a document for people to read: one line for each value."""
+    """Return a document as text for people: one line for each value."""
     return "\n".join(line for function in document.functions.values() for line in _print_function(function, "graph "))
 
 

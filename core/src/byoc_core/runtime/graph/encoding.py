@@ -38,26 +38,29 @@ __all__ = [
 ]
 
 GRAPH_VERSION = 1
-"""The version of the JSON form of documents that name no kernels of plugins: those of engines."""
+"""The version of the JSON form of documents without kernels of plugins, as used by engines."""
 
 NEWEST_GRAPH_VERSION = 2
-"""The newest version of the JSON form that this core reads: version 2 names kernels of plugins."""
+"""The newest version of the JSON form readable by this core: version 2 names kernels of plugins."""
 
 _SCHEMA = "byoc.graph"
 _MAX_SIZE = 2**63 - 1
 _MAX_BODY_DEPTH = 16
 _NESTS = frozenset({dict, list})
 _Shared = dict[object, Any]
-"""What has been read of a document: values under themselves; and under a place and the ``id`` of JSON that
-:func:`_sharing` made one object, that object and what it says there."""
+"""The parts of a document read so far.
+
+Values are keyed by themselves. A JSON object shared by :func:`_sharing` is keyed by a place and the object's ``id``;
+the entry holds the object and the object's meaning at this place.
+"""
 _WHERE = "graph document"
 
 
 def encode_document(document: GraphDocument, *, indent: int | None = None) -> bytes:
-    """Gives the JSON form of a document; equal documents have equal bytes.
+    """Return the JSON form of a document; equal documents have equal bytes.
 
     Args:
-        document: what to write.
+        document: the document to write.
         indent: for people to read; ``None`` writes the compact form.
     """
     data: dict[str, Any] = {
@@ -75,21 +78,21 @@ def encode_document(document: GraphDocument, *, indent: int | None = None) -> by
 
 
 def document_version(document: GraphDocument) -> int:
-    """Return the version of the JSON form in which a document is written: the oldest that can express it."""
+    """Return the version of the JSON form for writing a document: the oldest sufficient version."""
     return NEWEST_GRAPH_VERSION if document.kernels else GRAPH_VERSION
 
 
 def decode_document(payload: bytes) -> GraphDocument:
-    """Reads a document from its JSON form and checks every law of it, and every node against the rule of its op.
+    """Read a document from the JSON form; check every law of documents, and every node against the op's rule.
 
     Raises:
-        ArtifactError: it is not such a document, is of a newer version, or breaks a law; names the place.
+        ArtifactError: the payload is not such a document, is of a newer version, or breaks a law; names the place.
     """
     return read_document(decode_json(payload))
 
 
 def decode_json(payload: bytes) -> Any:
-    """Return the JSON value of a payload; equal types and attributes in it are one object.
+    """Return the JSON value of a payload; equal types and attributes inside are the same object.
 
     Raises:
         ArtifactError: the payload is not JSON text.
@@ -131,11 +134,11 @@ def read_document(data: Any) -> GraphDocument:
 
 
 def _sharing() -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Gives what makes equal types and attributes one object while JSON text is read: most of them have been seen."""
+    """Return a JSON object hook that makes equal types and attributes the same object: most objects are repetitions."""
     known: dict[bytes, dict[str, Any]] = {}
 
     def share(item: dict[str, Any]) -> dict[str, Any]:
-        # Not what is nested, which would be written as often as it is deep; nor constants, of which each is unique.
+        # Skip nested objects, marshalled once per level otherwise; and constants, because each constant is unique.
         for value in item.values():
             if type(value) is dict or (type(value) is list and not _NESTS.isdisjoint(map(type, value))):
                 return item
@@ -197,10 +200,10 @@ def _encode_attr(value: GraphAttr) -> Any:
 
 
 def checked_fields(data: object, where: str, *names: str, optional: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return a JSON object that has the fields of these names, and no others but optional ones.
+    """Return a JSON object with exactly the fields of these names and perhaps optional fields.
 
     Raises:
-        ArtifactError: it has not.
+        ArtifactError: a field is missing or unknown, or the value is no object.
     """
     if not isinstance(data, dict):
         raise ArtifactError(where, "is not an object", got=type(data).__name__)
@@ -275,7 +278,7 @@ def _decode_constant(data: object, where: str, shared: _Shared) -> GraphConstant
     tensor = _decode_tensor(item, where, shared)
     if not all(isinstance(dim, int) for dim in tensor.shape):
         raise ArtifactError(where, "has a symbolic size", got=tensor)
-    return GraphConstant(sys.intern(digest), tensor)  # the artifact cites it too
+    return GraphConstant(sys.intern(digest), tensor)  # the artifact cites the digest too
 
 
 def _decode_function(data: object, where: str, depth: int, shared: _Shared) -> GraphFunction:
@@ -311,7 +314,7 @@ def _decode_function(data: object, where: str, depth: int, shared: _Shared) -> G
 
 
 def _taken(items: list[Any]) -> Iterator[tuple[int, Any]]:
-    """Yields items with their indexes, and takes them out of the list: their memory serves what is made of them."""
+    """Yield items with their indexes, and remove the items from the list: the decoded objects reuse their memory."""
     for index, item in enumerate(items):
         items[index] = None
         yield index, item
@@ -370,7 +373,7 @@ def _decode_attr(data: object, where: str) -> GraphAttr:
         if set(data) == {"float"} and data["float"] in ("nan", "inf", "-inf"):
             return float(data["float"])
         raise ArtifactError(where, "is not an attribute value", got=repr(data)[:80])
-    assert data is None or isinstance(data, bool | int | float | str)  # what JSON has besides
+    assert data is None or isinstance(data, bool | int | float | str)  # the other types of JSON
     if isinstance(data, int) and abs(data) > _MAX_SIZE + 1:
         raise ArtifactError(where, "is an integer of more than 64 bits")
     return data
@@ -387,7 +390,7 @@ def _check_body(body: GraphFunction, inputs: list[GraphTensor], outputs: tuple[G
 
 
 def _check_symbols(function: GraphFunction, where: str) -> None:
-    """Checks that every symbol that an attribute needs occurs in a shape that the caller passes."""
+    """Check that every symbol needed by an attribute occurs in a shape passed by the caller."""
     for index, node in enumerate(function.nodes):
         for name, value in node.attrs.items():
             unknown = attr_symbols(value) - function.given_symbols

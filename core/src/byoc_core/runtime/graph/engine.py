@@ -1,11 +1,11 @@
-"""Engines: how the functions of a graph document are checked, compiled and run.
+"""Engines: checks, compilation and execution of the functions of a graph document.
 
-The life of an engine: it is asked about each node (:meth:`GraphEngine.check_node`), compiles each function
-(:meth:`GraphEngine.prepare`) and makes it callable (:meth:`GraphEngine.build`). When a module is saved, the engine's
-settings (:attr:`GraphEngine.state`) and what it keeps of each compiled function (:meth:`GraphEngine.save_prepared`) go
-into the payload. Where the module is loaded, :meth:`GraphEngine.from_state` makes an equal engine.
+An engine first checks each node (:meth:`GraphEngine.check_node`), compiles each function (:meth:`GraphEngine.prepare`)
+and makes the function callable (:meth:`GraphEngine.build`). When a module is saved, the payload receives the engine's
+settings (:attr:`GraphEngine.state`) and saved bytes for each compiled function (:meth:`GraphEngine.save_prepared`).
+When the module is loaded, :meth:`GraphEngine.from_state` makes an equal engine.
 
-An engine may leave out the argument ``operands`` of ``check_node`` and the argument ``prepared`` of ``build``.
+An engine may omit the argument ``operands`` of ``check_node`` and the argument ``prepared`` of ``build``.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["BuiltFunction", "FunctionRefused", "GraphEngine", "build_function", 
 
 @dataclass(frozen=True, slots=True)
 class BuiltFunction:
-    """A built function that takes scratch memory from its caller, or that machine code can call.
+    """A built function with scratch memory from the caller, or with an entry point for machine code.
 
     Attributes:
-        call: as :meth:`GraphEngine.build` says, with an optional last argument where it takes scratch memory: the
-            workspace.
+        call: as described in :meth:`GraphEngine.build`, with the workspace as optional last argument if scratch memory
+            is taken.
         workspace_nbytes: see :class:`~byoc_core.runtime.module.CallTraits`; in the symbols of the function's inputs.
-        native: the same function for callers that are machine code; ``None`` where there is none.
+        native: the same function for callers in machine code; ``None`` if absent.
     """
 
     call: Callable[..., object]
@@ -46,32 +46,32 @@ class BuiltFunction:
 
 @dataclass(frozen=True, slots=True)
 class FunctionRefused:
-    """An engine refuses a function; the text says why, as in "has more inputs than the device"."""
+    """A function refused by an engine; the text gives the reason, as in "has more inputs than the device"."""
 
     text: str
 
 
 class GraphEngine(ABC):
-    """How the functions of a graph document are run."""
+    """The engine for the functions of a graph document."""
 
     @property
     @abstractmethod
     def type_key(self) -> str:
-        """The name of the runtime that loads this engine's modules."""
+        """The name of the runtime for loading this engine's modules."""
 
     @property
     def uses_threads(self) -> bool:
-        """Whether what it builds may use more threads than the caller's; see :mod:`byoc_core.runtime.threads`."""
+        """Whether built functions may use more threads than the caller's; see :mod:`byoc_core.runtime.threads`."""
         return True
 
     @property
     def strided(self) -> bool:
-        """Whether what :meth:`build` gives takes strided inputs and fills strided outputs; not unless overridden."""
+        """Whether functions from :meth:`build` accept strided inputs and outputs; ``False`` unless overridden."""
         return False
 
     @property
     def state(self) -> Mapping[str, Any]:
-        """The settings that a saved payload carries: plain JSON values by name, 64 KiB at most; none by default.
+        """The settings for a saved payload: plain JSON values by name, 64 KiB at most; none by default.
 
         Equal engines have equal states. :meth:`from_state` makes an engine from a state.
         """
@@ -79,11 +79,11 @@ class GraphEngine(ABC):
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Return the engine that has a state; called where a payload is loaded or checked.
+        """Return the engine with a state; called when a payload is loaded or checked.
 
-        Anyone may have written the state: check every name and value. A misfit is an ``ArtifactError``; a
-        ``ValueError``, a ``TypeError`` and a ``LookupError`` become an ``ArtifactError``. Open no device here: this
-        method is also called when a payload is only checked.
+        The state is untrusted: check every name and value. A misfit is an ``ArtifactError``; a ``ValueError``, a
+        ``TypeError`` and a ``LookupError`` become an ``ArtifactError``. Open no device here: this method is also called
+        when a payload is only checked.
 
         Args:
             state: the value of :attr:`state` when the module was saved.
@@ -96,11 +96,11 @@ class GraphEngine(ABC):
     def check_node(self, node: GraphNode, operands: Sequence[GraphTensor] = ()) -> str | None:
         """Return the reason why this engine cannot run a node, or ``None``; called once for each node, bodies too.
 
-        A node that is an op of byoc obeys the type rule of its op already.
+        A node with an op of byoc already obeys the op's type rule.
 
         Args:
-            node: the node; ``node.outputs`` are the types of its results.
-            operands: the types of the values that it reads, in the order of ``node.inputs``.
+            node: the node; ``node.outputs`` are the types of the results.
+            operands: the types of the operands, in the order of ``node.inputs``.
         """
 
     def prepare(
@@ -110,10 +110,10 @@ class GraphEngine(ABC):
 
         Args:
             function: a function whose nodes have all passed :meth:`check_node`.
-            constants: read-only arrays by digest; holds at least what the function cites.
-            saved: the bytes that :meth:`save_prepared` returned when the module was saved, accepted by
-                :meth:`check_saved`; ``None`` where the function is compiled for the first time, or where no bytes were
-                saved. If the library cannot use the bytes, for example after an update, compile again.
+            constants: read-only arrays by digest; holds at least the cited constants.
+            saved: the bytes from :meth:`save_prepared` of the saved module, accepted by :meth:`check_saved`; ``None``
+                if the function is compiled for the first time, or if no bytes were saved. If the library cannot use the
+                bytes, for example after an update, compile again.
 
         Returns:
             The object that :meth:`build` and :meth:`save_prepared` receive, or :class:`FunctionRefused`. When byoc
@@ -122,7 +122,7 @@ class GraphEngine(ABC):
         return None
 
     def save_prepared(self, prepared: Any) -> bytes:
-        """Return the bytes that the payload keeps for a compiled function, 16 MiB at most; none by default.
+        """Return the payload's bytes for a compiled function, 16 MiB at most; none by default.
 
         Leave weights out: a payload is neither shared nor mapped. Equal functions give equal bytes.
         """
@@ -131,7 +131,7 @@ class GraphEngine(ABC):
     def check_saved(self, function: GraphFunction, saved: bytes) -> str | None:
         """Return the reason why :meth:`save_prepared` cannot have returned these bytes for a function, or ``None``.
 
-        Called where a payload is loaded or checked. Anyone may have written the bytes: never unpickle them. The default
+        Called when a payload is loaded or checked. The bytes are untrusted: never unpickle the bytes. The default
         refuses all bytes.
         """
         return "the engine saves nothing of its functions"
@@ -140,23 +140,23 @@ class GraphEngine(ABC):
     def build(
         self, function: GraphFunction, constants: Mapping[str, NDArray], prepared: Any = None
     ) -> Callable[..., object] | BuiltFunction:
-        """Return the implementation of one function; called once, when the module is made.
+        """Return the implementation of a function; called once, when the module is made.
 
         Args:
             function: a function whose nodes have all passed :meth:`check_node`.
-            constants: read-only arrays by digest; holds at least what the function cites.
-            prepared: what :meth:`prepare` returned for the function.
+            constants: read-only arrays by digest; holds at least the cited constants.
+            prepared: the object from :meth:`prepare` for the function.
 
         Returns:
-            A callable ``impl(*inputs, *outputs)`` over C-contiguous arrays of the function's signature; where the
-            signature has sizes that only running tells (``new_symbols``), ``impl(*inputs)`` that returns a tuple of
-            arrays. The callable must be re-entrant unless the runtime's ``RuntimeInfo`` says otherwise. A callable that
-            takes scratch memory from its caller, or that machine code can call, is a :class:`BuiltFunction`.
+            A callable ``impl(*inputs, *outputs)`` over C-contiguous arrays of the function's signature. If only running
+            determines sizes of the signature (``new_symbols``), ``impl(*inputs)`` returns a tuple of arrays. The
+            callable must be re-entrant unless declared otherwise in the runtime's ``RuntimeInfo``. A callable with
+            scratch memory from the caller, or with an entry point for machine code, is a :class:`BuiltFunction`.
         """
 
 
 class NodeRefusal(NamedTuple):
-    """A node that an engine refuses: the node, its place as errors name it, and the engine's reason."""
+    """A node refused by an engine: the node, the place for errors, and the engine's reason."""
 
     node: GraphNode
     place: str
@@ -166,13 +166,13 @@ class NodeRefusal(NamedTuple):
 def node_refusals(
     function: GraphFunction, engine: GraphEngine, where: str, brought: frozenset[str] = frozenset()
 ) -> Iterator[NodeRefusal]:
-    """Yield the nodes that an engine refuses, those of bodies after the node that holds them.
+    """Yield the nodes refused by an engine; nodes of bodies come after the node with the body.
 
     Args:
         function: the function.
         engine: the engine.
-        where: the function, as errors name it.
-        brought: ops that are not asked about.
+        where: the function, for errors.
+        brought: ops not to be checked.
     """
     takes_operands = _names_argument(engine.check_node, "operands")
     for index, node in enumerate(function.nodes):
@@ -191,7 +191,7 @@ def node_refusals(
 def build_function(
     engine: GraphEngine, function: GraphFunction, constants: Mapping[str, NDArray], prepared: object
 ) -> BuiltFunction:
-    """Return the built function of an engine that has prepared the function."""
+    """Return the built function for a function prepared by the engine."""
     if _names_argument(engine.build, "prepared"):
         built = engine.build(function, constants, prepared=prepared)
     else:
@@ -200,5 +200,5 @@ def build_function(
 
 
 def _names_argument(method: Callable[..., object], name: str) -> bool:
-    """Return whether a method takes an argument of a name: engines of older packages do not know all of them."""
+    """Return whether a method takes an argument of a name: engines of older packages do not know all arguments."""
     return name in inspect.signature(method).parameters

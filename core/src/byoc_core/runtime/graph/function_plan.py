@@ -1,4 +1,4 @@
-"""A graph function as it was planned: its nodes in order, and how they run on the values of a call."""
+"""A planned graph function: the nodes in order, and the execution on the values of a call."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Sizes = Mapping[str, int]
 
 
 class PlannedNode(NamedTuple):
-    """One node, what computes it, and its places (see :mod:`byoc_core.runtime.graph.steps`).
+    """A node, the kernel or body, and the places of values (see :mod:`byoc_core.runtime.graph.steps`).
 
-    ``is_core`` where one of the core's own kernels does, which needs a caller that keeps numpy from warning.
-    ``scratch`` is the place of memory for the kernel itself.
+    ``is_core`` marks a kernel of the core; the kernel's caller must silence numpy's warnings. ``scratch`` is the place
+    of memory for the kernel itself.
     """
 
     node: GraphNode
@@ -43,18 +43,18 @@ class PlannedNode(NamedTuple):
 
     @property
     def is_symbolic(self) -> bool:
-        """Whether its step depends on the sizes of a call."""
+        """Whether the node's step depends on the sizes of a call."""
         if isinstance(self.computes, FunctionPlan):
             return self.computes.is_symbolic
         return any(attr_symbols(value) for value in kernel_attrs(self.node).values())
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing but the core's own kernels computes it."""
+        """Whether only the core's own kernels compute the node."""
         return self.computes.runner.is_quiet if isinstance(self.computes, FunctionPlan) else self.is_core
 
     def make_step(self, sizes: Sizes, *, is_quiet: bool) -> Step:
-        """Gives the step for the sizes of a call; ``is_quiet`` where its caller sees to it that numpy does not warn."""
+        """Return the step for the sizes of a call; with ``is_quiet``, the caller silences numpy's warnings."""
         call = self._bind(sizes, is_quiet=is_quiet)
         if self.scratch is not None:
             return scratch_step(call, self.operands, self.results[0], self.dead, self.out, self.scratch)
@@ -75,16 +75,16 @@ class PlannedNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """How the steps of a graph function are run: all of its plan that is needed when they are made.
+    """The part of a function plan needed to run the steps of a graph function.
 
     Attributes:
-        where: the function, as errors name it.
+        where: the function, for errors.
         ops: the names of the nodes' ops, in order.
-        tail: what stands in the list of values behind what the caller passes.
-        stores: steps that bring the results into the memory that the caller passes for them; none where it does not.
-        results: the places of the results that a run gives; none where there are stores.
+        tail: the values behind the caller's arrays in the list of values.
+        stores: steps for copying the results into the caller's memory; none if the caller passes no memory for results.
+        results: the places of the returned results; none if there are stores.
         places: the places of the workspace's arrays.
-        is_quiet: whether nothing but the core's own kernels computes.
+        is_quiet: whether only the core's own kernels compute.
     """
 
     where: str
@@ -97,13 +97,13 @@ class Runner:
 
     @property
     def runners(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """What runs it without a workspace and with one, for a caller who lets numpy warn."""
+        """The functions for running without a workspace and with a workspace, for a caller with numpy's warnings on."""
         if self.is_quiet:
             return partial(run_quietly, self.run), partial(run_quietly, self.run_within)
         return self.run, self.run_within
 
     def run(self, steps: Sequence[Step], *arrays: NDArray) -> tuple[NDArray, ...]:
-        """Runs steps on what the caller passes, and gives the results that it passes no memory for.
+        """Run steps on the caller's arrays, and return the results not stored in the caller's memory.
 
         Raises:
             ExecutionError: a node failed, or a result is not of the declared type.
@@ -113,12 +113,12 @@ class Runner:
     def run_within(
         self, steps: Sequence[Step], placed: Sequence[PlacedArray | None], *arrays: NDArray
     ) -> tuple[NDArray, ...]:
-        """Does :meth:`run`, with values in the workspace, which is the last of the arrays.
+        """Do :meth:`run`, with values in the workspace, the last of the arrays.
 
         Args:
             steps: see :meth:`run`.
-            placed: where the workspace's arrays lie.
-            arrays: what the caller passes.
+            placed: the places of arrays in the workspace.
+            arrays: the caller's arrays.
         """
         *passed, workspace = arrays
         values = [*passed, *self.tail]
@@ -139,19 +139,19 @@ class Runner:
         return tuple([values[place] for place in self.results]) if self.results else ()
 
     def failure(self, index: int, error: Exception) -> ExecutionError:
-        """Gives the error of a node whose step failed, or could not be made."""
+        """Return the error for a node whose step failed, or could not be made."""
         return node_failure(f"{self.where}, node {index} (`{self.ops[index]}`)", error)
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionPlan:
-    """A graph function, prepared: steps for the sizes of a call, and how they are run.
+    """A prepared graph function: steps for the sizes of a call, and their runner.
 
     Attributes:
         nodes: the nodes, in order.
         runner: runs their steps.
-        dtypes: the dtypes of the results, where they are certain.
-        workspace: what of the values lies in memory that the caller passes behind its results.
+        dtypes: the dtypes of the results, if certain.
+        workspace: the plan of values in the memory passed by the caller behind the results.
         is_symbolic: whether steps depend on the sizes of a call.
     """
 
@@ -162,12 +162,12 @@ class FunctionPlan:
     is_symbolic: bool
 
     def make_steps(self, sizes: Sizes, *, is_quiet: bool, known: Sequence[Step] = ()) -> list[Step]:
-        """Gives a step for each node.
+        """Return a step for each node.
 
         Args:
             sizes: the sizes of the symbols.
-            is_quiet: whether the caller sees to it that numpy does not warn.
-            known: the steps for other sizes: those that do not depend on them are taken over.
+            is_quiet: whether the caller silences numpy's warnings.
+            known: the steps for other sizes: steps independent of sizes are reused.
         """
         steps: list[Step] = []
         try:
@@ -180,5 +180,5 @@ class FunctionPlan:
 
 
 def kernel_attrs(node: GraphNode) -> Mapping[str, GraphAttr]:
-    """Gives the attributes that a node's kernel takes: those of a composite say nothing to what computes it."""
+    """Return the attributes for a node's kernel: the attributes of a composite do not affect the computation."""
     return node.attrs if node.body is None else {}

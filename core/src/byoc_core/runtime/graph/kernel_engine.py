@@ -1,4 +1,4 @@
-"""The engine of the core's own numpy host: it runs the nodes of a graph one by one with kernels over arrays."""
+"""The engine of the core's own numpy host: kernels over arrays run the nodes of a graph in order."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["KERNEL_ENGINE_KEY", "KernelEngine"]
 Kernel = Callable[..., Any]
 
 KERNEL_ENGINE_KEY = "graph"
-"""The type key of modules that the core's own engine runs."""
+"""The type key of modules with the core's own engine."""
 
 
 class KernelEngine(GraphEngine):
-    """Runs nodes one by one with numpy kernels; a value is released as soon as nothing reads it any more.
+    """An engine that runs nodes in order with numpy kernels; a value is released after the last use.
 
-    A node with a body is run as its body, unless :meth:`bind_composite` has one kernel for it.
+    The body of a node with a body is run, unless :meth:`bind_composite` has a kernel for the whole node.
 
     Args:
-        kernels: by op name; the core's own where not given.
-        plugin_kernels: kernels of plugins' ops, by op name, beside these.
+        kernels: by op name; the core's own by default.
+        plugin_kernels: kernels of plugins' ops, by op name, in addition to ``kernels``.
     """
 
     def __init__(
@@ -48,16 +48,16 @@ class KernelEngine(GraphEngine):
 
     @property
     def uses_threads(self) -> bool:
-        """``False``: kernels run in the calling thread (what numpy's BLAS does is its own business)."""
+        """``False``: kernels run in the calling thread (threads of numpy's BLAS are not counted)."""
         return False
 
     @property
     def strided(self) -> bool:
-        """``True`` where all that runs is the core's own; a subclass says for itself what its library takes."""
+        """``True`` if only the core's own kernels run; a subclass decides for the library of the subclass."""
         return self._has_own_kernels and type(self) is KernelEngine
 
     def check_node(self, node: GraphNode, operands: Sequence[GraphTensor] = ()) -> str | None:
-        """Gives a reason where the op has no kernel, or its kernel does not take these operands and attributes."""
+        """Return a reason if the op has no kernel, or the kernel does not take these operands and attributes."""
         if node.body is not None:
             return None
         kernel = self._kernels.get(node.op)
@@ -66,29 +66,31 @@ class KernelEngine(GraphEngine):
         return _misfit(kernel, len(node.inputs), tuple(node.attrs))
 
     def kernel_of(self, node: GraphNode) -> Kernel:
-        """Return the kernel of a node without a body that has passed :meth:`check_node`."""
+        """Return the kernel of a node without a body, accepted by :meth:`check_node`."""
         return self._kernels[node.op]
 
     def bind_composite(self, node: GraphNode, constants: Mapping[str, NDArray]) -> Kernel | None:
-        """Gives what computes a node with a body in one call, or ``None`` to run its body node by node.
+        """Return a kernel for a whole node with a body, or ``None`` to run the body node by node.
 
-        Called once for each such node, when the module is made: the place to prepare weights. An engine whose library
-        computes a pattern in one call overrides it, and looks at the whole body, which may come from a file.
+        Called once for each such node, when the module is made: the place to prepare weights. Override this method for
+        a library with a single call for a pattern. The implementation must check the whole body, because the body may
+        come from a file.
 
         Args:
-            node: the composite; its body cites its constants.
+            node: the composite; constants are cited in the body.
             constants: read-only arrays by digest.
 
         Returns:
-            A callable over the node's inputs that gives its output, or a tuple of several. It must be re-entrant.
+            A callable over the node's inputs. The value is the node's output, or a tuple of several. The callable must
+            be re-entrant.
         """
         return None
 
     def build(
         self, function: GraphFunction, constants: Mapping[str, NDArray], prepared: Any = None
     ) -> Callable[..., object]:
-        """Gives a callable that runs the nodes in order, with what they make in the workspace."""
-        from byoc_core.runtime.graph.plan import implement  # the kernels, which other engines do without
+        """Return a callable that runs the nodes in order, with intermediate values in the workspace."""
+        from byoc_core.runtime.graph.plan import implement  # imports the kernels, not needed by other engines
 
         def find(node: GraphNode) -> Kernel | None:
             return self.kernel_of(node) if node.body is None else self.bind_composite(node, constants)
@@ -98,10 +100,10 @@ class KernelEngine(GraphEngine):
 
 @lru_cache(maxsize=1024)
 def _misfit(kernel: Kernel, num_inputs: int, attr_names: tuple[str, ...]) -> str | None:
-    """Gives the reason why a kernel cannot be called with so many operands and these attributes, or ``None``."""
+    """Return the reason why a kernel cannot be called with so many operands and these attributes, or ``None``."""
     try:
         signature = inspect.signature(kernel)
-    except ValueError:  # a function in C that does not tell
+    except ValueError:  # a C function without a signature
         return None
     try:
         signature.bind(*range(num_inputs), **dict.fromkeys(attr_names))

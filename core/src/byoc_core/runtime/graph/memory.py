@@ -1,7 +1,7 @@
-"""Planned memory of a graph function: which parts of its workspace its values lie in, and its kernels' scratch memory.
+"""Planned memory of a graph function: the places of values in the workspace, and the kernels' scratch memory.
 
-Storages are collected while the function is planned, each for one array; they share memory where they are not needed at
-once. Those of known sizes have offsets in one part, those of symbolic sizes parts of their own.
+Storages are collected while the function is planned, each for one array; storages with disjoint live ranges share
+memory. Storages of known sizes have offsets in a common part; storages of symbolic sizes have separate parts.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ __all__ = ["PlacedArray", "Storages", "WorkspacePlan"]
 _ALIGNMENT = 64
 
 _LEAST_NBYTES = 4096
-"""What is smaller is left to numpy, which has such memory at hand in less time than a view of other memory takes."""
+"""Smaller arrays are left to numpy: numpy allocates such memory faster than a view of other memory is made."""
 
 
 class PlacedArray(NamedTuple):
-    """An array for the sizes of a call: what makes it from the workspace."""
+    """An array for the sizes of a call, as a view of the workspace."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     offset: int
 
     def within(self, workspace: NDArray) -> NDArray:
-        """Gives the array."""
+        """Return the array."""
         return np.ndarray(self.shape, self.dtype, workspace, self.offset)
 
 
 @dataclass(frozen=True, slots=True)
 class _PlannedArray:
-    """An array, the part of the workspace it lies in, and its offset there."""
+    """An array, with part and offset in the workspace."""
 
     shape: tuple[Dim, ...]
     dtype: np.dtype[Any]
@@ -51,10 +51,10 @@ class _PlannedArray:
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePlan:
-    """Where the arrays of a function lie.
+    """The places of the arrays of a function.
 
     Attributes:
-        arrays: in the order in which their storages were collected.
+        arrays: in the order of collection of their storages.
         parts: the bytes of each part, one behind the other, each aligned.
     """
 
@@ -72,13 +72,13 @@ class WorkspacePlan:
 
     @property
     def is_symbolic(self) -> bool:
-        """Whether sizes depend on those of a call."""
+        """Whether sizes depend on the sizes of a call."""
         return any(not isinstance(part, int) for part in self.parts)
 
     def place(self, sizes: Mapping[str, int]) -> tuple[PlacedArray | None, ...]:
-        """Gives each array for the sizes of a call; ``None`` for one that is too small to be worth it.
+        """Return each array for the sizes of a call; ``None`` for an array too small to be worth a place.
 
-        None is placed where sizes do not fit one another: the op that cannot take them says so when it runs.
+        No array is placed if sizes do not fit each other: the op with such operands reports the error during the run.
         """
         try:
             return self._place(sizes)
@@ -100,10 +100,10 @@ class WorkspacePlan:
 
 
 class Storages:
-    """The storages of a function while it is planned.
+    """The storages of a function while the function is planned.
 
     Args:
-        symbols: those whose sizes are known when the function is called.
+        symbols: the symbols with known sizes at the call of the function.
     """
 
     def __init__(self, symbols: frozenset[str]) -> None:
@@ -112,7 +112,7 @@ class Storages:
         self._spans: list[tuple[int, int]] = []
 
     def add(self, shape: Sequence[Dim], dtype: np.dtype[Any], index: int) -> int | None:
-        """Gives the number of a new storage that is needed from a node on; ``None`` where there is no use in one."""
+        """Return the number of a new storage, live from a node on; ``None`` if a storage would be of no use."""
         nbytes = product(shape) * dtype.itemsize
         if (isinstance(nbytes, int) and nbytes < _LEAST_NBYTES) or not shape_symbols(shape) <= self._symbols:
             return None
@@ -121,13 +121,13 @@ class Storages:
         return len(self._arrays) - 1
 
     def keep(self, storages: Iterable[int], index: int) -> None:
-        """Makes storages last until a node has run."""
+        """Extend the live ranges of storages to the end of a node's run."""
         for storage in storages:
             start, end = self._spans[storage]
             self._spans[storage] = start, max(end, index)
 
     def plan(self) -> WorkspacePlan:
-        """Gives the plan of all storages."""
+        """Return the plan of all storages."""
         sizes = [product(shape) * dtype.itemsize for shape, dtype in self._arrays]
         known = {n: Interval(size, *self._spans[n]) for n, size in enumerate(sizes) if isinstance(size, int)}
         unknown = {n: SymbolicInterval(size, *self._spans[n]) for n, size in enumerate(sizes) if n not in known}

@@ -1,4 +1,4 @@
-"""Modules that run graph documents by an engine, and their saved form."""
+"""Modules with an engine for graph documents, and their saved form."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["ConstantSource", "GraphModule", "check_graph", "load_graph", "save_g
 
 
 class ConstantSource(Protocol):
-    """What :func:`load_graph` needs of a load context."""
+    """The part of a load context needed by :func:`load_graph`."""
 
     def constant(self, digest: str) -> NDArray:
-        """Gives the read-only array of that digest."""
+        """Return the read-only array of this digest."""
         ...
 
 
@@ -31,9 +31,9 @@ class GraphModule(RuntimeModule):
 
     Args:
         document: the functions.
-        constants: arrays by digest: at least those that the document cites.
-        engine: how to run them; numpy's kernels where not given.
-        prepared: the functions that the engine has prepared already, by name.
+        constants: arrays by digest: at least the constants cited by the document.
+        engine: the engine for the functions; numpy's kernels by default.
+        prepared: the functions already prepared by the engine, by name.
         saved: the bytes of a payload for compiled functions, by name.
 
     Raises:
@@ -83,12 +83,12 @@ class GraphModule(RuntimeModule):
 
     @property
     def uses_threads(self) -> bool:
-        """Whether the engine says so of what it builds."""
+        """Whether built functions may use threads, according to the engine."""
         return self._engine.uses_threads
 
     @property
     def workspaces_may_differ(self) -> bool:
-        """``True``: documents say nothing of memory, which is the engine's to plan."""
+        """``True``: documents do not describe memory; the engine plans memory."""
         return True
 
     @property
@@ -97,39 +97,39 @@ class GraphModule(RuntimeModule):
         return tuple(self._functions)
 
     def find_function(self, name: str) -> PackedFunction:
-        """Gives a function whose name is in :attr:`function_names`."""
+        """Return a function whose name is in :attr:`function_names`."""
         return self._functions[name]
 
     def call_traits(self, name: str) -> CallTraits:
-        """Gives what the engine says; a function that returns its results has the plain contract."""
+        """Return the engine's permissions for callers; a function with returned results has the plain contract."""
         if self._functions[name].returns_results:
             return CallTraits()
         return CallTraits(strided=self._engine.strided, workspace_nbytes=self._workspaces[name])
 
     def get_source(self, format: str = "") -> str:  # noqa: A002 - the field's usual keyword
-        """Gives the graph as text, one line for each value; ``"json"`` for the document itself."""
+        """Return the graph as text, one line for each value; the document itself for ``"json"``."""
         if format == "json":
             return encode_document(self.document, indent=2).decode()
         return print_document(self.document) if format in ("", "text") else ""
 
     @property
     def constants(self) -> Mapping[str, NDArray]:
-        """The arrays that the document cites, by digest."""
+        """The arrays cited by the document, by digest."""
         return MappingProxyType(self._constants)
 
     @property
     def payload_format(self) -> int | None:
-        """The version of the document for the core's own runtime; ``None`` for others, which have their formats."""
+        """The version of the document for the core's own runtime; ``None`` for other runtimes with own formats."""
         return document_version(self.document) if self.type_key == KERNEL_ENGINE_KEY else None
 
     @property
     def needed_runtimes(self) -> tuple[str, ...]:
-        """The runtimes that bring kernels of plugins' ops."""
+        """The runtimes with kernels of plugins' ops."""
         return tuple(sorted({origin.runtime for origin in self.document.kernels.values()}))
 
     @property
     def unnamed_kernels(self) -> tuple[str, ...]:
-        """The ops that a kernel from this process alone computes: the document does not say who brings it."""
+        """The ops computed by a kernel of this process alone: the document names no origin of the kernel."""
         given = self._engine.plugin_kernels if isinstance(self._engine, KernelEngine) else frozenset()
         return tuple(sorted(given - self.document.kernels.keys()))
 
@@ -140,8 +140,8 @@ def save_graph(module: GraphModule) -> bytes:
     Constants are cited by digest.
 
     Raises:
-        PluginError: the module runs the kernel of a plugin's op that no installed runtime brings, so that nobody could
-            load the payload; or the engine's settings or bytes are more than a payload may hold.
+        PluginError: the module runs the kernel of a plugin's op from no installed runtime, so the payload could not be
+            loaded; or the engine's settings or bytes exceed the limits of a payload.
     """
     if lost := module.unnamed_kernels:
         raise PluginError(
@@ -157,16 +157,17 @@ def save_graph(module: GraphModule) -> bytes:
 def load_graph(
     payload: bytes, context: ConstantSource, engine: GraphEngine | type[GraphEngine] | None = None
 ) -> GraphModule:
-    """Gives the module of a payload.
+    """Return the module of a payload.
 
     Args:
-        payload: what :func:`save_graph` gave.
-        context: where the constants come from.
-        engine: the engine, or its class, whose :meth:`GraphEngine.from_state` makes an engine from the state in the
-            payload; numpy's kernels where not given. An engine must have the state that the payload was saved with.
+        payload: the bytes from :func:`save_graph`.
+        context: the source of the constants.
+        engine: the engine, or an engine class, whose :meth:`GraphEngine.from_state` makes an engine from the state in
+            the payload; numpy's kernels by default. An engine must have the state saved in the payload.
 
     Raises:
-        ArtifactError: the payload breaks a law of graph documents, or holds what the engine cannot run or did not save.
+        ArtifactError: the payload breaks a law of graph documents, or holds parts that the engine cannot run or did not
+            save.
     """
     held = decode_payload(payload)
     document = held.document
@@ -178,17 +179,17 @@ def load_graph(
 
 
 def check_graph(payload: bytes, engine: GraphEngine | type[GraphEngine] | None = None) -> None:
-    """Check a payload as :func:`load_graph` does, but build nothing: what a runtime's ``byoc_check_payload`` calls.
+    """Check a payload as in :func:`load_graph`, but build nothing; for ``byoc_check_payload`` of a runtime.
 
-    Nodes whose kernels the document takes from a plugin are for the plugin to judge: no plugin is asked. No function is
-    prepared.
+    Nodes with kernels from a plugin are for the plugin to judge: no plugin is asked. No function is prepared.
 
     Args:
-        payload: what :func:`save_graph` gave.
-        engine: how it would be run, as for :func:`load_graph`; numpy's kernels where not given.
+        payload: the bytes from :func:`save_graph`.
+        engine: the engine for running, as for :func:`load_graph`; numpy's kernels by default.
 
     Raises:
-        ArtifactError: the payload breaks a law of graph documents, or holds what the engine cannot run or did not save.
+        ArtifactError: the payload breaks a law of graph documents, or holds parts that the engine cannot run or did not
+            save.
     """
     held = decode_payload(payload)
     brought = frozenset(held.document.kernels if engine is None else ())
@@ -202,7 +203,7 @@ def _engine_of(held: GraphPayload, engine: GraphEngine | type[GraphEngine] | Non
     """Return the engine of a payload.
 
     Raises:
-        ArtifactError: the payload's state is not that of the engine, or its class cannot make an engine of it.
+        ArtifactError: the payload's state differs from the engine's state, or is not accepted by the engine's class.
     """
     if isinstance(engine, type):
         try:
@@ -240,7 +241,7 @@ def _check_saved(document: GraphDocument, engine: GraphEngine, saved: Mapping[st
 
 
 def _cited_constants(function: GraphFunction, constants: Mapping[str, NDArray]) -> dict[str, NDArray]:
-    """Return the arrays that a function cites, by digest."""
+    """Return the arrays cited by a function, by digest."""
     cited: dict[str, NDArray] = {}
     for constant in function.all_constants():
         array = constants.get(constant.digest)

@@ -1,6 +1,6 @@
 """The payload of a graph module: a graph document, the engine's settings, and bytes for each compiled function.
 
-An engine without settings and bytes has the JSON form of the document as its payload. Any other payload is a JSON
+An engine without settings and bytes has the JSON form of the document as payload. Any other payload is a JSON
 object with three parts: the document, the settings as plain JSON, and the bytes in Base64. Sizes are bounded, and all
 parts are checked when the payload is read.
 """
@@ -23,10 +23,10 @@ from byoc_core.runtime.graph.encoding import checked_fields, decode_json, encode
 __all__ = ["MAX_SAVED_NBYTES", "MAX_STATE_NBYTES", "GraphPayload", "decode_payload", "encode_payload"]
 
 MAX_STATE_NBYTES = 64 << 10
-"""How many bytes the JSON text of an engine's settings may have."""
+"""The maximum size in bytes of the JSON text of an engine's settings."""
 
 MAX_SAVED_NBYTES = 16 << 20
-"""How many bytes an engine may keep of one function."""
+"""The maximum size in bytes of an engine's saved bytes for one function."""
 
 _SCHEMA = "byoc.engine-graph"
 _VERSION = 1
@@ -37,7 +37,7 @@ _WHERE = "graph payload"
 
 @dataclass(frozen=True, slots=True)
 class GraphPayload:
-    """A document with the settings of its engine, and with the bytes that the engine saved.
+    """A document with the settings of the engine, and with the bytes saved by the engine.
 
     Attributes:
         document: the functions.
@@ -51,14 +51,14 @@ class GraphPayload:
 
 
 def encode_payload(payload: GraphPayload, where: str) -> bytes:
-    """Return the bytes of a payload; equal payloads have equal bytes. Functions of which nothing is kept are left out.
+    """Return the bytes of a payload; equal payloads have equal bytes. Functions without saved bytes are left out.
 
     Args:
-        payload: what to write.
-        where: the engine, as errors name it.
+        payload: the payload to write.
+        where: the engine, for errors.
 
     Raises:
-        PluginError: the engine keeps more than a payload may hold, or settings that are not plain JSON.
+        PluginError: the engine keeps more than a payload may hold, or has settings other than plain JSON.
     """
     text = encode_document(payload.document)
     saved = {name: kept for name, kept in payload.saved.items() if kept}
@@ -83,10 +83,10 @@ def encode_payload(payload: GraphPayload, where: str) -> bytes:
 
 
 def decode_payload(payload: bytes) -> GraphPayload:
-    """Read a payload, and check every law of it and of its document.
+    """Read a payload, and check every law of the payload and of the document.
 
     Raises:
-        ArtifactError: it is no such payload, is of a newer version, or breaks a law; names the place.
+        ArtifactError: the bytes are no such payload, are of a newer version, or break a law; names the place.
     """
     data = decode_json(payload)
     if not isinstance(data, dict) or data.get("schema") != _SCHEMA:
@@ -126,7 +126,7 @@ def _decode_saved(data: object, document: GraphDocument) -> dict[str, bytes]:
 
 
 def _state_problem(state: object) -> str | None:
-    """Return why settings cannot stand in a payload, or ``None``."""
+    """Return the reason why settings do not fit into a payload, or ``None``."""
     if not isinstance(state, dict):
         return f"is not a dict but {type(state).__name__}"
     misfit = _find_misfit(state, 0)

@@ -1,7 +1,7 @@
-"""Prepares a graph function for kernels, once: where each value lies, and which memory a result may take.
+"""Preparation of a graph function for kernels, once: places of values, and memory for results.
 
-The values of a call stand in one list: what the caller passes, the constants, then places for the results of nodes.
-A place is taken again, or emptied, as soon as nothing reads its value any more, and so the value is released.
+The values of a call are in a list: the caller's arrays, the constants, then places for the results of nodes. A place is
+reused, or emptied, right after the last use of the value; this releases the value.
 """
 
 from __future__ import annotations
@@ -29,29 +29,31 @@ from byoc_core.runtime.module import NDArray, Signature
 __all__ = ["implement"]
 
 Find = Callable[[GraphNode], Computes | None]
-"""Gives what computes a node: ``computes(*operands, **attributes)``, a composite's without attributes; ``None`` where
-its body does."""
+"""Returns the kernel of a node, or ``None`` to compute the node by its body.
+
+The kernel is ``computes(*operands, **attributes)``; the kernel of a composite takes no attributes.
+"""
 _Prepared = tuple[list[Step], tuple[PlacedArray | None, ...]]
-"""The steps for the sizes of a call, and where the workspace's arrays lie."""
+"""The steps for the sizes of a call, and the places of arrays in the workspace."""
 _KEPT_SHAPES = 8
-"""For how many sets of shapes a function keeps steps and places: calls with a few in turn find them made."""
+"""The number of sets of shapes with kept steps and places: calls alternating between a few sets reuse them."""
 _numpy_dtype = lru_cache(maxsize=None)(to_numpy)
 
 
 class Implementation(NamedTuple):
-    """What runs a function, and the bytes of the workspace that it takes behind the outputs, if it is given one."""
+    """The implementation of a function, and the bytes of the optional workspace behind the outputs."""
 
     call: Callable[..., tuple[NDArray, ...]]
     workspace_nbytes: Dim
 
 
 def implement(function: GraphFunction, constants: Mapping[str, NDArray], find: Find) -> Implementation:
-    """Gives what runs a function: ``impl(*inputs, *outputs[, workspace])``, or ``impl(*inputs)`` that gives results.
+    """Return ``impl(*inputs, *outputs[, workspace])`` for a function, or ``impl(*inputs)`` that returns results.
 
     Args:
         function: the function.
         constants: read-only arrays by digest.
-        find: gives what computes a node; called once for each.
+        find: returns the kernel of a node; called once for each node.
     """
     signature = function.signature
     plan = _Planner(
@@ -67,8 +69,8 @@ def implement(function: GraphFunction, constants: Mapping[str, NDArray], find: F
 
 
 def _implement_static(plan: FunctionPlan, signature: Signature) -> Callable[..., Any]:
-    """Gives what runs a plan whose steps and places are the same for all calls."""
-    runner = plan.runner  # the plan itself is not needed any more
+    """Return the implementation of a plan with the same steps and places in all calls."""
+    runner = plan.runner  # the plan itself is no longer needed
     run, run_within = runner.runners
     steps = plan.make_steps({}, is_quiet=runner.is_quiet)
     if not runner.places:
@@ -83,7 +85,7 @@ def _implement_static(plan: FunctionPlan, signature: Signature) -> Callable[...,
 
 
 def _implement_symbolic(plan: FunctionPlan, signature: Signature) -> Callable[..., Any]:
-    """Gives what runs a plan that depends on sizes: steps and places for a few sets of shapes are kept."""
+    """Return the implementation of a size-dependent plan: steps and places for a few sets of shapes are kept."""
     run, run_within = plan.runner.runners
     num_inputs = len(signature.inputs)
     num_arrays = num_inputs + (0 if signature.new_symbols else len(signature.outputs))
@@ -103,7 +105,7 @@ def _implement_symbolic(plan: FunctionPlan, signature: Signature) -> Callable[..
         found = known.get(shapes)
         if found is None:
             found = prepare(passed)
-            # A new one each time: other threads read it.
+            # A new dict each time: other threads read the old dict.
             known = dict([*known.items()][1 - _KEPT_SHAPES :]) | {shapes: found}
         steps, placed = found
         if len(arrays) > num_arrays and any(placed):
@@ -115,16 +117,16 @@ def _implement_symbolic(plan: FunctionPlan, signature: Signature) -> Callable[..
 
 @dataclass(slots=True)
 class _Value:
-    """What is known of a value while a function is planned.
+    """The facts about a value while a function is planned.
 
     Attributes:
-        place: where it lies in the list of values.
-        type: its declared type.
-        dtype: its dtype, where that is certain.
-        last_use: the number of the last node that reads it; of a result of the function, beyond all nodes.
-        is_temporary: whether a node makes it.
-        is_alone: whether a node makes it and no other value shares its memory.
-        storages: in which storages of the workspace it may lie.
+        place: the place in the list of values.
+        type: the declared type.
+        dtype: the dtype, if certain.
+        last_use: the number of the last node with the value as operand; for a result of the function, beyond all nodes.
+        is_temporary: whether a node makes the value.
+        is_alone: whether a node makes the value and no other value shares its memory.
+        storages: the possible storages of the value in the workspace.
     """
 
     place: int
@@ -137,14 +139,14 @@ class _Value:
 
 
 class _Planner:
-    """The state of planning one function, or a node's body.
+    """The state of planning a function, or a node's body.
 
     Args:
         function: the function.
         constants: arrays by digest.
-        find: gives what computes a node.
-        where: the function, as errors name it.
-        dtypes: the dtypes of the inputs, where they are certain.
+        find: returns the kernel of a node.
+        where: the function, for errors.
+        dtypes: the dtypes of the inputs, if certain.
         takes_outputs: whether the caller passes memory for the results, behind the inputs, and perhaps a workspace.
     """
 
@@ -171,7 +173,7 @@ class _Planner:
             self._storages = Storages(bound_symbols(spec.shape for spec in function.inputs))
         self._storage_places: list[int] = []
         self._num_places = self._num_passed + len(self._arrays)
-        # A result that is given twice is written to its first output and copied to the others.
+        # A result with several outputs is written to the first output and copied to the others.
         self._outputs = {id_: num_inputs + i for i, (_, id_) in reversed([*enumerate(function.outputs)][:num_outputs])}
         self._last_uses = _last_uses(function)
         places = (*range(num_inputs), *range(self._num_passed, self._num_places))
@@ -226,7 +228,7 @@ class _Planner:
                 value.is_alone = False
         out, storages = self._memory_for(index, node, form, reads)
         scratch = self._scratch_for(index, node, form, reads)
-        # What the caller passes has its declared shape for certain.
+        # The caller's arrays have their declared shapes for certain.
         is_covered = any(not value.is_temporary and value.type.shape == node.outputs[0].shape for value in reads)
         is_apart = all(value.place != out for value in reads)
         dying = dict.fromkeys(value.place for value in reads if value.is_temporary and value.last_use == index)
@@ -250,9 +252,9 @@ class _Planner:
     def _memory_for(
         self, index: int, node: GraphNode, form: KernelForm | None, reads: Sequence[_Value]
     ) -> tuple[int | None, tuple[int, ...]]:
-        """Gives the place of memory for a node's only result, and the storages in which the results may lie.
+        """Return the place of memory for a node's only result, and the possible storages of the results.
 
-        The memory is an output, an operand that nothing reads any more, or a storage of the workspace.
+        The memory is an output, an operand after the last use, or a storage of the workspace.
         """
         (type_, *others) = node.outputs
         is_fresh = form is not None and form.fresh
@@ -269,19 +271,19 @@ class _Planner:
         return place, (*shared, *storages)
 
     def _scratch_for(self, index: int, node: GraphNode, form: KernelForm | None, reads: Sequence[_Value]) -> int | None:
-        """Gives the place of memory for the kernel itself, if it takes such."""
+        """Return the place of memory for the kernel itself, if the kernel takes scratch memory."""
         if form is None or form.scratch is None:
             return None
         dtypes = [_numpy_dtype(value.type.dtype) for value in reads]
         try:
             nbytes = form.scratch([value.type.shape for value in reads], dtypes, kernel_attrs(node))
         except (ArithmeticError, ByocError, LookupError, TypeError, ValueError):
-            return None  # a call tells what is wrong
+            return None  # a call reports the error
         place, _ = self._store((nbytes,), np.dtype(np.uint8), index)
         return place
 
     def _store(self, shape: Sequence[Dim], dtype: DType, index: int) -> tuple[int | None, tuple[int, ...]]:
-        """Gives the place of an array in the workspace, and its storage."""
+        """Return the place of an array in the workspace, and the storage."""
         storage = None if self._storages is None else self._storages.add(shape, dtype, index)
         if storage is None:
             return None, ()
@@ -323,7 +325,7 @@ class _Planner:
 
 
 def _last_uses(function: GraphFunction) -> list[int]:
-    """Gives for each value the number of the last node that reads it: -1 for none, beyond all nodes for a result."""
+    """Return for each value the number of the last node with a use: -1 for none, beyond all nodes for a result."""
     last_uses = [-1] * len(function.values)
     for index, node in enumerate(function.nodes):
         for id_ in node.inputs:

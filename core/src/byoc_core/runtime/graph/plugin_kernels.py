@@ -1,8 +1,8 @@
-"""Kernels that plugins bring: who brings the kernel of an op, and how a graph document names its kernels.
+"""Kernels from plugins: the runtime with the kernel of an op, and the kernels named in a graph document.
 
-A runtime plugin gives the kernels of its package's ops by the hook ``byoc_kernels``. A graph document that uses such an
-op names the runtime and its distribution, so that a process which loads the document finds the kernel again without the
-compile side.
+A runtime plugin returns the kernels of its package's ops from the hook ``byoc_kernels``. A graph document with such an
+op names the runtime and the distribution. A process without the compile side can then load the document and find the
+kernel again.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ __all__ = ["PluginKernel", "check_results", "core_kernel", "find_kernels", "find
 
 
 def core_kernel(op: str) -> Callable[..., Any] | None:
-    """Return the kernel of the core's own op of that name, ``None`` where the core has no such op."""
-    from byoc_core.opset.families import KERNELS  # the kernels, which most processes do without
+    """Return the kernel of the core's own op of this name, or ``None`` without such an op."""
+    from byoc_core.opset.families import KERNELS  # imports the kernels, not needed by most processes
 
     return KERNELS.get(op)
 
 
 def find_origin(op: str) -> KernelOrigin | None:
-    """Return the runtime that brings the kernel of an op, ``None`` where no installed runtime does.
+    """Return the runtime with the kernel of an op, or ``None`` if no installed runtime has the kernel.
 
-    The runtime of the name before the op's first dot is asked first, then the other runtimes in order of name.
+    The runtime named by the text before the op's first dot comes first, then the other runtimes in order of name.
 
     Raises:
-        HookError: the hook ``byoc_kernels`` of a runtime raised, or gave something else than kernels.
+        HookError: the hook ``byoc_kernels`` of a runtime raised, or returned anything but kernels.
 
-    Cost: opens runtimes until one has the kernel.
+    Cost: opens runtimes until the kernel is found.
     """
     from byoc_core.runtime.registry import runtimes
 
@@ -48,7 +48,7 @@ def find_origin(op: str) -> KernelOrigin | None:
         except HookError:
             raise
         except PluginError:
-            continue  # quarantined; `byoc doctor` says why
+            continue  # quarantined; `byoc doctor` shows the reason
         if op in handle.kernels():
             return KernelOrigin(type_key, handle.record.distribution)
     return None
@@ -59,11 +59,11 @@ def kernel_of(op: str, origin: KernelOrigin, where: str) -> PluginKernel:
 
     Args:
         op: the name of the op.
-        origin: who brings it.
-        where: the document that needs it, as errors name it.
+        origin: the runtime of the kernel.
+        where: the document in need of the kernel, for errors.
 
     Raises:
-        RuntimeNotFoundError: the runtime is not installed; names what to install.
+        RuntimeNotFoundError: the runtime is not installed; names the distribution to install.
         ArtifactError: the installed version of the runtime has no such kernel.
     """
     from byoc_core.runtime.registry import runtimes
@@ -81,18 +81,18 @@ def kernel_of(op: str, origin: KernelOrigin, where: str) -> PluginKernel:
 
 
 def find_kernels(kernels: Mapping[str, KernelOrigin], where: str) -> dict[str, PluginKernel]:
-    """Return the kernels that a document names, by op; see :func:`kernel_of`."""
+    """Return the kernels named in a document, by op; see :func:`kernel_of`."""
     return {op: kernel_of(op, origin, where) for op, origin in kernels.items()}
 
 
 def check_results(
     kernel: PluginKernel, op: str, operands: Iterable[GraphTensor], results: Sequence[GraphTensor]
 ) -> Callable[..., tuple[NDArray, ...]]:
-    """Return the kernel with a check in each call that its results have the declared types.
+    """Return the kernel with a check of results against the declared types in each call.
 
     Args:
         kernel: a plugin's kernel.
-        op: the name of its op.
+        op: the name of the op.
         operands: the declared types of the operands.
         results: the declared types of the results.
     """

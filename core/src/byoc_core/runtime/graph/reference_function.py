@@ -1,4 +1,4 @@
-"""Graph functions and nodes by the core's reference kernels: for calls that an engine cannot run itself."""
+"""Graph functions and nodes by the core's reference kernels: for calls beyond an engine's abilities."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ Kernels = Mapping[str, Callable[..., Any]]
 
 
 class ReferenceFunction:
-    """A graph function by the reference kernels of its ops; any number of threads may call it at once.
+    """A graph function by the reference kernels of the ops; any number of threads may call the function at once.
 
-    An engine makes a reference while it prepares or builds the function. The reference runs the calls that the library
-    cannot run: empty tensors, sizes beyond a limit, NaN where the library loses NaN. The first call binds the kernels.
+    An engine makes a reference while preparing or building the function. The reference runs the calls that the library
+    cannot run: empty tensors, sizes beyond a limit, NaN if the library loses NaN. The first call binds the kernels.
 
     Args:
         function: the function, at any sizes. Nodes with bodies are computed as their bodies.
-        constants: read-only arrays by digest; holds at least what the function cites.
-        kernels: those of the package's own ops, as the hook ``byoc_kernels`` gives them.
+        constants: read-only arrays by digest; holds at least the cited constants.
+        kernels: the kernels of the package's own ops, as returned by the hook ``byoc_kernels``.
 
     Raises:
-        ArtifactError: the core has no kernel of a node's op, or the kernel does not take its operands and attributes.
+        ArtifactError: the core has no kernel of a node's op, or the kernel does not take the node's operands and
+            attributes.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class ReferenceFunction:
         self._constants = constants
 
     def __call__(self, *arrays: NDArray) -> object:
-        """Run the function on inputs and outputs; on inputs alone where the function returns its results.
+        """Run the function on inputs and outputs; on inputs alone if the function returns its results.
 
         Raises:
             ExecutionError: a kernel failed.
@@ -58,7 +59,7 @@ class ReferenceFunction:
         """Return the results for inputs, in new arrays.
 
         Raises:
-            CallError: the inputs do not tell the size of a result.
+            CallError: the inputs do not determine the size of a result.
             ExecutionError: a kernel failed.
         """
         signature = self._function.signature
@@ -80,11 +81,11 @@ class ReferenceFunction:
 
 
 class ReferenceNode:
-    """One node by the reference kernel of its op, a node with a body as its body; see :class:`ReferenceFunction`.
+    """A node by the op's reference kernel, or by the kernels of the node's body; see :class:`ReferenceFunction`.
 
     Args:
         node: the node.
-        constants: read-only arrays by digest; holds at least what a body cites.
+        constants: read-only arrays by digest; holds at least the constants cited by a body.
         kernels: as for :class:`ReferenceFunction`.
 
     Raises:
@@ -100,11 +101,11 @@ class ReferenceNode:
             raise ArtifactError(f"node `{node.op}`", reason)
 
     def __call__(self, sizes: Mapping[str, int], *inputs: NDArray) -> tuple[NDArray, ...]:
-        """Return the results in arrays, which may share memory with the inputs as those of a reshape do.
+        """Return the results in arrays; as for a reshape, an array may share memory with the inputs.
 
         Args:
             sizes: of the symbols in the attributes; see :func:`~byoc_core.runtime.graph.call_sizes.bind_sizes`.
-            inputs: the values that the node reads.
+            inputs: the operands of the node.
         """
         if self._body is not None:
             return self._body.results(inputs)
@@ -113,7 +114,7 @@ class ReferenceNode:
 
 
 def _engine_with(kernels: Kernels) -> KernelEngine:
-    """Return the engine of the reference kernels, and of kernels that are held to their contract."""
-    from byoc_core.kernels.plugin_kernel import PluginKernel  # the kernels, which most processes do without
+    """Return an engine with the reference kernels, and with the given kernels checked against their contract."""
+    from byoc_core.kernels.plugin_kernel import PluginKernel  # imports the kernels, not needed by most processes
 
     return KernelEngine(plugin_kernels={op: PluginKernel(op, kernel) for op, kernel in kernels.items()})

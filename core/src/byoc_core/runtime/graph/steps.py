@@ -1,4 +1,4 @@
-"""The calls that a graph function consists of when numpy kernels run it: closures over places in a list of values."""
+"""The steps of a graph function with numpy kernels: closures over places in a list of values."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ __all__ = ["Step", "node_failure", "plain_step", "scratch_step", "store_step", "
 
 Values = list[Any]
 Step = Callable[[Values], None]
-"""Reads values, and puts others into their places."""
+"""Reads values, and stores other values in their places."""
 
 
 class _WrongCountError(Exception):
-    """A kernel gave ``args[0]`` results where the node has ``args[1]``."""
+    """A kernel returned ``args[0]`` results for a node with ``args[1]``."""
 
 
 def plain_step(call: Callable[..., Any], operands: Sequence[int], results: Sequence[int], dead: Sequence[int]) -> Step:
-    """Gives the step that calls a kernel.
+    """Return a step with a call of a kernel.
 
     Args:
         call: takes the operands alone.
         operands: the places of the operands.
         results: the places of the results.
-        dead: the places of what nothing reads afterwards, but those that the results take.
+        dead: the places of values without further uses, except places taken by the results.
     """
     if len(results) > 1:
         return _several_results_step(call, operands, results, dead)
@@ -56,9 +56,9 @@ def plain_step(call: Callable[..., Any], operands: Sequence[int], results: Seque
 def writing_step(
     call: Callable[..., Any], operands: Sequence[int], place: int, dead: Sequence[int], out: int, *, spreads: bool
 ) -> Step:
-    """Gives the step that calls a kernel and offers it memory for its only result.
+    """Return a step with a call of a kernel and memory for the only result.
 
-    Where there is none, or it does not fit, the result is an array of its own.
+    If the memory is absent or does not fit, the result is a separate array.
 
     Args:
         call: takes the operands, and ``out``.
@@ -66,15 +66,15 @@ def writing_step(
         place: the place of the result.
         dead: see :func:`plain_step`.
         out: the place of the memory.
-        spreads: whether the kernel would spread a result over larger memory than it needs; then it is given memory
-            only where an operand has its shape.
+        spreads: whether the kernel would broadcast a result over larger memory than needed; then memory is passed only
+            if an operand has the shape of the memory.
     """
     pick = _picker(operands)
 
     def step(values: Values) -> None:
         arrays, memory = pick(values), values[out]
         try:
-            # Into strided memory numpy computes other bits of NaN (`arccos`), and even other truths (`isnan`, in 2.4).
+            # In strided memory numpy computes other bits of NaN (`arccos`), and even wrong bools (`isnan`, in 2.4).
             is_fit = memory is not None and memory.flags.c_contiguous and not (spreads and _is_larger(memory, arrays))
             values[place] = call(*arrays, out=memory if is_fit else None)
         except (TypeError, ValueError):
@@ -88,7 +88,7 @@ def writing_step(
 def scratch_step(
     call: Callable[..., Any], operands: Sequence[int], place: int, dead: Sequence[int], out: int | None, scratch: int
 ) -> Step:
-    """Gives the step that calls a kernel with scratch memory, and perhaps offers it memory for its only result.
+    """Return a step with a call of a kernel, scratch memory, and perhaps memory for the only result.
 
     Args:
         call: takes the operands, ``out`` and ``scratch``.
@@ -114,9 +114,9 @@ def scratch_step(
 
 
 def store_step(source: int, output: int, spec: TensorSpec, function: str) -> Step:
-    """Gives the step that copies a result into an output's memory, if it is not there already.
+    """Return a step for copying a result into an output's memory, unless already there.
 
-    The step raises an :class:`ExecutionError` where the result is not of the output's type.
+    The step raises an :class:`ExecutionError` if the result is not of the output's type.
     """
 
     def store(values: Values) -> None:
@@ -136,7 +136,7 @@ def store_step(source: int, output: int, spec: TensorSpec, function: str) -> Ste
 
 
 def node_failure(where: str, error: Exception) -> ExecutionError:
-    """Gives the error of a step that failed: what a kernel raises says nothing of the place."""
+    """Return the error of a failed step with the place: the kernel's own exception does not name the place."""
     if isinstance(error, _WrongCountError):
         got, expected = error.args
         return ExecutionError(where, "the kernel gives another number of results", got=got, expected=expected)
@@ -165,7 +165,7 @@ def _several_results_step(
 
 
 def _is_larger(memory: NDArray, arrays: Sequence[NDArray]) -> bool:
-    """Tells whether no array has the shape of memory that holds what they are broadcast to."""
+    """Return whether no array has the shape of the memory for their broadcast result."""
     shape = memory.shape
     return all(array.shape != shape for array in arrays)
 
@@ -177,7 +177,7 @@ def _only(results: tuple[Any, ...]) -> Any:
 
 
 def _picker(places: Sequence[int]) -> Callable[[Values], tuple[Any, ...]]:
-    """Gives a function that picks the values at these places."""
+    """Return a function for picking the values at these places."""
     if not places:
         return lambda _: ()
     if len(places) == 1:

@@ -1,8 +1,8 @@
-"""The types of a graph document: every node against the type rule of its op.
+"""Type checks of graph documents: every node against the op's type rule.
 
-A document from a file may say anything. Kernels and libraries trust attributes and shapes, so these must be the ones
-that a compiler could have written: attributes of the right kind, in their stored form, and results of the types that
-operands and attributes give. Sizes are compared as far as symbols permit.
+A document from a file may have any content. Kernels and libraries trust attributes and shapes, so a document must be
+possible output of a compiler: attributes have the right kind and their stored form, and results have the types inferred
+from operands and attributes. Sizes are compared as far as symbols permit.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ def check_document_types(document: GraphDocument, where: str) -> None:
 def check_function_types(function: GraphFunction, where: str) -> None:
     """Check the nodes of a function, and of the bodies in it, against the type rules of their ops.
 
-    Nodes that are no ops of byoc are for the engine to judge.
+    The engine judges nodes with other ops than byoc's.
 
     Args:
         function: the function.
-        where: the function, as errors name it.
+        where: the function, for errors.
 
     Cost: linear in the nodes; equal nodes are checked once.
 
     Raises:
-        ArtifactError: a node has an attribute that its op does not take, or cannot give results of the declared types.
+        ArtifactError: a node has an attribute unknown to the op, or cannot give results of the declared types.
     """
     _Checker().check(function, where)
 
 
 def with_all_attributes(document: GraphDocument) -> GraphDocument:
-    """Return a checked document whose nodes, those in bodies too, state every attribute of their ops.
+    """Return a checked document whose nodes, including nodes in bodies, state every attribute of their ops.
 
-    A document may leave attributes at their defaults out: an op may have got an attribute after the document was
-    written. Engines and kernels see all of them. The same document is returned if nothing is missing.
+    A document may omit attributes with default values: an op may have gained an attribute since the document was
+    written. Engines and kernels see all attributes. The same document is returned if nothing is missing.
     """
     found = {name: _completed_function(function) for name, function in document.functions.items()}
     is_complete = all(map(operator.is_, found.values(), document.functions.values()))
@@ -83,7 +83,7 @@ def _completed(node: GraphNode) -> GraphNode:
 
 
 class _Checker:
-    """What has been checked of a document."""
+    """The checked parts of a document."""
 
     def __init__(self) -> None:
         # By identity: a decoder makes equal types, and equal attributes, one object. The objects are held here.
@@ -135,7 +135,7 @@ class _Checker:
 
 
 def _normalised(op: OpDef, attrs: Mapping[str, GraphAttr]) -> Mapping[str, Any]:
-    """Return all attributes of an op; those that are given must have the form that the compiler gives them."""
+    """Return all attributes of an op; given attributes must have the compiler's stored form."""
     if any(_has_text_size(op, name, value) for name, value in attrs.items()):
         raise IRTypeError(f"op `{op.name}`", "has a size as text", got=dict(attrs))
     normal = _guarded(op, op.normalise_attrs, attrs)
@@ -149,7 +149,7 @@ def _normalised(op: OpDef, attrs: Mapping[str, GraphAttr]) -> Mapping[str, Any]:
 
 
 def _has_text_size(op: OpDef, name: str, value: GraphAttr) -> bool:
-    """Tell whether an attribute that holds sizes has text in their place, which would be parsed."""
+    """Return whether an attribute of sizes holds text in place of sizes; such text would be parsed."""
     spec = next((spec for spec in op.attrs if spec.name == name), None)
     items = value if isinstance(value, tuple) else (value,)
     return spec is not None and spec.kind in _SIZES and any(isinstance(item, str) for item in items)
@@ -165,7 +165,7 @@ def _infer(op: OpDef, operands: Sequence[Type], attrs: Mapping[str, Any], node: 
 
 
 def _guarded(op: OpDef, rule: Callable[[_A], _T], argument: _A) -> _T:
-    """Return what a rule gives; where it fails on what no compiler would write, that is a misfit too."""
+    """Return the result of a rule; a failure on an argument no compiler would write is a misfit too."""
     try:
         return rule(argument)
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
@@ -180,7 +180,7 @@ def _is_type(result: Type, declared: GraphTensor) -> bool:
 
 
 def _check_border(node: GraphNode, operands: Sequence[GraphTensor], body: GraphFunction) -> None:
-    """Check the known sizes between a node and its body; dtypes and ranks have been compared while decoding."""
+    """Check the known sizes between a node and the node's body; dtypes and ranks have been compared while decoding."""
     results = [body.values[id_] for _, id_ in body.outputs]
     pairs: list[tuple[GraphTensor, GraphTensor | TensorSpec]] = [
         *zip(operands, body.inputs, strict=True),
@@ -195,7 +195,7 @@ def _check_border(node: GraphNode, operands: Sequence[GraphTensor], body: GraphF
 
 
 def _may_be_equal(left: Sequence[Dim], right: Sequence[Dim]) -> bool:
-    """Tell whether two shapes are equal for some sizes of the symbols, as far as their difference says."""
+    """Return whether two shapes may be equal for some sizes of the symbols, judged by their difference."""
     if len(left) != len(right):
         return False
     differences = (a - b for a, b in zip(left, right, strict=True))

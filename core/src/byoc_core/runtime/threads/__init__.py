@@ -1,12 +1,12 @@
-"""The threads of this process: one setting, which every machine and every runtime module keeps to.
+"""The threads of this process: one setting for every machine and every runtime module.
 
 A process has a number of threads (:func:`set_num_threads`, ``BYOC_NUM_THREADS``), a machine may have its own
-(``VirtualMachine(executable, num_threads=2)``), and inside a call of a machine :func:`num_threads` tells the number
-for this call. Code on OpenMP need not ask: during the call the calling thread's OpenMP setting is that number.
+(``VirtualMachine(executable, num_threads=2)``), and inside a call of a machine :func:`num_threads` returns the number
+for this call. OpenMP code need not query the number: during the call the calling thread's OpenMP setting is the same.
 
-Calls from several threads share what there is; see :mod:`byoc_core.runtime.threads.worker_accounts`.
+Calls from several threads share the available threads; see :mod:`byoc_core.runtime.threads.worker_accounts`.
 
-Names are imported when they are first used.
+Names are imported on first use.
 """
 
 from __future__ import annotations

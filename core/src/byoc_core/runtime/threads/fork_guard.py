@@ -1,4 +1,4 @@
-"""Refuses calls in forked processes, for runtimes whose modules do not work there."""
+"""A guard against calls in forked processes, for runtimes whose modules do not work there."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["UnforkedModule"]
 
 
 class UnforkedModule(DelegatingModule):
-    """A module whose calls raise an error in a child of ``os.fork``: without the guard they might hang.
+    """A module whose calls raise an error in a child of ``os.fork``: without the guard, calls might hang.
 
     Args:
-        inner: the module that does not work in a forked process.
+        inner: the module to protect in a forked process.
     """
 
     def __init__(self, inner: RuntimeModule) -> None:
@@ -26,7 +26,7 @@ class UnforkedModule(DelegatingModule):
         """Prepare the inner module.
 
         Raises:
-            ExecutionError: this process is a fork of the one that made the module.
+            ExecutionError: this process is a fork of the process of the module's creation.
         """
         self._check("prepared")
         self.inner.prepare()

@@ -1,7 +1,7 @@
-"""Locks that are free in a forked child, whichever thread of its parent had them.
+"""Locks that are free in a forked child, even if held by another thread of the parent.
 
-A child has only the thread that forked. A lock that another one had at that moment stays locked there for good, and
-what it protects is as that thread left it, between two statements.
+A child has only the forking thread. A lock held by another thread at this moment stays locked in the child for good,
+and the protected data stays in an intermediate state, between two statements of this thread.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ __all__ = ["ForkLock"]
 
 
 class ForkLock:
-    """A re-entrant lock in a place of its own, where a forked child finds a new one.
+    """A re-entrant lock in a separate attribute; a forked child finds a new lock there.
 
-    Take it by ``with fork_lock.lock:``. A block in which a thread forks goes on in the child without the lock: most
-    such children never come to its end. What the lock protects should be right after each statement, like a cache
-    whose entries are whole when they get there.
+    Take the lock by ``with fork_lock.lock:``. If a thread forks inside such a block, the block continues in the child
+    without the lock: most such children never reach the end. The protected data should be consistent after each
+    statement, as in a cache with only complete entries.
 
     Attributes:
         lock: the lock of this process.

@@ -1,8 +1,8 @@
-"""The OpenMP library whose threads generated code runs on: the system's libgomp, found and loaded with care.
+"""The OpenMP library for the threads of generated code: the system's libgomp, found and loaded with care.
 
-There is one libgomp in a process, loaded under its own name, and in it one team for each calling thread. Whatever
-links it (libraries of backends, a host program of OpenMP code) shares it. Copies that wheels carry under names of
-their own are apart from it.
+A process has a single libgomp, loaded under the library's own name, with one team for each calling thread. All code
+linked to libgomp (libraries of backends, a host program of OpenMP code) shares this library. Copies in wheels under
+other names are separate.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 __all__ = ["OPENMP_NAME", "SPIN_COUNT", "OpenMP", "load_openmp"]
 
 OPENMP_NAME = "libgomp.so.1"
-"""What the library is called: the name that those who link it ask for, so that all get the same one."""
+"""The name of the library: linked code requests this name, so all code gets the same library."""
 
 SPIN_COUNT = 1_000
-"""How often an idle worker looks for work before it sleeps, where the environment says nothing (docs/threads.md)."""
+"""The spin count of an idle worker before sleep, unless set in the environment (docs/threads.md)."""
 
 _SPIN_VARIABLE = "GOMP_SPINCOUNT"
 _POLICY_VARIABLES = (_SPIN_VARIABLE, "OMP_WAIT_POLICY")
@@ -27,7 +27,7 @@ _SOFT_PAUSE = 1
 
 
 class OpenMP:
-    """The loaded library: the number of threads that a calling thread's parallel regions get, its own ICV ``nthreads``.
+    """The loaded library: the number of threads for parallel regions of a calling thread, its own ICV ``nthreads``.
 
     Args:
         library: the loaded library.
@@ -35,8 +35,8 @@ class OpenMP:
     Attributes:
         max_threads: ``omp_get_max_threads``, of the calling thread.
         set_num_threads: ``omp_set_num_threads``, of the calling thread.
-        spins: whether idle workers spin as long as :data:`SPIN_COUNT` says; ``False`` where the environment, or whoever
-            loaded the library before, decided.
+        spins: whether idle workers spin for :data:`SPIN_COUNT`; ``False`` if the environment, or the earlier loader of
+            the library, decided.
     """
 
     def __init__(self, library: ctypes.PyDLL, *, spins: bool) -> None:
@@ -48,7 +48,7 @@ class OpenMP:
 
     @property
     def path(self) -> str:
-        """The file that the library was loaded from; its name where the system does not tell."""
+        """The file of the loaded library; the name if unknown to the system."""
         address = self.addresses[0]
         try:
             maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -63,27 +63,27 @@ class OpenMP:
 
     @property
     def addresses(self) -> tuple[int, ...]:
-        """Where functions are, or 0: those of the number of threads, those of parallel regions.
+        """The addresses of functions, or 0: for the number of threads, then for parallel regions.
 
-        ``omp_get_max_threads``, ``omp_set_num_threads``, ``omp_pause_resource_all`` (the only one that may be missing),
+        ``omp_get_max_threads``, ``omp_set_num_threads``, ``omp_pause_resource_all`` (the only optional function),
         ``GOMP_parallel``, ``omp_get_num_threads``, ``omp_get_thread_num``.
         """
         functions = (self.max_threads, self.set_num_threads, self._pause, *self._of_regions)
         return tuple(ctypes.cast(f, ctypes.c_void_p).value or 0 if f else 0 for f in functions)
 
     def dissolve_team(self) -> bool:
-        """Ends the workers of the calling thread; they are made anew when needed. Tells whether that was possible."""
+        """End the workers of the calling thread; new workers are made when needed. Return whether this was possible."""
         return self._pause is not None and self._pause(_SOFT_PAUSE) == 0
 
 
 def load_openmp() -> OpenMP | None:
-    """Loads the library, or finds it loaded; gives ``None`` where the system has none.
+    """Load the library, or find the loaded library; return ``None`` if the system has none.
 
-    How long idle workers spin is settled when the library is loaded, by the environment; where that says nothing it is
-    :data:`SPIN_COUNT`, which the environment says for just this long.
+    The environment sets the spin count of idle workers when the library is loaded. Without a setting, the variable is
+    set to :data:`SPIN_COUNT` during loading only.
     """
     if not hasattr(os, "RTLD_NOLOAD"):
-        return None  # a system whose OpenMP library is another one
+        return None  # a system with another OpenMP library
     try:
         return OpenMP(ctypes.PyDLL(OPENMP_NAME, mode=os.RTLD_NOLOAD), spins=False)
     except (OSError, AttributeError):
@@ -100,7 +100,7 @@ def load_openmp() -> OpenMP | None:
 
 @contextmanager
 def _variable(name: str, value: str) -> Iterator[None]:
-    """Sets an environment variable for the time of a block, and then has it as it was."""
+    """Set an environment variable for the time of a block, and restore the variable afterwards."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:

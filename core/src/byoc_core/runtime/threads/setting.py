@@ -33,7 +33,7 @@ _OPENMP_VARIABLE = "OMP_NUM_THREADS"
 
 
 def num_threads() -> int:
-    """Gives how many threads work may use now: inside a call of a machine the call's number, else the process's.
+    """Return the number of threads for work now: inside a call of a machine the call's number, else the process's.
 
     Cost: some 100 nanoseconds.
 
@@ -45,20 +45,20 @@ def num_threads() -> int:
 
 
 def set_num_threads(number: int) -> None:
-    """Sets the number of threads of the process, for all calls that begin from now on; see also `VirtualMachine`.
+    """Set the number of threads of the process, for all later calls; see also `VirtualMachine`.
 
     Raises:
-        OptionsError: it is no integer from 1 to :data:`MAX_THREADS`.
+        OptionsError: the number is no integer from 1 to :data:`MAX_THREADS`.
     """
     _process.set_limit(check_num_threads(number))
 
 
 def default_num_threads(environment: Mapping[str, str] | None = None) -> int:
-    """Gives the number of threads of a process that sets none.
+    """Return the number of threads of a process without a setting.
 
-    That is ``BYOC_NUM_THREADS``; else the first number of ``OMP_NUM_THREADS`` (a list has one for each level of nested
-    parallel regions; OpenMP 5.2, section 21.1.2; what is not such a list is ignored, as libgomp does); else the
-    processors that the process may use (see :func:`byoc_core.native.processors.count_cpus`).
+    The order is: ``BYOC_NUM_THREADS``; else the first number of ``OMP_NUM_THREADS``; else the processors available to
+    the process (see :func:`byoc_core.native.processors.count_cpus`). ``OMP_NUM_THREADS`` is a list with one number for
+    each level of nested parallel regions (OpenMP 5.2, section 21.1.2); any other text is ignored, as in libgomp.
 
     Raises:
         OptionsError: ``BYOC_NUM_THREADS`` is not a number of threads.
@@ -74,10 +74,10 @@ def default_num_threads(environment: Mapping[str, str] | None = None) -> int:
 
 
 def check_num_threads(number: object, where: str = "option `num_threads`") -> int:
-    """Gives back a number of threads.
+    """Return a number of threads unchanged if valid.
 
     Raises:
-        OptionsError: it is no integer from 1 to :data:`MAX_THREADS`.
+        OptionsError: the number is no integer from 1 to :data:`MAX_THREADS`.
     """
     if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MAX_THREADS:
         raise OptionsError(where, "value not permitted", got=repr(number), expected=f"1 to {MAX_THREADS}")
@@ -85,19 +85,19 @@ def check_num_threads(number: object, where: str = "option `num_threads`") -> in
 
 
 def use_openmp() -> OpenMP | None:
-    """Gives the process's OpenMP library, loaded with the first call; ``None`` where the system has none.
+    """Return the process's OpenMP library, loaded by the first call; ``None`` if the system has none.
 
-    A runtime whose code runs on OpenMP calls this before it loads that code: from then on each call's number of threads
-    reaches OpenMP too.
+    A runtime calls this function before loading OpenMP code: from then on each call's number of threads reaches OpenMP
+    too.
     """
     return _process.use_openmp()
 
 
 def open_accounts(extension: ModuleType | None = None) -> None:
-    """Settles the number of threads of the process, and who keeps the accounts of calls; the first time only.
+    """Fix the number of threads of the process, and the keeper of the accounts of calls; the first time only.
 
     Args:
-        extension: the C extension, whose calls Python does not see; ``None`` where there is none.
+        extension: the C extension, with calls invisible to Python; ``None`` if absent.
 
     Raises:
         OptionsError: ``BYOC_NUM_THREADS`` is not a number of threads.
@@ -106,33 +106,33 @@ def open_accounts(extension: ModuleType | None = None) -> None:
 
 
 def team_runner() -> int:
-    """Gives the address of a C function ``int run(int (*body)(void *), void *data)``; 0 without the C extension.
+    """Return the address of a C function ``int run(int (*body)(void *), void *data)``; 0 without the C extension.
 
-    It calls ``body(data)`` once, in the calling thread, and returns what that returns. Before, it wakes the threads of
-    the caller's OpenMP team, and parts those that share a processor; they stay apart until ``body`` has done. For a
-    ``body`` of several parallel regions: systems may wake threads beside each other, while other processors are idle.
-    It is there from the time when the first machine of modules that use threads is made.
+    The function calls ``body(data)`` once, in the calling thread, and returns the result. Before the call, the threads
+    of the caller's OpenMP team are woken, and threads on the same processor are separated until ``body`` ends. Use the
+    function for a ``body`` of several parallel regions: systems may wake threads beside each other, while other
+    processors are idle. The address is available once the first machine of modules with threads is made.
     """
     return _process.accounts.team_runner if _process.accounts else 0
 
 
 def enter_call(wanted: int = 0) -> CallToken:
-    """Begins a call in this thread; :func:`leave_call` must follow, in the same thread.
+    """Begin a call in this thread; :func:`leave_call` must follow, in the same thread.
 
     Args:
-        wanted: the machine's number of threads; 0 for the process's. A call inside another has at most the number of
-            that one.
+        wanted: the machine's number of threads; 0 for the process's. A nested call has at most the number of the outer
+            call.
     """
     return (_process.accounts or _process.open_accounts()).enter(wanted)
 
 
 def leave_call(token: CallToken) -> None:
-    """Ends the call that :func:`enter_call` began."""
+    """End the call begun by :func:`enter_call`."""
     (_process.accounts or _process.open_accounts()).leave(token)
 
 
 class _Process:
-    """What is one for all threads: the number, the library, the accounts."""
+    """The state shared by all threads: the number, the library, the accounts."""
 
     def __init__(self) -> None:
         self._fork_lock = ForkLock()
@@ -178,7 +178,7 @@ class _Process:
             return self._openmp
 
     def _before_fork(self) -> None:
-        # A child has none of its parent's threads, and OpenMP would wait for them: the team of this one ends before.
+        # A child has no threads of its parent, but OpenMP would wait for them: end the team of this thread before.
         self._team_lost = self._alone or (self._openmp is not None and not self._openmp.dissolve_team())
 
     def _in_child(self) -> None:

@@ -1,11 +1,11 @@
-"""Who uses how many worker threads: the accounts that calls from all threads of a process share.
+"""Accounts of worker threads, shared by calls from all threads of a process.
 
-A call gets all the workers that it wants beside its own thread, or none where others have them: teams of changing sizes
-would end and start threads at every change. So at any time calls use at most one worker less than the process has
-threads, or than the call that wants most has.
+A call gets all requested workers beside the calling thread, or none if other calls have them: teams of changing sizes
+would end and start threads at every change. So calls never use more workers than the process's number of threads less
+1, or the largest number of threads requested by a call less 1.
 
-The workers of OpenMP belong to the thread that calls, and wait for its next call. A few threads may keep such a team;
-that of a thread beyond them is dissolved after each call, so that however many threads call, few workers exist.
+The workers of OpenMP belong to the calling thread, and wait for the thread's next call. A few threads may keep such a
+team. Further teams are dissolved after each call, so few workers exist for any number of calling threads.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from byoc_core.runtime.threads.openmp import OpenMP
 __all__ = ["Accounts", "CallToken", "NativeAccounts", "WorkerAccounts"]
 
 CallToken = tuple[int, int, int]
-"""What ends a call: the number of threads before it, the workers taken, the OpenMP setting to restore."""
+"""The data for ending a call: the number of threads before, the workers taken, the OpenMP setting to restore."""
 
 _KEPT_TEAMS = 8
 
 
 class Accounts(Protocol):
-    """What keeps the accounts: :class:`WorkerAccounts`, or :class:`NativeAccounts`.
+    """The keeper of the accounts: :class:`WorkerAccounts`, or :class:`NativeAccounts`.
 
     Attributes:
         team_runner: see :func:`byoc_core.runtime.threads.team_runner`.
@@ -35,22 +35,22 @@ class Accounts(Protocol):
     team_runner: int
 
     def enter(self, wanted: int, /) -> CallToken:
-        """Begins a call in this thread that wants so many threads; 0 for the number of the process."""
+        """Begin a call in this thread with so many requested threads; 0 for the number of the process."""
 
     def leave(self, token: CallToken, /) -> None:
-        """Ends the call in this thread that :meth:`enter` began."""
+        """End the call in this thread begun by :meth:`enter`."""
 
     def number(self) -> int:
-        """Gives the number of threads of the call under way in this thread; 0 outside calls."""
+        """Return the number of threads of the call under way in this thread; 0 outside calls."""
 
     def set_limit(self, number: int, /) -> None:
-        """Sets the number of threads of the process."""
+        """Set the number of threads of the process."""
 
     def set_openmp(self, openmp: OpenMP, /) -> None:
-        """Says which library's setting follows the calls."""
+        """Set the library whose setting follows the calls."""
 
     def start_anew(self, alone: bool, /) -> None:
-        """Forgets the other threads, which a forked child does not have; ``alone``: it must never have workers."""
+        """Forget the other threads, absent from a forked child; with ``alone``, the child must never have workers."""
 
 
 class WorkerAccounts:
@@ -69,7 +69,7 @@ class WorkerAccounts:
         self._call = _Call(self)
 
     def enter(self, wanted: int, /) -> CallToken:
-        """Begins a call; one inside another has at most the number of that one, and takes no workers."""
+        """Begin a call; a nested call has at most the number of the outer call, and takes no workers."""
         call = self._call
         previous = call.number
         wanted = 1 if self._alone else wanted or self._limit
@@ -83,7 +83,7 @@ class WorkerAccounts:
         return previous, workers, setting
 
     def leave(self, token: CallToken, /) -> None:
-        """Ends a call."""
+        """End a call."""
         previous, workers, setting = token
         self._call.number = previous
         if setting and self._openmp is not None:
@@ -92,19 +92,19 @@ class WorkerAccounts:
             self._give_back(workers)
 
     def number(self) -> int:
-        """Gives the number of threads of the call under way in this thread."""
+        """Return the number of threads of the call under way in this thread."""
         return self._call.number
 
     def set_limit(self, number: int, /) -> None:
-        """Sets the number of threads of the process."""
+        """Set the number of threads of the process."""
         self._limit = number
 
     def set_openmp(self, openmp: OpenMP, /) -> None:
-        """Says which library's setting follows the calls."""
+        """Set the library whose setting follows the calls."""
         self._openmp = openmp
 
     def start_anew(self, alone: bool, /) -> None:
-        """Forgets the other threads, and the lock that one of them may have held."""
+        """Forget the other threads, and replace the lock, perhaps held by another thread."""
         self._lock = threading.Lock()
         self._alone = alone
         self._ended.clear()
@@ -112,9 +112,10 @@ class WorkerAccounts:
         self._busy = self._call.taken
 
     def forget(self, workers: int) -> None:
-        """Counts workers off that have ended.
+        """Subtract ended workers.
 
-        No lock: a thread's team also ends in a forked child, early, when another thread's lock is held for good.
+        No lock is taken: in a forked child, a thread's team may end early, while the lock is held for good by another
+        thread.
         """
         if workers:
             self._ended.append(workers)
@@ -130,13 +131,13 @@ class WorkerAccounts:
         return workers
 
     def _give_back(self, workers: int) -> None:
-        self._keep_team(workers)  # before others may make workers in place of these
+        self._keep_team(workers)  # before other calls may make workers in place of these
         self._call.taken -= workers
         with self._lock:
             self._busy -= workers
 
     def _keep_team(self, workers: int) -> None:
-        """Counts the team that a call leaves in its thread, or ends it where too many wait."""
+        """Count the team left by a call in the thread, or end the team if too many workers wait."""
         team = self._call.team
         if workers == team.num_workers:
             return
@@ -152,7 +153,7 @@ class WorkerAccounts:
 
 
 class NativeAccounts:
-    """The accounts in the C extension, which its calls without Python share.
+    """The accounts in the C extension, shared with the extension's calls without Python.
 
     Args:
         extension: the module ``byoc_core._native``.
@@ -168,12 +169,12 @@ class NativeAccounts:
         self._set_openmp: Callable[[tuple[int, ...]], None] = extension.threads_set_openmp
 
     def set_openmp(self, openmp: OpenMP, /) -> None:
-        """Says which library's setting follows the calls."""
+        """Set the library whose setting follows the calls."""
         self._set_openmp(openmp.addresses)
 
 
 class _Team:
-    """The workers that wait for a thread's next call. It dies with its thread, as they do."""
+    """The workers waiting for a thread's next call. The object dies with its thread, like the workers."""
 
     def __init__(self, accounts: WorkerAccounts) -> None:
         self.num_workers = 0
@@ -188,7 +189,7 @@ class _Call(threading.local):
 
     Attributes:
         number: the call's number of threads; 0 outside calls.
-        taken: the workers that the thread's calls have taken.
+        taken: the workers taken by the thread's calls.
     """
 
     def __init__(self, accounts: WorkerAccounts) -> None:

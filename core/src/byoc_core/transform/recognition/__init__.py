@@ -1,1 +1,1 @@
-"""The spellings of single ops that :class:`~byoc_core.transform.recognise_composites.RecogniseComposites` knows."""
+"""The decomposed forms of ops known to :class:`~byoc_core.transform.recognise_composites.RecogniseComposites`."""

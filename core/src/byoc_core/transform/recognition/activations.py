@@ -1,4 +1,4 @@
-"""Spellings of GELU, swish and hard swish."""
+"""Decomposed forms of GELU, swish and hard swish."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["gelu_rules", "hard_swish_rules", "swish_rules"]
 
 
 def gelu_rules() -> Iterable[tuple[str, Rule]]:
-    """Yields the rules of ``nn.gelu`` with the op that each looks at."""
+    """Yield the rules of ``nn.gelu``, each with the op at the root of its pattern."""
     x = wildcard().named("x")
     scaled = is_op("divide")(x, is_const().named("sqrt_2")) | is_op("multiply")(x, is_const().named("sqrt_half"))
     for bell, build in ((is_op("erf")(scaled), _build_gelu), *((form, _build_tanh_gelu) for form in _tanh_forms(x))):
@@ -26,7 +26,7 @@ def gelu_rules() -> Iterable[tuple[str, Rule]]:
 
 
 def _half_products(x: Pattern, factor: Pattern) -> Iterator[tuple[str, Pattern]]:
-    """Yields the ways to write ``x * factor / 2``, with the last op of each."""
+    """Yield the forms of ``x * factor / 2``, each with its last op."""
     yield "multiply", is_op("multiply")(_halved(x), factor)
     yield "multiply", is_op("multiply")(x, _halved(factor))
     product = is_op("multiply")(x, factor)
@@ -39,7 +39,7 @@ def _halved(value: Pattern) -> Pattern:
 
 
 def _tanh_forms(x: Pattern) -> Iterable[Pattern]:
-    """Yields the ways to write ``tanh(sqrt(2/pi) * (x + 0.044715 * x**3))``."""
+    """Yield the forms of ``tanh(sqrt(2/pi) * (x + 0.044715 * x**3))``."""
     factor, cubic = is_const().named("sqrt_2_over_pi"), is_const().named("cubic")
     square = is_op("multiply")(x, x) | is_op("power")(x, is_const().named("exponent"))
     growth = is_op("multiply")(is_op("multiply")(x, cubic), x) | is_op("multiply")(square, cubic)
@@ -63,7 +63,7 @@ def _build_tanh_gelu(match: Match, graph: RewriteGraph) -> Value | None:
 
 
 def swish_rules() -> Iterable[tuple[str, Rule]]:
-    """Yields the rules of ``nn.swish`` with the op that each looks at."""
+    """Yield the rules of ``nn.swish``, each with the op at the root of its pattern."""
     x = wildcard().named("x")
     argument = is_op("multiply")(x, is_const().named("alpha")) | x
     yield "multiply", pattern_rule(is_op("multiply")(x, is_op("sigmoid")(argument)), _build_swish)
@@ -79,7 +79,7 @@ def _build_swish(match: Match, graph: RewriteGraph) -> Value | None:
 
 
 def hard_swish_rules() -> Iterable[tuple[str, Rule]]:
-    """Yields the rules of ``nn.hard_swish`` with the op that each looks at."""
+    """Yield the rules of ``nn.hard_swish``, each with the op at the root of its pattern."""
     x = wildcard().named("x")
     gate = is_op("nn.hard_sigmoid")(x).named("gate")
     yield "multiply", pattern_rule(is_op("multiply")(x, gate), _build_gated)

@@ -1,4 +1,4 @@
-"""Spellings of attention: scaled and masked products, a softmax, repeated keys and values."""
+"""Decomposed forms of attention: scaled and masked products, a softmax, repeated keys and values."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from byoc_core.transform.tensors import dtype_of, rank_of, shape_of
 __all__ = ["attention_rules"]
 
 _FLOATS = ("float32", "float64")
-"""The dtypes in which an attention is recognised."""
+"""The dtypes of recognised attention."""
 
 _MAX_STEPS = 6
-"""How many ops of scaling and masking may stand between the product and the softmax."""
+"""The most ops of scaling and masking between the product and the softmax."""
 
 
 def attention_rules() -> Iterable[tuple[str, Rule]]:
-    """Yields the rules of ``nn.attention`` with the op that each looks at."""
+    """Yield the rules of ``nn.attention``, each with the op at the root of its pattern."""
     yield "matmul", _recognise
 
 
 def _recognise(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
-    """Looks for ``softmax(query @ key.T * scale + mask) @ value`` behind a product of matrices.
+    """Match ``softmax(query @ key.T * scale + mask) @ value``, starting from the last matrix product.
 
-    Narrow floats are left as they are: their stages are rounded one by one, and ``nn.attention`` rounds once.
+    Narrow floats stay decomposed: their stages are rounded separately, but ``nn.attention`` rounds once.
     """
     weights, value = binding.operands
     if rank_of(weights) != 4 or rank_of(value) != 4 or dtype_of(value) not in _FLOATS:
@@ -55,14 +55,14 @@ def _recognise(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Mask:
-    """What is added to scores, or where (not) a number stands in place of the score."""
+    """A term added to scores, or a condition for replacing scores by a number."""
 
     value: Value
     hidden: float | None = None
     hides_true: bool = False
 
     def emit(self, graph: RewriteGraph, dtype: str) -> Value:
-        """Gives the mask as something to add."""
+        """Return the mask as a term to add."""
         if self.hidden is None:
             return self.value
         hidden, shown = (graph.const(np.array(number).astype(to_numpy(dtype))) for number in (self.hidden, 0.0))
@@ -71,7 +71,7 @@ class _Mask:
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """Scores as a scaled product of queries and (transposed) keys, plus masks."""
+    """Scores in the form of a scaled product of queries and (transposed) keys, plus masks."""
 
     query: Value
     keys: Value
@@ -79,7 +79,7 @@ class _Scores:
     masks: tuple[_Mask, ...] = ()
 
     def masked(self, mask: _Mask) -> _Scores | None:
-        """Gives the scores with one more mask; ``None`` where a number replaces a score that is masked already."""
+        """Return the scores with a further mask; ``None`` if a number replaces a score masked already."""
         if self.masks and mask.hidden not in (None, -np.inf):
             return None
         if any(earlier.hidden not in (None, -np.inf) for earlier in self.masks):
@@ -88,12 +88,12 @@ class _Scores:
 
 
 def _made_for_one(value: Value, graph: RewriteGraph, *ops: str) -> Binding | None:
-    """Gives what makes a value that is read once, if it is one of these ops."""
+    """Return the binding producing a value with a single read, if its op is among these ops."""
     return graph.maker(value, *ops) if graph.num_uses(value) == 1 else None
 
 
 def _find_scores(weights: Value, graph: RewriteGraph) -> _Scores | None:
-    """Gives the scores whose softmax along the last axis the weights are."""
+    """Return the scores under the softmax along the last axis producing the weights."""
     softmax = _made_for_one(weights, graph, "nn.softmax")
     if softmax is None or softmax.attrs["axis"] not in (-1, 3):
         return None
@@ -101,7 +101,7 @@ def _find_scores(weights: Value, graph: RewriteGraph) -> _Scores | None:
 
 
 def _read_scores(value: Value, graph: RewriteGraph, steps: int) -> _Scores | None:
-    """Reads scaling and masking backwards up to the product of queries and keys."""
+    """Trace scaling and masking backwards up to the product of queries and keys."""
     made = _made_for_one(value, graph, "matmul", "add", "where", "multiply", "divide")
     if made is None or steps == 0:
         return None
@@ -119,7 +119,7 @@ def _read_scores(value: Value, graph: RewriteGraph, steps: int) -> _Scores | Non
 
 
 def _ways(made: Binding, graph: RewriteGraph) -> Iterable[tuple[Value, _Mask | float]]:
-    """Yields the operands that may be scores, each with what the op does to them."""
+    """Yield the candidates for scores among the operands, each with the effect of the op."""
     if made.op.name == "add":
         left, right = made.operands
         yield left, _Mask(right)
@@ -137,12 +137,12 @@ def _ways(made: Binding, graph: RewriteGraph) -> Iterable[tuple[Value, _Mask | f
 
 
 def _hiding_numbers(dtype: str) -> tuple[float, ...]:
-    """Gives the numbers that any score added to them leaves as they are."""
+    """Return the numbers left unchanged by adding any score."""
     return -np.inf, float(np.finfo(np.float64 if dtype == "float64" else np.float32).min)
 
 
 def _split_factor(made: Binding, graph: RewriteGraph) -> tuple[Value, float | None]:
-    """Gives the operand that a product with or a quotient by a constant number scales, and the factor."""
+    """Return the operand scaled by a constant factor or divisor, and the factor."""
     left, right = made.operands
     if made.op.name == "divide":
         divisor = graph.scalar(right)
@@ -161,21 +161,21 @@ def _without_scale(value: Value, graph: RewriteGraph) -> tuple[Value, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """Keys whose axes a transpose has changed; ``axes`` undoes the last exchange."""
+    """Keys with axes changed by a transpose; ``axes`` undoes the last exchange."""
 
     value: Value
     axes: tuple[int, ...]
     scale: float
 
     def emit(self, graph: RewriteGraph) -> Value:
-        """Gives the keys with their lengths before their elements."""
+        """Return the keys with lengths before elements."""
         if self.axes == (0, 1, 2, 3):
             return self.value
         return graph.emit("permute_dims", (self.value,), {"axes": self.axes})
 
 
 def _find_keys(value: Value, graph: RewriteGraph) -> _Keys | None:
-    """Gives the keys before they were scaled and transposed."""
+    """Return the keys before scaling and transposition."""
     value, outer = _without_scale(value, graph)
     made = graph.maker(value, "permute_dims")
     if made is None:
@@ -188,14 +188,14 @@ def _find_keys(value: Value, graph: RewriteGraph) -> _Keys | None:
 
 @dataclass(frozen=True, slots=True)
 class _Heads:
-    """Keys or values as they are shared by groups of heads."""
+    """Keys or values shared by groups of heads."""
 
     value: Value
     shape: tuple[Any, ...]
     keys: _Keys | None = None
 
     def emit(self, graph: RewriteGraph) -> Value:
-        """Gives them with the axes (B, G, T, D)."""
+        """Return the keys or values with the axes (B, G, T, D)."""
         if self.keys is not None:
             return self.keys.emit(graph)
         return self.value if shape_of(self.value) == self.shape else _reshape(graph, self.value, self.shape)
@@ -206,7 +206,7 @@ def _reshape(graph: RewriteGraph, value: Value, shape: tuple[Any, ...]) -> Value
 
 
 def _shared_heads(query: Value, keys: _Keys, value: Value, graph: RewriteGraph) -> tuple[_Heads, _Heads] | None:
-    """Gives keys and values, without repeats where both are repeated alike; ``None`` where the shapes do not fit."""
+    """Return keys and values, without repeats if both are repeated alike; ``None`` if the shapes do not fit."""
     key_shape, value_shape, query_shape = shape_of(keys.value), shape_of(value), shape_of(query)
     if key_shape is None or value_shape is None or query_shape is None:
         return None
@@ -222,7 +222,7 @@ def _shared_heads(query: Value, keys: _Keys, value: Value, graph: RewriteGraph) 
 
 
 def _without_repeats(value: Value, graph: RewriteGraph) -> _Heads | None:
-    """Gives keys or values ``(B, G, T, D)`` of which each group stands several times in a row in ``(B, H, T, D)``."""
+    """Return keys or values ``(B, G, T, D)`` whose groups are each repeated consecutively in ``(B, H, T, D)``."""
     taken = graph.maker(value, "take")
     if taken is not None:
         return _without_taken_repeats(taken, graph)

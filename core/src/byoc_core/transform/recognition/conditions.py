@@ -1,4 +1,4 @@
-"""What a match must fulfil besides its shape: values of constants, axes of reductions, dtypes of casts."""
+"""Conditions on a match besides its shape: values of constants, axes of reductions, dtypes of casts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NARROW = ("float16", "bfloat16")
 
 
 def kept_axes(match: Match, capture: str) -> tuple[int, ...] | None:
-    """Gives the axes of a reduction, counted from the front and in order; ``None`` unless they stay with size 1."""
+    """Return the axes of a reduction, counted from the front and in order; ``None`` unless kept with size 1."""
     attrs: dict[str, Any] = dict(match.binding(capture).attrs)
     rank = rank_of(match["x"])
     if rank is None or not attrs["keepdims"]:
@@ -27,12 +27,12 @@ def kept_axes(match: Match, capture: str) -> tuple[int, ...] | None:
 
 
 def holds(match: Match, graph: RewriteGraph, **ideal: float) -> bool:
-    """Tells whether the captured constants are these numbers, rounded once; captures that are not there are passed."""
+    """Return whether the captured constants are these numbers, rounded once; missing captures are skipped."""
     return all(_is_rounded(match[name], graph, ideal[name]) for name in match.captures if name in ideal)
 
 
 def _is_rounded(value: Value, graph: RewriteGraph, ideal: float) -> bool:
-    """Tells whether a constant is this number rounded to its dtype, or to float32 before where that is narrower."""
+    """Return whether a constant is this number rounded to its dtype, or to float32 first for a narrower dtype."""
     number = graph.scalar(value)
     if number is None or not isinstance(value, Constant):
         return False
@@ -42,5 +42,5 @@ def _is_rounded(value: Value, graph: RewriteGraph, ideal: float) -> bool:
 
 
 def is_computed_in(narrow: str, wide: str) -> bool:
-    """Tells whether ops on one dtype compute in another and round once: then casts around them say nothing new."""
+    """Return whether ops on a dtype compute in another and round once: casts around such ops are redundant."""
     return narrow in _NARROW and wide == "float32"

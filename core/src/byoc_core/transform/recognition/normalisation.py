@@ -1,4 +1,4 @@
-"""Spellings of layer normalisation, RMS normalisation and softmax."""
+"""Decomposed forms of layer normalisation, RMS normalisation and softmax."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def softmax_rules() -> Iterable[tuple[str, Rule]]:
-    """Yields the rules of ``nn.softmax`` with the op that each looks at."""
+    """Yield the rules of ``nn.softmax``, each with the op at the root of its pattern."""
     x = wildcard().named("x")
     powers = is_op("exp")(is_op("subtract")(x, is_op("max")(x).named("max")))
     total = is_op("sum")(powers).named("sum")
@@ -42,7 +42,7 @@ def _build_softmax(match: Match, graph: RewriteGraph) -> Value | None:
 
 
 class _Norm:
-    """The parts of a normalisation over the root mean square of ``value``, to be put together to patterns."""
+    """The parts of a normalisation over the root mean square of ``value``, for composing patterns."""
 
     def __init__(self, value: Pattern) -> None:
         self.value = value
@@ -63,38 +63,38 @@ class _Norm:
 
 
 def _centred() -> tuple[Pattern, Pattern, Pattern]:
-    """Gives the patterns of ``x``, its mean, and ``x - mean``."""
+    """Return the patterns of ``x``, its mean, and ``x - mean``."""
     x = wildcard().named("x")
     mean = is_op("mean")(x).named("mean")
     return x, mean, is_op("subtract")(x, mean)
 
 
 def layer_norm_rules() -> Iterable[tuple[str, Rule]]:
-    """Yields the rules of ``nn.layer_norm`` with scale and shift, with the op that each looks at."""
+    """Yield the rules of ``nn.layer_norm`` with scale and shift, each with the op at the root of its pattern."""
     x, mean, centred = _centred()
     norm, beta = _Norm(centred), wildcard().named("beta")
     rule = pattern_rule(is_op("add", "nn.bias_add")(norm.scaled, beta), _build_layer_norm)
     yield "add", rule
     yield "nn.bias_add", rule
-    # The form of Keras: the mean is scaled with the rest, not taken away first.
+    # The form of Keras: the mean is scaled together with x, not subtracted first.
     shift = is_op("subtract")(beta, is_op("multiply")(mean, norm.factor))
     yield "add", pattern_rule(is_op("add")(is_op("multiply")(x, norm.factor), shift), _build_layer_norm)
 
 
 def scaled_layer_norm_rules() -> Iterable[tuple[str, Rule]]:
-    """Yields the rules of ``nn.layer_norm`` without shift."""
+    """Yield the rules of ``nn.layer_norm`` without shift."""
     yield "multiply", pattern_rule(_Norm(_centred()[2]).scaled, _build_layer_norm)
 
 
 def plain_layer_norm_rules() -> Iterable[tuple[str, Rule]]:
-    """Yields the rules of ``nn.layer_norm`` without scale and shift."""
+    """Yield the rules of ``nn.layer_norm`` without scale and shift."""
     norm = _Norm(_centred()[2])
     yield "divide", pattern_rule(norm.quotient, _build_layer_norm)
     yield "multiply", pattern_rule(norm.product, _build_layer_norm)
 
 
 def rms_norm_rules() -> Iterable[tuple[str, Rule]]:
-    """Yields the rules of ``nn.rms_norm`` with scale, with the op that each looks at."""
+    """Yield the rules of ``nn.rms_norm`` with scale, each with the op at the root of its pattern."""
     x = wildcard().named("x")
     yield "multiply", pattern_rule(_Norm(x).scaled, _build_rms_norm)
     wide = _Norm(is_op("cast")(x).named("wide"))
@@ -103,7 +103,7 @@ def rms_norm_rules() -> Iterable[tuple[str, Rule]]:
 
 
 def plain_rms_norm_rules() -> Iterable[tuple[str, Rule]]:
-    """Yields the rules of ``nn.rms_norm`` without scale."""
+    """Yield the rules of ``nn.rms_norm`` without scale."""
     norm = _Norm(wildcard().named("x"))
     yield "divide", pattern_rule(norm.quotient, _build_rms_norm)
     yield "multiply", pattern_rule(norm.product, _build_rms_norm)
@@ -125,7 +125,7 @@ def _build_rms_norm(match: Match, graph: RewriteGraph) -> Value | None:
 
 
 def _build_norm(op: str, match: Match, graph: RewriteGraph, **parameters: float) -> Value | None:
-    """Emits a normalisation; a parameter that the match lacks is filled with the number given for it."""
+    """Emit a normalisation; a parameter missing in the match is filled with the given number."""
     axes, shape, epsilon = kept_axes(match, "mean_square"), shape_of(match["x"]), graph.scalar(match["epsilon"])
     if not axes or shape is None or axes != tuple(range(axes[0], len(shape))) or epsilon is None:
         return None
@@ -151,7 +151,7 @@ def _filled(type_: TensorType, number: float, graph: RewriteGraph) -> Constant |
 
 
 def _without_leading_ones(value: Value, type_: TensorType, graph: RewriteGraph) -> Value | None:
-    """Gives a value as one of this type: itself, or a constant without axes of size 1 in front; else ``None``."""
+    """Return a value of this type: the value itself, or a constant without leading axes of size 1; else ``None``."""
     if value.type == type_:
         return value
     array, shape = graph.array(value), shape_of(value)

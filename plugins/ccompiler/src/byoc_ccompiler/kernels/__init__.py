@@ -1,1 +1,1 @@
-"""The kernel families: what is accepted of each op, and the C that computes it."""
+"""The kernel families: the accepted forms of each op, and the C for these."""

@@ -1,9 +1,9 @@
 """Attention as one tiled kernel: scores, scale, mask, softmax and values of a few queries at a time.
 
-Keys and values are packed into panels first, once for all queries. No tensor of scores exists, unless it is a result. A
-block of queries is a call of a C function. It goes along the keys block by block: a tile of scores, their exponentials
-under the largest score so far, and their product with the values, which is scaled whenever the largest score grows.
-Where scores are a result too, all keys are one block.
+Keys and values are packed into panels first, once for all queries. No tensor of scores exists, except as a result. A
+block of queries is a call of a C function. The function goes along the keys block by block: a tile of scores, their
+exponentials under the largest score so far, and their product with the values, scaled whenever the largest score grows.
+If scores are a result too, all keys form a single block.
 
 Source of the running softmax: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"; of its use in
 attention: Dao et al. 2022, "FlashAttention".
@@ -40,18 +40,18 @@ from byoc_ccompiler.vector_unit import VectorUnit
 __all__ = ["FAMILY"]
 
 _VECTORS, _LINE_NBYTES = 2, 2048
-"""Vectors in a row of a panel, and bytes of the scores of one query that are at hand at once."""
+"""Vectors in a row of a panel, and bytes of the scores of a query at hand at once."""
 
 _MAX_SIZE = 512
-"""The largest size of a head for which the arrays of a block lie on the stack."""
+"""The largest size of a head with the arrays of a block on the stack."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionLayer:
-    """What is computed: queries ``(batch, heads, steps, size)`` see so many keys of groups of heads.
+    """The computation: queries ``(batch, heads, steps, size)`` see ``length`` keys of groups of heads.
 
-    Values have ``width`` elements. The scores of a ``stage`` are a result, where it is not empty. A mask may have one
-    number for each key, beside nothing that is done to scores before.
+    Values have ``width`` elements. The scores of a ``stage``, if not empty, are a result. A mask may have one number
+    for each key, if nothing is done to scores before.
     """
 
     dtype: str
@@ -67,7 +67,7 @@ class AttentionLayer:
 
     @classmethod
     def of(cls, step: Step) -> AttentionLayer:
-        """Return the layer that a step computes."""
+        """Return the layer computed by a step."""
         query, (_, groups, length, _), (*_, width), *masks = map(shape_of, step.operands)
         batch, heads, steps, size = query
         stage, is_capped = str(step.binding.attrs["scores"] or ""), bool(float_of(step.binding, "softcap"))
@@ -79,15 +79,15 @@ class AttentionLayer:
 
 @dataclass(frozen=True, slots=True)
 class AttentionSchedule:
-    """How attention is computed: by blocks of queries of one head, which threads share.
+    """The schedule of attention: blocks of queries of a single head, shared by threads.
 
     Attributes:
         panel_vectors: vectors in a row of a panel of keys or values.
         queries: queries of a block.
-        keys: keys whose scores are at hand at once, whole panels; where scores are a result, all are.
-        folds_mask: whether a mask of one number for each key is one more element of the keys, and 1 of the queries.
-        is_on_stack: whether the arrays of a block lie on the stack, not in scratch memory; their sizes are known then.
-        workers: blocks at once, at most, whose arrays lie in scratch memory.
+        keys: keys with scores at hand at once, whole panels; all keys if scores are a result.
+        folds_mask: whether a mask with a number for each key is a further element of the keys, with 1 in the queries.
+        is_on_stack: whether the arrays of a block lie on the stack, not in scratch memory; their sizes are then known.
+        workers: maximum blocks at once with arrays in scratch memory.
     """
 
     panel_vectors: int
@@ -99,7 +99,7 @@ class AttentionSchedule:
 
 
 def choose_schedule(layer: AttentionLayer, unit: VectorUnit) -> AttentionSchedule:
-    """Return how a layer is computed: scores of a block stay in the nearest cache, as arrays of small heads do."""
+    """Return the schedule of a layer: scores of a block stay in the nearest cache, like arrays of small heads."""
     is_small = all(isinstance(size, int) and size <= _MAX_SIZE for size in (layer.size, layer.width))
     return AttentionSchedule(
         panel_vectors=_VECTORS,
@@ -112,9 +112,9 @@ def choose_schedule(layer: AttentionLayer, unit: VectorUnit) -> AttentionSchedul
 
 
 class _Attention:
-    """One kernel under construction: packed keys and values, and the function of a block.
+    """A kernel under construction: packed keys and values, and the function of a block.
 
-    ``widths`` are the elements that a block's arrays have for each of its queries.
+    ``widths`` are the elements per query in the arrays of a block.
     """
 
     def __init__(self, kernel: Kernel, layer: AttentionLayer, schedule: AttentionSchedule) -> None:
@@ -136,7 +136,7 @@ class _Attention:
         self.query, self.parameters = self.block * schedule.queries, FunctionParameters()
 
     def packing(self, memory: c.Buffer) -> c.Block:
-        """Return the loop that brings keys and values of all heads into panels."""
+        """Return the loop packing keys and values of all heads into panels."""
         pair, n = c.Variable("pair"), c.Variable("n")
         layer, operands = self.layer, self.step.operands
         b, g, callee = pair // layer.groups, pair % layer.groups, pack_function(self.kernel, layer.dtype, self.columns)
@@ -162,11 +162,11 @@ class _Attention:
         return loops_around(body, [pair], [layer.batch * layer.groups], part=0)
 
     def call(self, panels: c.Address, mine: c.Address) -> c.Evaluate:
-        """Return the call for a block, from the packed keys and values of its head and its share of scratch memory."""
+        """Return the call for a block, from the packed keys and values of a head and a share of scratch memory."""
         steps, queries, sizes = self.layer.steps, self.schedule.queries, self.parameters
         self.head = sizes.add(c.Buffer("panels", self.layer.dtype), panels)
         self.count = sizes.size(c.index_min(c.Size(steps) - self.query, queries), "count")
-        # Where only a call shows how many queries the last block has, its tiles compute rows that nobody reads.
+        # If the queries of the last block are known only in a call, its tiles compute unused rows.
         counts = {min(queries, steps), steps % queries} if isinstance(steps, int) else {queries}
         self.tile_rows = self.count if isinstance(steps, int) else c.Size(queries)
         vectors = self.schedule.panel_vectors
@@ -178,7 +178,7 @@ class _Attention:
         return sizes.call(self.kernel, f"attention_{c_suffix(self.layer.dtype)}", body)
 
     def tensor(self, name: str, value: Value) -> tuple[c.Buffer, c.Expression, c.Expression]:
-        """Return a parameter for a tensor from the block's first row on, and its strides along the last two axes."""
+        """Return a parameter for a tensor from the block's first row on, and the strides along the last two axes."""
         made = [result for result in self.step.binding.results if result is value]
         buffer = self.kernel.target(made[0]) if made else self.kernel.source(value, name)
         dims, strides = (1, 1, 1, 1, *shape_of(value))[-4:], (0, 0, 0, 0, *self.kernel.strides(value))[-4:]
@@ -201,19 +201,19 @@ class _Attention:
         return tuple(map(c.Alias, self.arrays.values(), repeat(memory), places))
 
     def each_row(self, *body: c.Statement) -> c.Block:
-        """Return the loop over the queries, with the scores of each in the line."""
+        """Return the loop over the queries, with the scores of each query in the line."""
         alias = c.Alias(self.line, self.arrays["scores"], self.row * self.pitches["scores"])
         return (c.For(self.row, c.Size(0), self.count, (alias, *body)),) if body else ()
 
     def multiply(self, left: str, panel: c.Expression, depth: c.Expression, sums: c.Address) -> c.Evaluate:
-        """Return the call that multiplies the rows of an array by a panel; sums of results are added to."""
+        """Return the call multiplying the rows of an array by a panel; sums of results are added to."""
         start, panels = c.Address(self.arrays[left], c.Size(0)), c.Address(self.head, panel)
         rows = (start, self.pitches[left], panels, depth, self.tile_rows)
         rest = (sums, self.pitches[sums.buffer.name], c.Literal(left == "scores", c.BOOL), c.Size(0), c.Size(0))
         return c.Evaluate(c.Call(self.tile, (*rows, *rest)))
 
     def opening(self) -> c.Block:
-        """Return the statements that scale the queries, and set sums and results to zero."""
+        """Return the statements scaling the queries, and clearing sums and results."""
         row, d, queries, pitch = self.row, c.Variable("d"), self.arrays["queries"], self.pitches["queries"]
         query, step, stride = self.tensor("query", self.step.operands[0])
         scaled = c.Store(queries, row * pitch + d, query[row * step + d * stride] * self.scale())
@@ -239,7 +239,7 @@ class _Attention:
         return self.parameters.add(c.Variable("scale", self.type), c.Cast(c.Literal(1, double) / root, self.type))
 
     def walk(self) -> c.Block:
-        """Return the statements that go along the keys."""
+        """Return the statements going along the keys."""
         if self.layer.stage:
             return self.block_of_keys(c.Size(0), self.seen)
         limit, first, count, last = (*map(c.Variable, ("limit", "first", "block")), self.last(self.count - 1))
@@ -248,13 +248,13 @@ class _Attention:
         return c.Let(limit, seen), c.For(first, c.Size(0), limit, keys, step=self.schedule.keys)
 
     def last(self, row: c.Expression) -> c.Expression | None:
-        """Return the last key that a query sees; ``None`` where it sees all."""
+        """Return the last key seen by a query; ``None`` if the query sees all."""
         if not flag_of(self.step.binding, "causal"):
             return None
         return self.parameters.size(self.query + dim_of(self.step.binding, "offset"), "last") + row
 
     def block_of_keys(self, first: c.Expression, count: c.Expression) -> c.Block:
-        """Return the statements that deal with so many keys from the first one on."""
+        """Return the statements for ``count`` keys from the first on."""
         t, e, pitch = c.Variable("t"), c.Variable("e"), self.pitches["queries"]
         scores, results = c.Address(self.arrays["scores"], t), c.Address(self.arrays["results"], e)
         values = self.parameters.size(self.key_panels, "values") + e * self.seen + first * self.columns
@@ -268,7 +268,7 @@ class _Attention:
         )
 
     def masked(self, first: c.Expression, count: c.Expression) -> c.Block:
-        """Return the statements that cap and mask scores, and store those of a stage."""
+        """Return the statements capping and masking scores, and storing the scores of a stage."""
         row, line, t, cap = self.row, self.line, c.Variable("t"), float_of(self.step.binding, "softcap")
         masks = [self.tensor("mask", mask) for mask in self.step.operands[3:] if not self.schedule.folds_mask]
         block = self.stored("products")
@@ -289,7 +289,7 @@ class _Attention:
         return self.each_row(*block, *self.stored("masked"))
 
     def stored(self, stage: str, divisor: c.Expression | None = None) -> c.Block:
-        """Return the statements that store the scores of a stage, where they are a result."""
+        """Return the statements storing the scores of a stage, if a result."""
         results = self.step.binding.results[1:]
         if self.layer.stage != stage or results[0] not in self.kernel.stored:
             return ()
@@ -298,9 +298,9 @@ class _Attention:
         return (c.For(t, c.Size(0), self.seen, (c.Store(out, self.row * step + t * stride, value),)),)
 
     def softmax(self, count: c.Expression) -> c.Block:
-        """Return the statements that turn scores to weights under the largest score so far, and scale what was summed.
+        """Return the statements turning scores into weights under the largest score so far, and scaling earlier sums.
 
-        The loops over rows are several, so that the steps of one row need not wait for those of another.
+        There are several loops over rows, because then the steps of different rows need not wait for each other.
         """
         tops, totals, scales, results = (self.arrays[name] for name in ("tops", "totals", "scales", "results"))
         exp = c.Callee(f"byoc_exp_nonpositive_{c_suffix(self.layer.dtype)}", np.exp, flops=1)
@@ -315,7 +315,7 @@ class _Attention:
             return c.For(index, c.Size(0), end, (c.Store(array, index, c.Call(exp, (value,), self.type)),))
 
         def lowest(value: c.Expression) -> c.Expression:
-            # Where no key is seen yet, nothing may become NaN for that.
+            # Before the first key seen, nothing may become NaN.
             return c.Select(value.compare("==", self.none), self.zero, value)
 
         limits = (
@@ -334,11 +334,11 @@ class _Attention:
         return (*self.each_row(*limits), *loops, *self.each_row(*sums))
 
     def closing(self) -> c.Block:
-        """Return the statements that divide the results by the sums of the weights."""
+        """Return the statements dividing the results by the sums of the weights."""
         result, row, e, whole = self.step.binding.results[0], self.row, c.Variable("e"), c.Variable("total", self.type)
         results, totals = self.arrays["results"], self.arrays["totals"]
         outs = [self.tensor("out", result)] if result in self.kernel.stored else []
-        # Without a weight: zeros over zero, which is NaN, or over one; without a key always the latter.
+        # Without a weight: zeros over zero, giving NaN, or zeros over 1; without a key always over 1.
         is_zero = flag_of(self.step.binding, "zero_unseen")
         unseen = totals[row].compare("==", self.zero) if is_zero else self.seen.compare("==", 0)
         block: c.Block = (c.Let(whole, c.Select(unseen, self.one, totals[row])), *self.stored("weights", whole))
@@ -349,10 +349,10 @@ class _Attention:
 
 
 def _reject(binding: Binding) -> Rejection | None:
-    """Refuse numbers of heads of which only running shows whether one divides the other."""
+    """Reject numbers of heads and groups not known to divide."""
     heads, groups = operand_shape(binding, 0)[1], operand_shape(binding, 1)[1]
     are_known = isinstance(heads, int) and isinstance(groups, int)
-    # What is recognised as attention may have any number of heads, but as many groups, or a known part of them.
+    # Recognised attention may have any number of heads, with equally many groups, or a known fraction.
     if not are_known and (groups == 0 or heads % groups != 0):
         return Rejection("dynamic-shape", "nn.attention is compiled for known numbers of heads")
     return reject_non_floats(binding)
@@ -381,7 +381,7 @@ def _write(kernel: Kernel) -> None:
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    """Have sizes checked that symbols hide from the type rules."""
+    """Require the sizes hidden from the type rules by symbols."""
     query, key, value, *masks = map(shape_of, step.operands)
     require_equal_sizes(scope, step, 1, key, (query[0], *key[1:3], query[3]))
     require_equal_sizes(scope, step, 2, value, (query[0], *key[1:3], value[3]))

@@ -1,7 +1,7 @@
-"""Tensors as lines along one axis; and the ops that go along an axis one step after another.
+"""Tensors as lines along an axis; and the ops going along an axis step by step.
 
-``cumsum`` and ``cumprod`` combine each element with all before it. ``argmax`` and ``argmin`` find where the extreme
-element stands: a NaN is more extreme than any number. Both go side by side over what lies behind the axis.
+``cumsum`` and ``cumprod`` combine each element with all earlier elements. ``argmax`` and ``argmin`` find the place of
+the extreme element: a NaN is more extreme than any number. Both process the elements behind the axis side by side.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from byoc_ccompiler.steps import Step, shape_of
 __all__ = ["FAMILIES", "MAX_WORKERS", "AxisView", "require_along", "view_along", "view_of", "write_lines"]
 
 MAX_WORKERS = 32
-"""Lines that have scratch memory at once."""
+"""Maximum lines with scratch memory at once."""
 
 _TOTALS = {"cumsum": (element_sum, 0), "cumprod": (element_product, 1)}
-"""How elements are combined, and what no element comes to."""
+"""The combination of elements, and the value for no elements."""
 
 _SIGNS = {"argmax": ">", "argmin": "<"}
 
 
 class AxisView(NamedTuple):
-    """The sizes of a row-major tensor before an axis, of the axis, and behind it."""
+    """The sizes of a row-major tensor before, along and behind an axis."""
 
     outer: Dim
     size: Dim
@@ -45,18 +45,18 @@ class AxisView(NamedTuple):
 
 
 def view_along(shape: Sequence[Dim], axis: int) -> AxisView:
-    """Return the sizes of a shape around one of its axes, counted from the front."""
+    """Return the sizes of a shape around an axis, counted from the front."""
     return AxisView(product(shape[:axis]), shape[axis], product(shape[axis + 1 :]))
 
 
 def view_of(step: Step) -> AxisView:
-    """Return the sizes of a step's first operand around the axis of its attribute."""
+    """Return the sizes of a step's first operand around the axis given by the attribute."""
     shape = shape_of(step.operands[0])
     return view_along(shape, axis_of(step.binding, len(shape)))
 
 
 def require_along(scope: FunctionScope, step: Step, least: Dim) -> None:
-    """Have the axis of a step's first operand checked to have so many elements."""
+    """Require at least ``least`` elements on the axis of a step's first operand."""
     shape = shape_of(step.operands[0])
     sizes: list[Dim] = [0] * len(shape)
     sizes[axis_of(step.binding, len(shape))] = least
@@ -71,10 +71,10 @@ def write_lines(
     dtype: str,
     line_ps: Dim | None = None,
 ) -> None:
-    """Write a kernel whose lines each need scratch memory, which a few of them share one after another.
+    """Write a kernel with scratch memory for each line, reused by a few lines in turn.
 
-    ``body`` returns the statements that do a line, for its number and its memory of ``scratch`` elements; ``line_ps``
-    are the picoseconds of a line whose loops the data decide.
+    ``body`` returns the statements of a line, from the line's number and the memory of ``scratch`` elements;
+    ``line_ps`` are the picoseconds of a line with data-dependent loops.
     """
     (step,) = kernel.group.steps
     view, is_empty = view_of(step), product(shape_of(step.binding.results[0])) == 0
@@ -85,10 +85,10 @@ def write_lines(
     workers = dim_min(count, MAX_WORKERS)
     memory = kernel.scratch_memory(workers * scratch, dtype)
     worker, line, mine = c.Variable("worker"), c.Variable("line"), c.Buffer("mine", dtype, c.MemoryAccess.WRITE)
-    # Fewer workers have one line each.
+    # If there are fewer workers, each has one line.
     lines = c.For(line, worker, c.Size(count), body(line, mine), step=MAX_WORKERS)
     share = (c.Alias(mine, memory, worker * scratch), lines)
-    # Where their number shows only in a call, a worker is taken to have one line: that decides for threads too late.
+    # For a number of lines known only in a call, a worker is assumed to have one line: a late choice of threads.
     most = max(count // MAX_WORKERS, 1) if isinstance(count, int) else 1
     round_ps = None if line_ps is None else line_ps * most
     kernel.finish_block((c.For(worker, c.Size(0), c.Size(workers), share, 1, c.LoopKind.PARALLEL, 1, round_ps),))
@@ -126,7 +126,7 @@ def _cumulative(step: Step, view: AxisView, come: c.Buffer, to: c.Buffer) -> c.B
 
 
 def _extreme(step: Step, view: AxisView, come: c.Buffer, to: c.Buffer) -> c.Block:
-    """Return the statements that find the places of extreme elements."""
+    """Return the statements finding the places of extreme elements."""
     new, old = (c.Variable(name, c.CType(come.dtype)) for name in ("new", "old"))
     place, k, inner = c.Variable("place"), c.Variable("k"), [view.inner]
     takes_last, sign = flag_of(step.binding, "select_last_index"), _SIGNS[step.op]

@@ -1,4 +1,4 @@
-"""Words of two bfloat16 numbers, of which rows are cut into steps of 32 numbers: how floats become words."""
+"""Words of two bfloat16 numbers, in rows cut into steps of 32 numbers: the conversion of floats to words."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from byoc_ccompiler.kernels.words import RowWriter, WordFormat
 __all__ = ["PAIRS", "STEP_DEPTH", "STEP_PITCH", "STEP_ROWS", "STEP_WORDS", "numbers_of", "rounded", "rounded_rows"]
 
 STEP_WORDS, STEP_DEPTH, STEP_ROWS = 16, 32, 32
-"""Words, and bfloat16 numbers, of a row that lie side by side, and rows of such steps that do, where rows are cut."""
+"""Contiguous words, and bfloat16 numbers, of a row, and rows of contiguous steps, if rows are cut."""
 
 STEP_PITCH = (STEP_ROWS + 1) * STEP_WORDS
-"""Words from a step of some rows to the next: a gap keeps the steps of a row from one set of lines of the cache."""
+"""Words from a step of some rows to the next: a gap keeps the steps of a row from one set of cache lines."""
 
 _ADD_PAIRS = """\
 /* Adds to each lane the products of its two bfloat16 numbers; the instruction takes subnormal ones for zero. */
@@ -41,7 +41,7 @@ def _add_pairs(sums: NDArray, left: NDArray, right: NDArray) -> NDArray:
 
 
 def numbers_of(words: NDArray) -> NDArray:
-    """Return the two numbers of each word along one more axis."""
+    """Return the two numbers of each word along a further axis."""
     return np.stack([words << np.uint32(16), words & np.uint32(0xFFFF0000)], axis=-1).view(np.float32)
 
 
@@ -89,9 +89,9 @@ _ROUND_STEP = c.Callee("vec_round_step", _round, writes=(2,), definition=_ROUND,
 
 
 def rounded_rows(target: c.Buffer, first: c.Expression, depth: Dim, run: Dim) -> RowWriter:
-    """Return a writer of rows of floats, rounded to bfloat16, whose first word lies at an offset of the target.
+    """Return a writer of rows of floats, rounded to bfloat16, with the first word at an offset of the target.
 
-    A row of one run is rounded where it lies, and so are runs of whole steps; others are gathered first.
+    A row of a single run is rounded without a copy, and so are runs of whole steps; others are gathered first.
     """
     line = c.Buffer("line", "float32", c.MemoryAccess.WRITE, ceildiv(depth, STEP_DEPTH) * STEP_DEPTH)
 

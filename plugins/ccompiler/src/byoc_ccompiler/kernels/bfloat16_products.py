@@ -1,12 +1,12 @@
-"""Products and convolutions, channels last, of operands rounded to bfloat16, and what follows them elementwise.
+"""Products and convolutions, channels last, of operands rounded to bfloat16, with elementwise epilogues.
 
-Constant operands on the right are rounded and packed when code is generated. Where all panels of them stay in the
-second-level cache, each block of rows is rounded on the stack and meets them all. Else as many rows are rounded at a
-time as that cache holds beside a panel, so that each panel comes from memory once for many rows.
+Constant operands on the right are rounded and packed during code generation. If all panels fit the second-level cache,
+each block of rows is rounded on the stack and multiplied by all panels. Else as many rows are rounded at a time as fit
+the cache beside a panel; each panel comes from memory once for many rows.
 
-There are three forms of a product with the same meaning: matrix tiles; ``vdpbf16ps``, the instruction of AVX-512 for
-pairs of products; and float32, where each number of a pair is widened, exactly. Sums differ in their order alone, but
-the instructions take subnormal numbers for zero and give zero for subnormal sums, which the last form keeps.
+There are three forms of a product with the same meaning: matrix tiles; ``vdpbf16ps``, the AVX-512 instruction for pairs
+of products; and float32, with each number of a pair widened, exactly. Sums differ in their order alone, but the
+instructions take subnormal numbers for zero and return zero for subnormal sums; the last form keeps subnormal numbers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from byoc_ccompiler.steps import Step
 __all__ = ["suits_convolution", "suits_product", "write_convolution", "write_product"]
 
 _FEW_ROWS, _PASS_ROWS, _MAX_DEPTH = 16, 128, 1 << 14
-"""Rows for which no matrix is rounded; of a pass with sums of unknown length; numbers of a window on the stack."""
+"""Rows for which no matrix is rounded; rows of a pass with sums of unknown length; numbers of a window on the stack."""
 
 _ROWS_NBYTES, _NEAR_NBYTES, _STACK_NBYTES = 1 << 19, 1 << 19, 5 << 14
 """Bytes of a pass's rounded rows; of panels in the second-level cache; of a rounded block on the stack, beside sums."""
@@ -53,14 +53,14 @@ _ROUND_PAIR = c.Callee(
 
 
 def suits_product(kernel: Kernel, p: Product) -> bool:
-    """Return whether the option permits it and it pays: operands that are read once are not rounded first."""
+    """Return whether rounding is permitted and pays: operands read once are not rounded first."""
     if kernel.options.precision != "bfloat16" or p.dtype != "float32" or p.depth == 0:
         return False
     return p.weights is not None or p.known_rows is None or p.known_rows > _FEW_ROWS
 
 
 def suits_convolution(step: Step, kernel: Kernel) -> bool:
-    """Return whether the option permits it, for a convolution of floats, channels last, whose filter is constant."""
+    """Return whether rounding is permitted, for a convolution of floats, channels last, with a constant filter."""
     shape = ConvolutionGeometry.of_step(step)
     is_whole = shape.groups == 1 and isinstance(step.operands[1], Constant)
     is_small = shape.channels % STEP_DEPTH == 0 or shape.num_taps * shape.channels <= _MAX_DEPTH
@@ -68,7 +68,7 @@ def suits_convolution(step: Step, kernel: Kernel) -> bool:
 
 
 def write_product(kernel: Kernel, p: Product) -> None:
-    """Write the kernel of a product that is suited, and of what follows it elementwise."""
+    """Write the kernel of a suitable product with an elementwise epilogue."""
     left, right = c.Buffer("left", "float32"), c.Buffer("right", "float32")
     x, b = kernel.source(p.left.value, "x"), c.Variable("b")
     weights = p.weight_matrix(kernel)
@@ -84,14 +84,14 @@ def write_product(kernel: Kernel, p: Product) -> None:
 
 
 def write_convolution(kernel: Kernel) -> None:
-    """Write the kernel of a convolution that is suited, and of what follows it elementwise."""
+    """Write the kernel of a suitable convolution with an elementwise epilogue."""
     step = kernel.group.steps[0]
     image, shape = step.operands[0], ConvolutionGeometry.of_step(step)
     depth, columns = shape.num_taps * shape.channels, shape.out_channels
     filters = shape.constant_filter(kernel)
     assert filters is not None
     x, strides = kernel.source(image, "x"), kernel.strides(image)
-    # A row of weights is a window of the image, as it is gathered.
+    # A row of weights has the order of a gathered window of the image.
     has_pixels = shape.image_steps(strides)[1] == 1
     matrix = filters.transpose((2, 3, 1, 0) if has_pixels else (2, 1, 3, 0)).reshape(depth, columns)
     whole = _Rounded(kernel, (shape.num_pixels, columns, depth), matrix, shape.channels)
@@ -101,12 +101,12 @@ def write_convolution(kernel: Kernel) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RoundedSchedule(SizedSchedule):
-    """How rounded operands are multiplied.
+    """The schedule of a product of rounded operands.
 
     Attributes:
         width: columns of a panel: 16 or 32.
-        pass_rows: rows that are rounded before all panels meet them: whole blocks. ``None``: each block of rows is
-            rounded on the stack when the first panel meets it.
+        pass_rows: rows rounded before the multiplication by all panels: whole blocks. ``None``: each block of rows is
+            rounded on the stack before the first panel.
     """
 
     width: int
@@ -126,7 +126,7 @@ def choose(num_rows: Dim, num_columns: Dim, depth: Dim) -> RoundedSchedule:
 
 
 class _Rounded:
-    """Rows of factors, whose runs have so many numbers, times panels: weights (depth x columns), or packed first."""
+    """Rows of factors, with runs of ``run`` numbers, times panels: weights (depth x columns), or packed first."""
 
     def __init__(
         self, kernel: Kernel, sizes: tuple[Dim, Dim, Dim], weights: NDArray | None, run: Dim, *leading: c.Expression
@@ -157,12 +157,12 @@ class _Rounded:
         self.set_up = (c.Let(TILES, c.Call(PERMIT, (), TILES.type)), *map(kernel.in_scratch, in_scratch))
 
     def packing(self, right: c.Buffer, row_step: Dim, column_step: Dim) -> c.Block:
-        """Return the loop that rounds and rearranges the matrix on the right, step by step of each panel."""
+        """Return the loop rounding and rearranging the matrix on the right, step by step of each panel."""
         width, depth, zero = self.blocks.width, c.Size(self.depth), c.Literal(0, c.CType("float32"))
         item, k, w, n, n0 = c.variables("item k w n n0")
         row, column = k * STEP_DEPTH + w * 2, n0 + n
         at = item * self.panel_size + (k * STEP_WORDS + w) * width + n
-        # Inside goes what lies side by side in the matrix.
+        # The inner loop runs along the contiguous axis of the matrix.
         outwards = -1 if row_step == 1 else 1
 
         def number(row: c.Expression, is_checked: bool) -> c.Expression:
@@ -180,7 +180,7 @@ class _Rounded:
         return loops_around(panel, (item,), (self.blocks.panels,), part=0)
 
     def loops(self, gather: Callable[[RowWriter], c.For]) -> c.Statement:
-        """Return the loops: rows are rounded, as the loop that writes the rows of a block says, and multiplied."""
+        """Return the loops rounding rows, by the given loop writing the rows of a block, and multiplying the rows."""
         blocks, zero = self.blocks, c.Size(0)
         if self.pass_rows is None:
             rows = c.Buffer("rows", PAIRS.dtype, c.MemoryAccess.WRITE, self.block_size)
@@ -204,9 +204,9 @@ class _Rounded:
         return c.For(m_begin, zero, c.Size(blocks.num_rows), loops, step=self.pass_rows)
 
     def _products(self, left: c.Address, panel: c.Expression, ahead: c.Expression, num_lines: int) -> c.Block:
-        """Return the statements that sum up a block by a panel, and what follows; whole blocks go where they belong.
+        """Return the statements multiplying a block by a panel, with the epilogue; whole blocks go to the result.
 
-        Meanwhile so many lines of the cache are fetched in each step from an offset of the panels on.
+        Each step meanwhile prefetches ``num_lines`` cache lines from offset ``ahead`` of the panels on.
         """
         kernel, blocks, block = self.kernel, self.blocks, _block_function(self.kernel, self.blocks.width)
         sums = c.Buffer("sums", PAIRS.sum_dtype, c.MemoryAccess.WRITE, blocks.rows * blocks.width)
@@ -225,7 +225,7 @@ class _Rounded:
         return (c.If(c.Binary("&&", *is_whole), (multiply(*place),), buffered),)
 
     def _ahead(self, panel: c.Expression, block: c.Expression, blocks: Dim) -> tuple[c.Expression, int]:
-        """Return what a block fetches: its share of the next panel, where not all panels stay in the cache."""
+        """Return the prefetch of a block: the share of the next panel, if not all panels stay in the cache."""
         size, panels, width = self.panel_size, self.blocks.panels, self.blocks.width
         whole = size * panels
         if not isinstance(whole, int) or whole * 4 <= _NEAR_NBYTES or not isinstance(blocks, int):
@@ -237,10 +237,10 @@ class _Rounded:
 
 
 def _block_function(kernel: Kernel, width: int) -> c.Callee:
-    """Return the C function that multiplies up to 32 rows by a panel.
+    """Return the C function multiplying up to 32 rows by a panel.
 
     C signature: ``(rows, panel, num_steps, num_rows, ahead, num_lines, sums, pitch, tiles)``, as of
-    :func:`~byoc_ccompiler.kernels.matrix_tiles.tile_product`. Without tiles, nothing is fetched.
+    :func:`~byoc_ccompiler.kernels.matrix_tiles.tile_product`. Without tiles, nothing is prefetched.
     """
     rows, panel, ahead = (c.Buffer(name, PAIRS.dtype) for name in ("rows", "panel", "ahead"))
     sums = c.Buffer("sums", PAIRS.sum_dtype, c.MemoryAccess.SHARED)

@@ -1,9 +1,9 @@
-"""Products by panels: the right operand rearranged for register tiles, once, and read from the cache by all rows.
+"""Products by panels: the right operand rearranged once for register tiles, and read from the cache by all rows.
 
-A panel holds the columns that a register tile computes at a time: those of one step of the sums lie side by side, and
-the steps follow one another. Constant weights are rearranged when the code is generated, others by each call, in its
-scratch memory; small or few rows read theirs where they are. Long sums are cut: a part of a panel stays in the cache
-while many rows pass, and their sums so far wait in a small array. While rows pass, the next part is fetched.
+A panel holds the columns computed by a register tile at a time: the columns of a step of the sums lie side by side,
+step after step. Constant weights are rearranged during code generation, others by each call, in scratch memory;
+products of small matrices or few rows read the operand in place. Long sums are cut: a part of a panel stays in the
+cache while many rows pass, and the partial sums wait in a small array. While rows pass, the next part is prefetched.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ _ZERO = c.Size(0)
 
 
 def block_function(kernel: Kernel, dtype: str, vectors: int, num_rows: Collection[int], *, strided: bool) -> c.Callee:
-    """Return a function that multiplies one of some numbers of rows (else any) by a panel of so many vectors.
+    """Return a function multiplying rows by a panel of ``vectors`` vectors, for the given row counts (else any).
 
-    C signature: ``(a, a_row_step, panel, [panel_step,] depth, num_rows, sums, pitch, adds, ahead, ahead_rows)``. It
-    sets ``sums[j * pitch + n]``, or adds to it where ``adds`` is true. Meanwhile it fetches the memory ``ahead``
-    elements behind the panel's beginning, as much as the panel takes over ``ahead_rows`` rows; 0: none.
+    C signature: ``(a, a_row_step, panel, [panel_step,] depth, num_rows, sums, pitch, adds, ahead, ahead_rows)``. The
+    function sets ``sums[j * pitch + n]``, or adds to it if ``adds`` is true. Meanwhile the function prefetches the
+    memory ``ahead`` elements behind the panel's beginning, as much as the panel takes over ``ahead_rows`` rows; 0:
+    none.
     """
     width, rows = vectors * kernel.unit.lanes(dtype), kernel.unit.panel_rows(vectors)
     counts = {count for number in num_rows for count in (number % rows, rows if number >= rows else 0)} - {0}
@@ -68,7 +69,7 @@ def block_function(kernel: Kernel, dtype: str, vectors: int, num_rows: Collectio
 
 
 def pack_function(kernel: Kernel, dtype: str, width: int) -> c.Callee:
-    """Return a function that copies columns of a matrix into a panel of ``width``, zeros behind them.
+    """Return a function copying columns of a matrix into a panel of ``width``, padded with zeros.
 
     C signature: ``(from, row_step, column_step, depth, num_columns, panel)``.
     """
@@ -105,14 +106,14 @@ def pack_function(kernel: Kernel, dtype: str, width: int) -> c.Callee:
 
 
 def packed_panels(matrix: NDArray, width: int, lanes: int) -> NDArray:
-    """Return a matrix ``(depth, columns)`` in panels, one after another; zeros fill the last one up to a vector."""
+    """Return a matrix ``(depth, columns)`` in successive panels; zeros fill the last up to a vector."""
     steps = np.pad(matrix, ((0, 0), (0, -matrix.shape[1] % lanes)))
     panels = [steps[:, n : n + width].reshape(-1) for n in range(0, steps.shape[1], width)]
     return np.concatenate(panels) if panels else np.zeros(0, matrix.dtype)
 
 
 class PanelKernel:
-    """A kernel of a product of floats and of what follows elementwise: an item is a panel and the rows that meet it."""
+    """A kernel of a product of floats with an elementwise epilogue: an item is a panel and its rows."""
 
     def __init__(self, kernel: Kernel, p: Product, schedule: PanelSchedule) -> None:
         right, all_meet = schedule.right, schedule.outer == p.num_rows
@@ -127,14 +128,14 @@ class PanelKernel:
             }
         )
         self.kernel, self.p, self.schedule, self.lanes = kernel, p, schedule, kernel.unit.lanes(p.dtype)
-        # Columns of a panel, and of the last one where that is known to have fewer vectors; else 0.
+        # Columns of a panel, and of a last panel known to have fewer vectors; else 0.
         self.width = schedule.vectors * self.lanes
         self.tail = -(-(p.known_columns or 0) // self.lanes) % schedule.vectors * self.lanes
         self.num_panels = ceildiv(p.num_columns, self.width)
         self.item, self.b, self.n0, self.n_count = c.variables("item b n0 n_count")
         self.m_begin, self.m_end, self.panel_step = c.variables("m_begin m_end panel_step")
         self.rows, self.matrix, self.panel = (c.Buffer(name, p.dtype) for name in ("left", "right", "panel"))
-        # The last columns may be fewer than a vector's; a tail that is known has tiles of its own.
+        # The last columns may not fill a vector; a known tail has separate tiles.
         rest = self.n_count % self.lanes
         self.is_ragged = self.n_count.compare("<", self.width) if p.known_columns is None else rest.compare("!=", 0)
         self.is_in_place, self.left = right is RightOperand.IN_PLACE, kernel.source(p.left.value, "x")
@@ -170,13 +171,13 @@ class PanelKernel:
         return self._loop(self.num_panels, packing) + loop
 
     def _loop(self, count: Dim, body: c.Block) -> c.Block:
-        """Return the loop over items, which knows the columns of its panel."""
+        """Return the loop over items, with the columns of the item's panel."""
         n_count = c.index_min(c.Size(self.width), c.Size(self.p.num_columns) - self.n0)
         columns = (c.Let(self.n0, self.item % self.num_panels * self.width), c.Let(self.n_count, n_count))
         return loops_around((*columns, *body), (self.item,), (count,), part=0)
 
     def _by_width(self, call: Callable[[int], c.Call]) -> c.Statement:
-        """Return the call for a whole panel, or for the last one where that is narrower."""
+        """Return the call for a whole panel, or for a narrower last panel."""
         whole, is_whole = c.Evaluate(call(self.width)), self.n_count.compare(">", self.tail)
         return c.If(is_whole, (whole,), (c.Evaluate(call(self.tail)),)) if self.tail else whole
 
@@ -187,7 +188,7 @@ class PanelKernel:
         return self._by_width(lambda width: c.Call(pack_function(self.kernel, to.dtype, width), operands))
 
     def _panel(self, scratch: c.Buffer | None) -> c.Block:
-        """Return the statements that say where the panel of an item lies, and pack it there if need be."""
+        """Return the statements locating the panel of an item, and packing the panel if needed."""
         p, right, row_step = self.p, self.schedule.right, c.Size(self.p.right.row_step)
         if right is RightOperand.CONSTANT:
             return (c.Alias(self.panel, self.right, self.n0 * p.depth),)
@@ -209,7 +210,7 @@ class PanelKernel:
         )
 
     def _chunks(self, indices: tuple[c.Variable, ...]) -> c.For:
-        """Return the loop over the rows of an item: their sums, part by part, and what follows."""
+        """Return the loop over the rows of an item: their sums, part by part, and the epilogue."""
         (m0, m_count), chunk = c.variables("m0 m_count"), self.schedule.chunk
         sums = c.Buffer("sums", self.p.dtype, c.MemoryAccess.WRITE, chunk * self.width)
         is_even = self.p.known_columns is not None and self.p.known_columns % self.width == 0
@@ -217,7 +218,7 @@ class PanelKernel:
         tile = SumsTile(sums, self.width, m0, m_count, *columns, indices, self.p.has_columns)
         body: c.Block = (c.LocalArray(sums), *self._sums(m0, m_count, sums, _ZERO, self.width))
         body = (*body, *epilogue(self.kernel, tile))
-        # Where nothing follows, whole vectors of sums go where they belong, and stay there until they are complete.
+        # Without an epilogue, whole vectors of sums go straight to the result, and stay there until complete.
         place = result_place(self.kernel, tile)
         if place is not None:
             direct = self._sums(m0, m_count, *place)
@@ -226,7 +227,7 @@ class PanelKernel:
         return c.For(m0, self.m_begin, self.m_end, body, step=chunk)
 
     def _sums(self, m0: c.Expression, m_count: c.Expression, to: c.Buffer, place: c.Expression, pitch: Dim) -> c.Block:
-        """Return the statements that sum up a chunk of rows, to a place from which rows lie ``pitch`` apart."""
+        """Return the statements summing up a chunk of rows, into a place with rows ``pitch`` apart."""
         p, depth, chunk, block = self.p, c.Size(self.p.depth), self.schedule.chunk, self.schedule.depth_block
         rows: set[int] = set() if p.known_rows is None else {chunk, p.known_rows % chunk}
         strided = (self.panel_step,) if self.is_in_place else ()

@@ -1,8 +1,8 @@
-"""Products and convolutions of 8-bit integers with constant weights, and what follows them elementwise.
+"""Products and convolutions of 8-bit integers with constant weights, with elementwise epilogues.
 
-Some rows of the left operand are gathered first: those of a matrix, or the windows of an image, as bytes without a
-sign, which stay in the nearest cache while all panels of the weights pass. The zero point costs nothing: its share of
-each sum is the same for all rows, and the sums start with it.
+Some rows of the left operand are gathered first, from a matrix or from the windows of an image, as unsigned bytes. The
+gathered rows stay in the nearest cache while all panels of the weights pass. The zero point costs nothing: its share of
+each sum is the same for all rows, and is the start of the sum.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from byoc_ccompiler.vector_unit import VectorUnit
 __all__ = ["FAMILY", "MAX_DEPTH"]
 
 MAX_DEPTH = 1 << 16
-"""Bytes of a row: so many at least fit into the stack, and into one sum of 32 bits where both operands are largest."""
+"""Bytes of a row: at least this many fit the stack, and a 32-bit sum with both operands at their largest."""
 
 _GATHERED_NBYTES, _GATHERED_ROWS, _NEAR_NBYTES = 1 << 15, 48, 3 << 13
-"""Bytes, and rows, that are gathered at a time, at least a tile's; bytes of a panel that stay in the nearest cache."""
+"""Bytes, and rows, gathered at a time, at least of a tile; bytes of a panel staying in the nearest cache."""
 
 _BYTE, _WIDE = c.CType("uint8"), c.CType("int32")
 
@@ -75,18 +75,18 @@ def _add_bytes(sums: NDArray, left: NDArray, right: NDArray) -> NDArray:
 
 
 _BYTES = WordFormat("bytes", "int32", "int32", _ADD_BYTES, _add_bytes)
-"""Four bytes: unsigned ones on the left, signed ones on the right. Sums wrap around."""
+"""Four bytes: unsigned on the left, signed on the right. Sums wrap around."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByteSchedule(SizedSchedule):
-    """How bytes are multiplied.
+    """The schedule of a product of bytes.
 
     Attributes:
         vectors: vectors in a row of a panel.
-        tile_rows: rows whose sums are in registers at a time.
-        block_rows: rows that are gathered at a time: whole tiles.
-        part: words of each row that meet a panel in one go; the panel's share stays in the nearest cache.
+        tile_rows: rows with sums in registers at a time.
+        block_rows: rows gathered at a time: whole tiles.
+        part: words of each row multiplied by a panel at a time; the panel's share stays in the nearest cache.
     """
 
     vectors: int
@@ -96,7 +96,7 @@ class ByteSchedule(SizedSchedule):
 
 
 def choose(num_rows: Dim, words: int, columns: int, unit: VectorUnit) -> ByteSchedule:
-    """Return the schedule of a product with so many words in a row."""
+    """Return the schedule of a product with ``words`` words in a row."""
     lanes = unit.lanes("int32")
     vectors = -(-columns // (-(-columns // (unit.panel_vectors * lanes)) * lanes))
     known_rows = num_rows if isinstance(num_rows, int) else _GATHERED_ROWS
@@ -122,12 +122,12 @@ def _write(kernel: Kernel) -> None:
     block_rows, tile_rows, part = schedule.block_rows, schedule.tile_rows, schedule.part
     blocks = Blocks(num_rows, columns, block_rows, schedule.vectors * kernel.unit.lanes("int32"))
     panel, width = blocks.panel, blocks.width
-    # Bytes with a sign are moved up by half of what there are, and so is their zero point.
+    # Signed bytes are shifted by half the range, and so is the zero point.
     zero = int_of(step.binding, "zero_point") + (128 if dtype_of(x) == "int8" else 0)
     rows = c.Buffer("rows", "int32", c.MemoryAccess.WRITE, block_rows * words)
     line, beyond = c.Buffer("bytes", "uint8", c.MemoryAccess.WRITE), c.Variable("beyond", _BYTE)
     source = kernel.source(x, "x")
-    # Of a zero point that the data tell the sums hold the share, which is subtracted behind them.
+    # The sums include the share of a data-dependent zero point; the share is subtracted later.
     shift = c.Cast(kernel.source(border[0], "border")[0], _WIDE) if border else None
     outside = c.Cast(shift + zero, _BYTE) if shift is not None else c.Literal(zero, _BYTE)
     writer = _byte_rows(line, 4 * words, beyond)
@@ -136,7 +136,7 @@ def _write(kernel: Kernel) -> None:
     else:
         gather = blocks.gather_windows(source, ConvolutionGeometry.of_step(step), kernel.strides(x), writer)
     panels = kernel.source(constants.derive(pack_panels(matrix.T, width, words, "int32")), "weights")
-    # What the sums of each column start with: less the zero point's share. Sums wrap around.
+    # The start of the sums of each column: the negative share of the zero point. Sums wrap around.
     shares = np.zeros(-(-columns // width) * width, np.int64)
     shares[:columns] = matrix.sum(axis=1, dtype=np.int64) * -zero
     starts = kernel.source(constants.derive(shares.astype(np.int32)), "starts")
@@ -154,14 +154,14 @@ def _write(kernel: Kernel) -> None:
     parts = (c.Let(count, c.index_min(c.Size(words) - k, part)), c.If(k.compare("==", 0), (begin,), (go_on,)))
     products = c.For(k, c.Size(0), c.Size(words), parts, step=part)
     multiply = (c.LocalArray(sums), products, *epilogue(kernel, blocks.tile(sums)))
-    # A tile may read bytes that are not gathered.
+    # A tile may read bytes not gathered.
     has_gaps = 4 * words != depth or not isinstance(num_rows, int) or num_rows % tile_rows != 0
     arrays = (c.LocalArray(rows, is_zeroed=has_gaps, alignment=64), c.Alias(line, rows, c.Size(0)))
     kernel.finish_block((blocks.loop(gather, multiply, (*arrays, c.Let(beyond, outside))),))
 
 
 def _byte_rows(target: c.Buffer, pitch: int, beyond: c.Expression) -> RowWriter:
-    """Return a writer of bytes without a sign; those with a sign are moved up by half of what there are."""
+    """Return a writer of unsigned bytes; signed bytes are shifted by half the range."""
 
     def move(row: c.Expression, at: c.Expression, source: c.Load | None, count: Dim) -> c.Block:
         k, place = c.Variable("k"), row * pitch + at
@@ -187,4 +187,4 @@ _OPS = frozenset({BYTE_PRODUCT.name, BYTE_CONVOLUTION.name})
 FAMILY = KernelFamily(
     _OPS, reject_nothing, _write, takes_epilogue=True, require=_require, reads=_reads, writes=rows_access
 )
-"""Products of 8-bit integers, which regions are rewritten to."""
+"""Products of 8-bit integers, introduced by rewrites of regions."""

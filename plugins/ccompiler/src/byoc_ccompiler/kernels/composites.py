@@ -1,7 +1,7 @@
-"""Softmax and the norms, taken apart into elementwise ops and reductions, which one row kernel computes together.
+"""Softmax and the norms, taken apart into elementwise ops and reductions for computation in a single row kernel.
 
-The steps follow the reference kernels: the mean first, then the mean square of what is left. A division by a row's own
-number becomes a product with its reciprocal, which is computed once in a row.
+The steps follow the reference kernels: the mean first, then the mean square of the rest. A division by a row's own
+number becomes a product with the reciprocal, computed once in a row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["COMPOSITES", "reject_composite", "take_apart"]
 
 
 class _Composer:
-    """Collects the steps that stand for one."""
+    """The collector of the steps replacing a step."""
 
     def __init__(self, step: Step, pool: ConstantPool) -> None:
         self.step, self.operands, self.attrs = step, step.operands, step.binding.attrs
@@ -33,11 +33,11 @@ class _Composer:
         self._builder = FunctionBuilder("composite")
 
     def number(self, value: float) -> Constant:
-        """Return a constant of the dtype that the composite computes in."""
+        """Return a constant of the computation dtype of the composite."""
         return self.pool.derive(np.array(value, np.dtype(dtype_of(self.operands[0]))))
 
     def emit(self, op: str, *operands: Value, name: str, along: Sequence[int] | None = None, **attrs: object) -> Var:
-        """Add a step; ``along`` are the axes of the first operand that those of the second lie along."""
+        """Add a step; ``along`` are the axes of the first operand along the axes of the second."""
         bound, axes = operands, None
         if along is not None:
             (x, parameter), rank = operands, len(shape_of(operands[0]))
@@ -64,7 +64,7 @@ def _softmax(to: _Composer) -> None:
 
 def _logsumexp(to: _Composer) -> None:
     (x,), axis, keepdims = to.operands, to.attrs["axis"], to.attrs["keepdims"]
-    # Of infinities the exponential is taken as it is, so that it is infinite or zero and not NaN.
+    # Infinities are not shifted: their exponential is infinite or zero, not NaN.
     tops = []
     for is_kept in dict.fromkeys((True, keepdims)):
         top = to.emit("max", x, axis=axis, keepdims=is_kept, name="top")
@@ -76,7 +76,7 @@ def _logsumexp(to: _Composer) -> None:
 
 
 def _norm(to: _Composer) -> None:
-    """Take apart a norm: ``x``, minus its mean but for RMS, over the root of the mean square; then the parameters."""
+    """Take apart a norm: ``x``, minus the mean but for RMS, over the root of the mean square; then the parameters."""
     x: Value
     x, *parameters = to.operands
     groups: tuple[Dim, ...] = ()
@@ -106,9 +106,9 @@ def _norm(to: _Composer) -> None:
 
 
 def _batch_norm(to: _Composer) -> None:
-    """Take a batch norm apart where its factor is constant, computed here with the roundings of the definition.
+    """Take a batch norm apart if the factor is constant, computed here with the roundings of the definition.
 
-    Its family computes the others.
+    The op's family computes the others.
     """
     x, gamma, beta, mean, variance = to.operands
     if not isinstance(gamma, Constant) or not isinstance(variance, Constant):
@@ -124,11 +124,11 @@ def _batch_norm(to: _Composer) -> None:
 
 _NORMS = dict.fromkeys(("nn.layer_norm", "nn.rms_norm", "nn.instance_norm", "nn.group_norm"), _norm)
 COMPOSITES = {"nn.softmax": _softmax, "nn.log_softmax": _softmax, "logsumexp": _logsumexp, **_NORMS}
-"""What takes an op apart that has no other form, by its name."""
+"""The function taking apart an op without another form, by the op's name."""
 
 
 def take_apart(steps: Iterable[Step], pool: ConstantPool) -> list[Step]:
-    """Return the steps with norms and softmax taken apart; numbers they need become constants of the pool."""
+    """Return the steps with norms and softmax taken apart; needed numbers become constants of the pool."""
     found: list[Step] = []
     for step in steps:
         compose = _batch_norm if step.op == "nn.batch_norm" else COMPOSITES.get(step.op)
@@ -144,7 +144,7 @@ def take_apart(steps: Iterable[Step], pool: ConstantPool) -> list[Step]:
 
 
 def _parameter_axes(step: Step) -> tuple[int, ...]:
-    """Return the axes of a norm's operand that the parameters lie along, in order."""
+    """Return the axes of a norm's operand along the axes of the parameters, in order."""
     if step.op in ("nn.instance_norm", "nn.group_norm"):
         return (1,)
     rank = len(shape_of(step.operands[0]))
@@ -152,7 +152,7 @@ def _parameter_axes(step: Step) -> tuple[int, ...]:
 
 
 def reject_composite(binding: Binding) -> Rejection | None:
-    """Refuse other dtypes than floats, and parameters that may turn out to be of another size."""
+    """Reject dtypes other than floats, and parameters not known to have the right size."""
     refused = reject_non_floats(binding)
     if refused is not None or len(binding.operands) == 1:
         return refused

@@ -1,8 +1,8 @@
-"""Convolutions of all kinds: which of their writers computes them; plain loops for any rank, layout and number type.
+"""Convolutions of all kinds: the choice of a writer, and plain loops for any rank, layout and number type.
 
-One item of the loops is some neighbours along the last axis of the result: output channels, to each of which every
-element of a window adds its share; or pixels of a line, to which every tap adds a stretch of a line of the image. These
-neighbours are what a C compiler makes vectors of.
+An item of the loops is a run of neighbours along the last axis of the result. The neighbours are output channels, all
+updated by every element of a window, or pixels of a line, updated by every tap with a stretch of a line of the image.
+A C compiler vectorises along these neighbours.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ __all__ = ["FAMILY", "LoopSchedule", "choose_schedule", "require_room"]
 
 @dataclass(frozen=True, slots=True)
 class LoopSchedule:
-    """How a convolution of any kind is computed by plain loops.
+    """A schedule of plain loops for a convolution of any kind.
 
     Attributes:
-        stretch: neighbours along the last axis of the result that are computed together.
+        stretch: neighbours along the last axis of the result computed together.
     """
 
     stretch: int = 64
@@ -51,7 +51,7 @@ _Schedule = LoopSchedule | DepthwiseSchedule | WinogradSchedule | PixelSchedule
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """A spatial axis: a tap of window ``y`` meets element ``(y * stride + shift) / scale``; the shift is the tap's.
+    """A spatial axis: a tap of window ``y`` meets element ``(y * stride + shift) / scale``, with the shift of the tap.
 
     The elements of the image of a transposed convolution lie ``scale`` apart.
     """
@@ -65,7 +65,7 @@ class _Axis:
     scale: int
 
     def loop(self, window: c.Expression, body: c.Block) -> c.Block:
-        """Return the loop over the taps of a window that lie inside the image."""
+        """Return the loop over the taps of a window inside the image."""
         there = c.Variable("there")
         is_inside = c.Binary("&&", there.compare(">=", 0), there.compare("<", self.size * self.scale))
         is_inside = c.Binary("&&", is_inside, (there % self.scale).compare("==", 0))
@@ -74,7 +74,7 @@ class _Axis:
 
 
 class _Convolution:
-    """The convolution that a kernel begins with, and the variables of one item."""
+    """The first step of a kernel, a convolution, and the variables of an item."""
 
     def __init__(self, kernel: Kernel, stretch: int) -> None:
         step = kernel.group.steps[0]
@@ -103,7 +103,7 @@ class _Convolution:
         # Integers wrap around, in an unsigned type as wide or wider.
         dtype = dtype_of(step.result)
         dtype = dtype if dtype.startswith("float") else "uint64" if dtype.endswith("64") else "uint32"
-        # Totals that a line of the image adds to lie side by side: as many lines of totals as they are apart.
+        # The totals updated by a line of the image lie side by side: as many lines of totals as the distance of totals.
         self.apart = self.axes[-1].scale if self.is_transposed and not self.is_last else 1
         self.line_size = ceildiv(stretch, self.apart)
         self.totals = c.Buffer("totals", dtype, c.MemoryAccess.WRITE, self.apart * self.line_size)
@@ -111,24 +111,24 @@ class _Convolution:
         self.factor, self.line = c.Variable("factor", c.CType(dtype)), c.Buffer("line", dtype_of(image))
 
     def value(self, element: c.Expression) -> c.Expression:
-        """Return an element as the totals have it."""
+        """Return an element in the dtype of the totals."""
         return element if element.type == self.factor.type else c.Cast(element, self.factor.type)
 
     def added(self, place: c.Expression, element: c.Expression, start: c.Expression, stop: c.Expression) -> c.For:
-        """Return the loop that adds products of the factor to totals."""
+        """Return the loop adding products of the factor to totals."""
         total = self.totals[place] + self.factor * self.value(self.line[element])
         return c.For(self.at, start, stop, (c.Store(self.totals, place, total),), kind=c.LoopKind.ROLLED)
 
     def over_channels(self, place: c.Expression, tap: c.Expression) -> c.Block:
-        """Return the loop that adds products of elements of the image to neighbouring output channels."""
+        """Return the loop adding products of elements of the image to neighbouring output channels."""
         factor, line = c.Let(self.factor, self.value(self.image[place])), c.Alias(self.line, self.weight, tap)
         added = self.added(self.at, self.at * self.weight_steps[0], c.Size(0), self.count)
         return loops_around((factor, line, added), (self.channel,), (self.in_channels,))
 
     def over_pixels(self, place: c.Expression, tap: c.Expression) -> c.Block:
-        """Return the statements that add products of a line of the image to neighbouring pixels."""
+        """Return the statements adding products of a line of the image to neighbouring pixels."""
         last, right = self.axes[-1], c.Variable("right")
-        # Of a line of the image and one of the result, one is walked through, the other in steps.
+        # Of the lines of image and result, one is traversed contiguously, the other in steps.
         apart, shift = last.stride * last.scale, self.first * last.stride + last.shift
         size: c.Expression = c.Size(last.size)
         count: c.Expression = self.count
@@ -158,7 +158,7 @@ class _Convolution:
         return self.totals[position % self.apart * self.line_size + position // self.apart]
 
     def sums(self, image: c.Expression, *indices: c.Expression) -> c.Block:
-        """Return the loops that add up the totals."""
+        """Return the loops accumulating the totals."""
         channel: c.Expression = self.first
         axes, windows = self.axes, indices
         if not self.is_last:
@@ -174,7 +174,7 @@ class _Convolution:
 
 
 def _write_loops(kernel: Kernel, schedule: LoopSchedule) -> None:
-    """Write the kernel of a convolution of any kind, and of what follows it elementwise."""
+    """Write the kernel of a convolution of any kind with an elementwise epilogue."""
     stretch = schedule.stretch
     if stretch < 1:
         raise InternalError("schedule", "computes no neighbours together", got=str(schedule))
@@ -214,13 +214,13 @@ def _write_loops(kernel: Kernel, schedule: LoopSchedule) -> None:
 
 
 def _is_product(step: Step) -> bool:
-    """Return whether a convolution is one of floats, channels last, over one or two axes."""
+    """Return whether a convolution is of floats, channels last, over one or two axes."""
     is_flat = step.op in ("nn.conv1d", "nn.conv2d") and str(step.binding.attrs["data_layout"]).endswith("C")
     return is_flat and dtype_of(step.result) in FLOATS
 
 
 def choose_schedule(kernel: Kernel) -> _Schedule:
-    """Return how to compute the convolution that a kernel begins with: the first of the ways that suits it."""
+    """Return the first suitable schedule for the convolution at the start of a kernel."""
     step = kernel.group.steps[0]
     if _is_product(step):
         for choose in (depthwise.choose_schedule, winograd.choose_schedule, pixel_schedule.choose_schedule):
@@ -231,12 +231,12 @@ def choose_schedule(kernel: Kernel) -> _Schedule:
 
 
 def _write(kernel: Kernel) -> None:
-    """Write the kernel of a convolution, and of what follows it."""
+    """Write the kernel of a convolution and the epilogue."""
     step = kernel.group.steps[0]
     if 0 in shape_of(step.result):
         kernel.finish_block(())
     elif _is_product(step) and suits_convolution(step, kernel):
-        # Of rounded operands: other numbers, not another way to the same ones.
+        # Rounded operands give different numbers, not the same numbers in another way.
         write_convolution(kernel)
     else:
         kernel.schedule = schedule = choose_schedule(kernel)
@@ -261,7 +261,7 @@ def _reject(binding: Binding) -> Rejection | None:
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    """Require that the padded image holds a window, and that a transposed convolution leaves something."""
+    """Require a window inside the padded image, and a non-empty result of a transposed convolution."""
     if step.op.endswith("_transpose"):
         sizes = [shape_of(step.result)[axis] for axis in axes_of(str(step.binding.attrs["data_layout"]), "NC")[2:]]
         require_spatial(scope, step.op, "the result", sizes, [1] * len(sizes))
@@ -270,7 +270,7 @@ def _require(scope: FunctionScope, step: Step) -> None:
 
 
 def require_room(scope: FunctionScope, step: Step, op: str) -> None:
-    """Require that the padded image holds a window of a convolution, whose op is called by a name."""
+    """Require a window of a convolution inside the padded image; ``op`` is the op's name in the message."""
     image, weight = shape_of(step.operands[0]), shape_of(step.operands[1])
     padding, dilation = ints_of(step.binding, "padding"), ints_of(step.binding, "dilation")
     axes = axes_of(str(step.binding.attrs["data_layout"]), "NC")[2:]
@@ -285,7 +285,7 @@ def _reads(step: Step, index: int) -> Access:
         return Access.ANY
     if index > 0:
         return Access.COMPACT
-    # An image of few channels may be copied, and then in whatever order it lies.
+    # An image of few channels may be copied, and then from any order.
     return Access.ANY if ConvolutionGeometry.of_step(step).joins_lines else Access.ROWS
 
 

@@ -1,4 +1,4 @@
-"""The sizes of one convolution over one or two axes, whatever the layouts, and the pixels that it reads."""
+"""The sizes of a convolution over one or two axes in any layout, and the input pixels."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _FEW_CHANNELS = 16  # up to so many channels, a run is a line of the filter
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionGeometry:
-    """The sizes of one ``nn.conv2d``, or of an ``nn.conv1d`` as one over images of height 1.
+    """The sizes of an ``nn.conv2d``, or of an ``nn.conv1d`` as an ``nn.conv2d`` over images of height 1.
 
     Channels and filter are known; batch and image may be symbolic. ``strides`` and ``dilation`` are down and right,
-    ``padding`` is top, left, bottom and right. ``weight_axes`` are the axes of the filter that are output channels,
-    input channels (of a group), rows (if any) and columns; ``weight_steps`` are the distances along these, in elements.
+    ``padding`` is top, left, bottom and right. ``weight_axes`` are the filter axes of output channels, input channels
+    (of a group), rows (if any) and columns; ``weight_steps`` are the strides along these, in elements.
     """
 
     dtype: str
@@ -51,7 +51,7 @@ class ConvolutionGeometry:
 
     @classmethod
     def of_step(cls, step: Step) -> Self:
-        """Return the sizes of a convolution over one or two axes whose channels and filter are known."""
+        """Return the sizes of a convolution over one or two axes with known channels and filter."""
         attrs, weight = step.binding.attrs, shape_of(step.operands[1])
         layout, kernel_layout = str(attrs["data_layout"]), str(attrs["kernel_layout"])
         batch, channels, height, width = _in_order(shape_of(step.operands[0]), layout, "NC", 1)
@@ -70,17 +70,17 @@ class ConvolutionGeometry:
 
     @property
     def group_channels(self) -> int:
-        """Input channels of one group."""
+        """Input channels of a group."""
         return self.channels // self.groups
 
     @property
     def group_out_channels(self) -> int:
-        """Output channels of one group."""
+        """Output channels of a group."""
         return self.out_channels // self.groups
 
     @property
     def num_taps(self) -> int:
-        """Elements of the filter for one pair of channels."""
+        """Elements of the filter for a pair of channels."""
         return self.filter_height * self.filter_width
 
     @property
@@ -95,7 +95,7 @@ class ConvolutionGeometry:
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether the filter has one tap, which always lies inside the image."""
+        """Whether the filter has a single tap, always inside the image."""
         return self.num_taps == 1 and not self.is_padded
 
     @property
@@ -105,7 +105,7 @@ class ConvolutionGeometry:
 
     @property
     def joins_lines(self) -> bool:
-        """Whether one run of factors, that lie side by side where channels are last, is a whole line of the filter."""
+        """Whether a run of factors, contiguous with channels last, is a whole line of the filter."""
         has_line = self.filter_width > 1 and self.dilation[1] == 1
         return has_line and self.groups == 1 and self.channels <= _FEW_CHANNELS
 
@@ -120,13 +120,13 @@ class ConvolutionGeometry:
         return self.num_taps // self.num_runs * self.group_channels
 
     def image_steps(self, strides: Sequence[Dim]) -> tuple[Dim, Dim, Dim, Dim]:
-        """Return an image's distances from one image, channel, row and pixel to the next, from its strides."""
+        """Return the distances between neighbouring images, channels, rows and pixels, from the strides of an image."""
         return _in_order(strides, self.layout, "NC", 0)
 
     def constant_filter(self, kernel: Kernel) -> NDArray | None:
         """Return the filter of a kernel's convolution as (output channels, input channels of a group, rows, columns).
 
-        ``None`` where the filter is computed.
+        ``None`` if the filter is computed.
         """
         weight = kernel.group.steps[0].operands[1]
         if not isinstance(weight, Constant):
@@ -135,15 +135,15 @@ class ConvolutionGeometry:
         return kernel.scope.constants.array(weight, kernel.scope.where).transpose(self.weight_axes).reshape(sizes)
 
     def misses(self, row: c.Expression, column: c.Expression, height: int = 1, width: int = 1) -> c.Expression:
-        """Return whether some of so many rows and columns of pixels, from one pixel on, lie outside the image."""
+        """Return whether any of ``height`` x ``width`` pixels, from a given pixel on, lies outside the image."""
         down = c.Binary("||", row.compare("<", 0), row.compare(">", self.height - height))
         right = c.Binary("||", column.compare("<", 0), column.compare(">", self.width - width))
         return c.Binary("||", down, right)
 
     def nest(self, image: c.Buffer, weight: c.Buffer, result: c.Buffer) -> c.Nest:
-        """Return what a convolution computes, without a word about how, of tensors that lie row-major without gaps.
+        """Return the nest of a convolution, without a schedule, over row-major tensors without gaps.
 
-        A window reads zeros where it reaches beyond the image.
+        A window reads zeros beyond the image.
         """
         n, y, x, out, channel, i, j = c.variables("n y x o c i j")
         total, zero = c.Variable("total", c.CType(self.dtype)), c.Literal(0, c.CType(self.dtype))
@@ -164,13 +164,13 @@ class ConvolutionGeometry:
         )
 
     def _compact_steps(self, channels: int, height: Dim, width: Dim) -> tuple[Dim, Dim, Dim, Dim]:
-        """Return the distances of :meth:`image_steps` for images without gaps."""
+        """Return the strides of :meth:`image_steps` for images without gaps."""
         sizes = {"N": self.batch, "C": channels, "H": height, "W": width}
         return self.image_steps(compact_strides([sizes[axis] for axis in self.layout]))
 
 
 class ImagePixels:
-    """The images that the first step of a kernel reads; steps lead from one image, row or pixel to the next."""
+    """The input images of the first step of a kernel; steps lead to the next image, row or pixel."""
 
     def __init__(self, kernel: Kernel) -> None:
         step = kernel.group.steps[0]
@@ -185,9 +185,9 @@ class ImagePixels:
     def pointers(
         self, at: c.PointerArray, image: c.Expression, row: c.Expression, column: c.Expression, width: int
     ) -> c.Block:
-        """Return the statements that point to the pixels of a window, row by row, and to zeros outside the image.
+        """Return the statements storing pointers to the pixels of a window, row by row, and to zeros outside the image.
 
-        A row has ``width`` pixels; the first row and the first column are below 0 where the window begins outside.
+        A row has ``width`` pixels; the first row and the first column are below 0 if the window begins outside.
         """
         assert isinstance(at.size, int)
         k, i, j = c.variables("k i j")
@@ -199,13 +199,13 @@ class ImagePixels:
 
 
 def known(dim: Dim) -> int:
-    """Return a size that is not symbolic."""
+    """Return a size known not to be symbolic."""
     assert isinstance(dim, int)
     return dim
 
 
 def _in_order(sizes: Sequence[Dim], layout: str, channels: str, height: Dim) -> tuple[Dim, Dim, Dim, Dim]:
-    """Return the sizes of the axes of a layout in the order of ``channels``, H, W; ``height`` where there is no H."""
+    """Return the sizes of the axes of a layout in the order of ``channels``, H, W; ``height`` in layouts without H."""
     first, second, *spatial = (sizes[axis] for axis in axes_of(layout, channels))
     row, column = spatial if len(spatial) == 2 else (height, spatial[0])
     return first, second, row, column

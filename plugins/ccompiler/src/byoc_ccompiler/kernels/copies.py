@@ -1,4 +1,4 @@
-"""Loops over tensors that lie in memory with any strides, and copies by them: what most movements come down to."""
+"""Loops over tensors with any strides, and copies by these loops: the basis of most movements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _GRAIN = 64
-"""Elements that stay with one thread where threads share a line: no two of them write to one cache line."""
+"""Elements staying with a thread if threads share a line: no two threads write to the same cache line."""
 
 _ENOUGH_ITEMS = 16
 _TARGET, _SOURCE = "target", "source"
@@ -56,9 +56,10 @@ static inline void {name}(const void *x, int64_t offset) {
 
 
 class Layout(NamedTuple):
-    """How a tensor is read along the axes of an iteration space: its sizes, 1 where it broadcasts, and its strides.
+    """The access to a tensor along the axes of an iteration space: the sizes, 1 for a broadcast axis, and the strides.
 
-    A symbolic size that is not the space's own may turn out to be 1. Strides have no meaning where it broadcasts.
+    A symbolic size different from the size of the space may prove to be 1 in a call. The stride of a broadcast axis has
+    no meaning.
     """
 
     dims: _Dims
@@ -66,26 +67,26 @@ class Layout(NamedTuple):
 
 
 def rows_apart(space: _Dims) -> Layout:
-    """Return a layout whose last axis is no walk with those before it: the place of a row is found anew for each."""
+    """Return a layout with the last axis never merged with the earlier axes: each row is located anew."""
     strides = compact_layout(space).strides
     return Layout(space, (*(2 * stride for stride in strides[:-1]), *strides[-1:]))
 
 
 def spread(values: Sequence[Dim], axes: Sequence[int], rank: int, fill: Dim) -> _Dims:
-    """Return what belongs to a tensor's axes at the axes of a space, and ``fill`` at the others."""
+    """Return the values of a tensor's axes at the axes of a space, and ``fill`` at the others."""
     found = dict(zip(axes, values, strict=True))
     return tuple(found.get(axis, fill) for axis in range(rank))
 
 
 class StridedNest:
-    """The axes of a nest that goes along axes of a space, as few as the strides permit.
+    """The axes of a nest along axes of a space, as few as permitted by the strides.
 
-    Neighbouring axes become one where every tensor goes along both in steps of one length, or along neither. The axes
-    of the space that make an axis of the nest are its group; groups, sizes and variables are in the nest's order.
+    Neighbouring axes are merged if every tensor goes along both in steps of equal length, or along neither. The axes of
+    the space merged into an axis of the nest are its group; groups, sizes and variables are in the nest's order.
 
     Args:
         space: the sizes of the iteration space.
-        layouts: for each tensor, under any key, how it is read.
+        layouts: the layout of each tensor, under any key.
         axes: the axes, from the outermost loop to the innermost.
         prefix: the name of the loop variables.
     """
@@ -109,16 +110,16 @@ class StridedNest:
         self._space, self._layouts = tuple(space), dict(layouts)
 
     def indices(self) -> dict[int, c.Expression]:
-        """Return the position along each axis that the loops go along."""
+        """Return the position along each axis traversed by the loops."""
         found: dict[int, c.Expression] = {}
         for axes, variable in zip(self.groups, self.variables, strict=True):
             found.update(zip(axes, c.unravelled(variable, [self._space[axis] for axis in axes]), strict=True))
         return found
 
     def step(self, tensor: Hashable, loop: int) -> tuple[Dim, Dim | None]:
-        """Return the distance by which one round of a loop moves a tensor's element, and on which size that depends.
+        """Return the distance of a tensor's element per round of a loop, and the symbolic size deciding the distance.
 
-        The second is the symbolic size that, where it turns out to be 1, makes the distance 0; else ``None``.
+        The distance is 0 if the symbolic size proves to be 1; the second result is ``None`` without such a size.
         """
         layout, axis = self._layouts[tensor], self.groups[loop][-1]
         dim = layout.dims[axis]
@@ -129,7 +130,7 @@ class StridedNest:
     def position(
         self, tensor: Hashable, *, start: c.Expression | None = None, last: c.Expression | None = None
     ) -> c.Expression:
-        """Return ``start`` and how far the loops move a tensor's element; ``last`` is the innermost loop's variable."""
+        """Return ``start`` plus the offset of a tensor's element; ``last`` replaces the innermost loop's variable."""
         dims, strides = self._layouts[tensor]
         variables = self.variables if last is None else (*self.variables[:-1], last)
         along = zip((axes[-1] for axes in self.groups), variables, strict=False)
@@ -138,7 +139,7 @@ class StridedNest:
 
 
 def _is_one_walk(space: Sequence[Dim], layout: Layout, outer: int, inner: int) -> bool:
-    """Return whether a tensor goes along two neighbouring axes as along one."""
+    """Return whether a tensor goes along two neighbouring axes as along a single axis."""
     dims, strides = layout
     if dims[outer] == 1 and dims[inner] == 1:
         return True
@@ -147,11 +148,11 @@ def _is_one_walk(space: Sequence[Dim], layout: Layout, outer: int, inner: int) -
 
 
 def index_term(index: c.Expression, dim: Dim, size: Dim, stride: Dim) -> c.Expression:
-    """Return what an index adds to an offset, for an axis of ``dim`` elements beside ``size`` of the result."""
+    """Return the share of an index in an offset, for an axis of ``dim`` elements beside ``size`` of the result."""
     if dim == 1 or stride == 0:
         return c.Size(0)
     term = index * stride
-    # A symbolic size that is not the result's own may turn out to be 1: then it broadcasts.
+    # A symbolic size different from the result's may prove to be 1: then the axis broadcasts.
     return term if dim == size else c.Select(c.Size(dim).compare("==", 1), c.Size(0), term)
 
 
@@ -172,23 +173,23 @@ def loops_around(body: c.Block, indices: Sequence[c.Variable], sizes: _Rounds, *
 
 
 def share_outermost(axes: Sequence[c.Axis], body: c.Block = ()) -> c.Schedule:
-    """Return the schedule whose threads share the outermost axis of a nest; elements of a single one by grains."""
+    """Return the schedule sharing the outermost axis of a nest among threads; elements of a single axis by grains."""
     is_element = len(axes) == 1 and all(isinstance(item, c.Let | c.Store) for item in body)
     return c.Schedule(parallel=tuple(axis.name for axis in axes[:1]), grain=_GRAIN if is_element else 1)
 
 
 def share_nest(kernel: Kernel, axes: Sequence[c.Axis], body: c.Block) -> c.Block:
-    """Return the statements of a nest whose outermost axis threads share, as :func:`share_outermost` says."""
+    """Return the statements of a nest with the schedule of :func:`share_outermost`."""
     return kernel.lower(c.Nest(tuple(axes), body), share_outermost(axes, body))
 
 
 def copy_nest(
     target: c.Buffer, source: c.Buffer, sizes: _Sizes, to: _Sizes, come: _Sizes, *, at: Dim = 0, source_at: Dim = 0
 ) -> tuple[c.Nest, c.Schedule]:
-    """Return the nest that copies elements, none of which is written twice, and how: what lies side by side as a whole.
+    """Return the nest copying elements, each written once, and the schedule: contiguous elements as a whole.
 
-    ``to`` are the strides in the target, ``come`` those in the source: 0 where one element is read again, negative
-    where an axis is read backwards. ``at`` and ``source_at`` are the offsets of the first elements.
+    ``to`` are the strides in the target, ``come`` the strides in the source: 0 to read an element again, negative to
+    read an axis backwards. ``at`` and ``source_at`` are the offsets of the first elements.
     """
     layouts = {_TARGET: Layout(tuple(sizes), tuple(to)), _SOURCE: Layout(tuple(sizes), tuple(come))}
     nest = StridedNest(sizes, layouts, range(len(sizes)))
@@ -199,7 +200,7 @@ def copy_nest(
     origin = nest.position(_SOURCE, start=c.Size(source_at), last=last)
     if is_by_element:
         return c.Nest(nest.axes, (c.Store(target, place, source[origin]),)), schedule
-    # Pointers to a line: C compilers do not see that its places are the same in all rounds where sizes are symbolic.
+    # Pointers to a line: for symbolic sizes, C compilers do not see the loop-invariant address of the line.
     (*outer, line), k = nest.axes, c.Variable("k")
     to_line, from_line = c.Buffer("to", target.dtype, c.MemoryAccess.WRITE), c.Buffer("from", source.dtype)
     apart, source_apart = (nest.step(tensor, len(outer))[0] for tensor in (_TARGET, _SOURCE))
@@ -209,7 +210,7 @@ def copy_nest(
 
 
 def _copy_schedule(nest: StridedNest, target: c.Buffer) -> c.Schedule:
-    """Return how to copy: threads share the first axis around lines that has enough places, or else the longest one."""
+    """Return the schedule of copying: threads share the first outer axis with enough places, or else the longest."""
     if len(nest.axes) < 2:
         return share_outermost(nest.axes)
     *outer, line = nest.axes
@@ -220,23 +221,23 @@ def _copy_schedule(nest: StridedNest, target: c.Buffer) -> c.Schedule:
 
 
 def copy_run(target: c.Buffer, at: c.Expression, source: c.Buffer, source_at: c.Expression, count: Dim) -> c.Block:
-    """Return the statement that copies so many elements that lie side by side, from and to the offsets of the first."""
+    """Return the statement copying ``count`` contiguous elements, from and to the offsets of the first."""
     if count == 1:
         return (c.Store(target, at, source[source_at]),)
     return (c.Copy(target, at, source, source_at, c.Size(count)),)
 
 
 def _evaluate(x: object, offset: int, lines: int = 1) -> None:
-    """Do nothing: fetching changes no value."""
+    """Do nothing: prefetching changes no value."""
 
 
 def fetch(buffer: c.Buffer, offset: c.Expression, nbytes: int) -> c.Evaluate:
-    """Return the statement that fetches so many bytes of a buffer, from an element on that may lie behind its end."""
+    """Return the statement prefetching bytes of a buffer, from an element possibly behind the end of the buffer."""
     return _fetched(c.Callee("vec_fetch", _evaluate, definition=_FETCH), buffer, offset, c.Size(nbytes // 64))
 
 
 def fetch_line(buffer: c.Buffer, offset: c.Expression) -> c.Evaluate:
-    """Return the statement that fetches an element that may lie behind a buffer's end, for some time later."""
+    """Return the statement prefetching an element, possibly behind a buffer's end, for a later use."""
     return _fetched(c.Callee("vec_fetch_line", _evaluate, definition=_FETCH_LINE), buffer, offset)
 
 

@@ -1,14 +1,14 @@
 """Depthwise convolution, channels last, alone and in a chain: each channel by itself, vectors along the channels.
 
-A block of neighbouring outputs, in one or two rows, is summed up in registers, so that each pixel is loaded once for
-all of them. Where a block's windows all lie inside the image its pixels are found by their distances; at the border
-each has an address of its own, that of a pixel of zeros outside. The sums of a block wait in a small array for what
-follows the convolution.
+A block of neighbouring outputs, in one or two rows, is summed in registers; each pixel is loaded once for the whole
+block. If all windows of a block lie inside the image, pixels are found by their distances. At the border each pixel has
+a separate address, outside the image the address of a pixel of zeros. The sums of a block wait in a small array for
+the epilogue of the convolution.
 
 A chain, with the pointwise convolutions around, is computed in one pass over rows. Rows of the image of the depthwise
-convolution are computed when they are first wanted, and lie in a ring of as many as its windows span, with zeros beside
-them where it pads. Each thread has a ring for the neighbouring rows that it computes; rows that two threads want both
-compute. The rows of the result are multiplied by the filters of the last convolution a few at a time.
+convolution are computed at first use. A ring holds as many rows as spanned by a window, with zeros beside the rows for
+padding. Each thread has a ring for its neighbouring rows; rows needed by two threads are computed by both. The rows of
+the result are multiplied by the filters of the last convolution a few at a time.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from byoc_ccompiler.vector_unit import VectorUnit
 
 __all__ = ["ChainSchedule", "DepthwiseSchedule", "choose_schedule", "has_suited_filter", "write", "write_chain"]
 
-_CHUNK = 256  # channels of a block whose sums wait together, at most
-_MAX_TAPS, _MAX_REACH = 49, 32  # of a filter; rows and columns that a block reads: at the border each has an address
-_MOST_PARTS = 16  # rings that there is room for: the threads that share a chain, at most
+_CHUNK = 256  # maximum channels of a block with sums waiting together
+_MAX_TAPS, _MAX_REACH = 49, 32  # of a filter; rows and columns read by a block: at the border each has an address
+_MOST_PARTS = 16  # maximum rings with room: the threads sharing a chain
 _FIRST = c.Size(0)
 _NOTHING: c.Block = ()
 
@@ -43,12 +43,12 @@ _PixelSource = Literal["inside", "rows", "border"]  # found by their distances, 
 
 @dataclass(frozen=True, slots=True)
 class DepthwiseSchedule:
-    """How a depthwise convolution is computed.
+    """The schedule of a depthwise convolution.
 
     Attributes:
-        rows: the outputs that are summed up together, down.
-        columns: the same, to the right.
-        chunk: channels of a block whose sums wait together: whole vectors, and the last chunk has no fewer than one.
+        rows: the outputs summed together, down.
+        columns: the outputs summed together, to the right.
+        chunk: channels of a block with sums waiting together: whole vectors; the last chunk has at least a vector.
     """
 
     rows: int
@@ -58,13 +58,13 @@ class DepthwiseSchedule:
 
 @dataclass(frozen=True, slots=True)
 class ChainSchedule:
-    """How a chain is computed.
+    """The schedule of a chain.
 
     Attributes:
         depthwise: the blocks of the depthwise convolution.
-        expand: the tiles of the convolution before it; ``None`` where there is none.
-        project: the tiles of the convolution behind it; ``None`` where there is none.
-        grain: blocks of rows that stay with one thread, and its ring.
+        expand: the tiles of the convolution before; ``None`` without such a convolution.
+        project: the tiles of the convolution behind; ``None`` without such a convolution.
+        grain: blocks of rows staying with a thread, and with the thread's ring.
     """
 
     depthwise: DepthwiseSchedule
@@ -74,9 +74,9 @@ class ChainSchedule:
 
 
 class _Block:
-    """What a schedule makes of a convolution: a block of ``count`` channels from ``c0`` on, and the array of its sums.
+    """A block of a convolution under a schedule: ``count`` channels from ``c0`` on, and the array of sums.
 
-    It reads ``in_rows`` times ``in_columns`` pixels; the steps count elements of the image.
+    The block reads ``in_rows`` times ``in_columns`` pixels; the steps count elements of the image.
 
     Raises:
         InternalError: the schedule is not legal.
@@ -97,16 +97,16 @@ class _Block:
             raise InternalError("schedule", "does not cut outputs into blocks of whole vectors", got=str(schedule))
 
     def sum_up(self, source: _PixelSource, taps: c.Buffer, *pixels: c.Expression) -> c.Evaluate:
-        """Return the statement that sums up the block from pixels that are found in one of the ways."""
+        """Return the statement summing up the block from pixels found through the given source."""
         operands = (*pixels, c.Address(taps, self.c0), self.count, c.Address(self.sums, _FIRST))
         return self.kernel.call(_sum_function(self, source), *operands)
 
     def chunks(
         self, image: c.Expression, y0: c.Expression, x0: c.Expression, summed: c.Statement, before: c.Block = ()
     ) -> c.For:
-        """Return the loop over the chunks of channels of a block, whose image, first row and first column are given.
+        """Return the loop over the chunks of channels of a block with a given image, first row and first column.
 
-        ``summed`` sums up a chunk; ``before`` stands before what follows the sums of row ``y``.
+        ``summed`` sums up a chunk; ``before`` stands before the epilogue of the sums of row ``y``.
         """
         geometry, chunk, c0, count, x_count = self.geometry, self.chunk, self.c0, self.count, c.Variable("x_count")
         offset, end = (self.y - y0) * (self.columns * chunk), c.index_min(y0 + self.rows, geometry.out_height)
@@ -122,37 +122,37 @@ class _Block:
 
 
 def _reach(geometry: ConvolutionGeometry) -> tuple[int, int]:
-    """Return how many rows and columns a filter spans."""
+    """Return the numbers of rows and columns spanned by a filter."""
     down, right = geometry.dilation
     return (geometry.filter_height - 1) * down + 1, (geometry.filter_width - 1) * right + 1
 
 
 def _is_chunk(size: int, channels: int, lanes: int) -> bool:
-    """Return whether channels can be cut into chunks of a size: whole vectors, the last chunk no fewer than one."""
+    """Return whether channels divide into chunks of a size: whole vectors, with at least a vector in the last chunk."""
     return size > 0 and size % lanes == 0 and (size >= channels or not 0 < channels % size < lanes)
 
 
 def _has_filters(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
-    """Return whether a convolution has one filter for each channel, and channels for a vector."""
+    """Return whether a convolution has a filter for each channel, and at least a vector of channels."""
     is_depthwise = geometry.is_depthwise and geometry.out_channels == geometry.channels
     return is_depthwise and geometry.channels >= unit.lanes(geometry.dtype)
 
 
 def has_suited_filter(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
-    """Return whether each channel, of those for a vector, has one filter that is small enough to be written out."""
+    """Return whether each of at least a vector of channels has one filter small enough to be unrolled."""
     is_small = geometry.num_taps <= _MAX_TAPS and max(_reach(geometry)) + geometry.strides[0] <= _MAX_REACH
     return is_small and _has_filters(geometry, unit)
 
 
 def choose_schedule(kernel: Kernel, geometry: ConvolutionGeometry) -> DepthwiseSchedule | None:
-    """Return the schedule of a convolution whose filters are summed up in registers; ``None`` for any other."""
+    """Return the schedule of a convolution with filters summed up in registers; ``None`` for any other."""
     has_rows = geometry.layout == "NHWC" and kernel.strides(kernel.group.steps[0].operands[0])[-1] == 1
     is_suited = has_rows and has_suited_filter(geometry, kernel.unit)
     return _choose_blocks(geometry, kernel.unit) if is_suited else None
 
 
 def _choose_blocks(geometry: ConvolutionGeometry, unit: VectorUnit) -> DepthwiseSchedule:
-    """Return blocks of at most 8 columns with the fewest outputs beyond the result's."""
+    """Return blocks of at most 8 columns with the fewest outputs beyond the result."""
     (down, right), (_, width), total = geometry.strides, _reach(geometry), geometry.out_width
     rows = 2 if unit.registers >= 32 and down == 1 and geometry.out_height != 1 else 1
     room = (unit.registers // 2 - 2) // rows
@@ -165,7 +165,7 @@ def _choose_blocks(geometry: ConvolutionGeometry, unit: VectorUnit) -> Depthwise
 
 
 def _filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffer, c.Block]:
-    """Return the filter tap by tap, channels side by side, and the statements that rearrange one that is computed."""
+    """Return the filter tap by tap, channels side by side, and the statements rearranging a computed filter."""
     channels, array = geometry.channels, geometry.constant_filter(kernel)
     if array is not None:
         packed = np.ascontiguousarray(array.reshape(channels, geometry.num_taps).T)
@@ -177,7 +177,7 @@ def _filter_taps(kernel: Kernel, geometry: ConvolutionGeometry) -> tuple[c.Buffe
 
 
 def write(kernel: Kernel, geometry: ConvolutionGeometry, schedule: DepthwiseSchedule) -> None:
-    """Write the kernel of a depthwise convolution, and of what follows it elementwise."""
+    """Write the kernel of a depthwise convolution with an elementwise epilogue."""
     image = ImagePixels(kernel)
     block = _Block(kernel, geometry, schedule, image.row_step, image.pixel_step)
     taps, declared = _filter_taps(kernel, geometry)
@@ -206,11 +206,10 @@ def write(kernel: Kernel, geometry: ConvolutionGeometry, schedule: DepthwiseSche
 
 
 def _sum_function(block: _Block, source: _PixelSource) -> c.Function:
-    """Return a function that sums up a block for some channels.
+    """Return a function summing up a block for some channels.
 
-    Parameters: ``(from[, row_step][, pixel_step], taps, count, sums)``, the steps where they are not known; or
-    ``(at, first, taps, count, sums)``, with the addresses of the rows or pixels, and how far behind them the first
-    channel of the first pixel lies.
+    Parameters: ``(from[, row_step][, pixel_step], taps, count, sums)``, with the unknown steps; or ``(at, first, taps,
+    count, sums)``, with the addresses of the rows or pixels, and the offset of the first channel of the first pixel.
     """
     geometry, dtype, lanes = block.geometry, block.geometry.dtype, block.lanes
     num_sums, (down, right), (below, beside) = block.rows * block.columns, geometry.strides, geometry.dilation
@@ -253,7 +252,7 @@ def _sum_function(block: _Block, source: _PixelSource) -> c.Function:
 
 
 def choose_chain(kernel: Kernel) -> ChainSchedule:
-    """Return the schedule of a group that is a chain."""
+    """Return the schedule of a chain group."""
     steps = [group.steps[0] for group in kernel.group.chain]
     shapes, unit = list(map(ConvolutionGeometry.of_step, steps)), kernel.unit
     at = next(index for index, shape in enumerate(shapes) if shape.is_depthwise)
@@ -270,16 +269,16 @@ def choose_chain(kernel: Kernel) -> ChainSchedule:
 
 
 def write_chain(kernel: Kernel) -> None:
-    """Write the kernel of a group that is a chain."""
+    """Write the kernel of a chain group."""
     kernel.schedule = schedule = choose_chain(kernel)
     kernel.finish_block(_Chain(kernel, schedule).block())
 
 
 class _Chain:
-    """The pieces of a chain's kernel: the convolutions, ``expand`` and ``project`` where there are, and the memory.
+    """The pieces of a chain's kernel: the convolutions, optionally ``expand`` and ``project``, and the memory.
 
-    ``ring`` holds the rows of the image at hand, of which ``ready`` have been computed; behind it lies ``nothing``, a
-    row of zeros. ``lines`` are the rows that wait for the last convolution.
+    ``ring`` holds the current rows of the image, with ``ready`` rows computed; behind the ring lies ``nothing``, a row
+    of zeros. ``lines`` are the rows waiting for the last convolution.
     """
 
     def __init__(self, kernel: Kernel, schedule: ChainSchedule) -> None:
@@ -302,7 +301,7 @@ class _Chain:
         self.width, self.out_width, self.out_height = map(known, (shape.width, shape.out_width, shape.out_height))
         self.blocks_down = -(-self.out_height // tile.rows)
         self.line_size, self.left = self.out_width * shape.channels, shape.padding[1] * shape.channels
-        # What the last block reads, and at least the row and what pads it before.
+        # The elements read by the last block, and at least the row with the padding before.
         last = (-(-self.out_width // tile.columns) - 1) * tile.columns * shape.strides[1]
         self.row_size = max((last + tile.in_columns) * shape.channels, self.left + self.width * shape.channels)
 
@@ -335,7 +334,7 @@ class _Chain:
         return (allocated, *packed, *copied, loop)
 
     def _rows(self, item: c.Variable, first: c.Variable, row: c.Block, taps: c.Buffer) -> c.Block:
-        """Return the statements that compute a block of rows."""
+        """Return the statements computing a block of rows."""
         shape, tile, in_rows = self.shape, self.tile, self.tile.in_rows
         y0, y, x0, top, k, stop = c.variables("y0 y x0 top k stop")
         rows = c.PointerArray("rows", shape.dtype, c.MemoryAccess.WRITE, in_rows)
@@ -361,7 +360,7 @@ class _Chain:
         )
 
     def _row(self) -> tuple[c.Block, c.Block, c.Block]:
-        """Return the statements before all parts and before each, and those that write row ``ready`` to the ring."""
+        """Return the statements before all parts, before each part, and the writes of row ``ready`` to the ring."""
         shape, width, k = self.shape, self.width, c.Variable("k")
         place = c.Alias(self.ring_row, self.ring, self.ready % self.tile.in_rows * self.row_size + self.left)
         if self.expand is None:
@@ -374,7 +373,7 @@ class _Chain:
         source, pixel = image.buffer, image.offset(self.batch, self.ready, loop.pixel)
         factors: tuple[c.Expression, ...] = (c.Address(source, pixel), c.Size(image.pixel_step))
         copied, declared, find = _NOTHING, _NOTHING, _NOTHING
-        if not plan.shape.is_pointwise:  # The first convolution of a network: there is one image.
+        if not plan.shape.is_pointwise:  # The first convolution of a network: a single image.
             if plan.schedule.copies:
                 plan, source, copy_loop = copy_image(plan, source, _FIRST)
                 copied = (self.kernel.in_scratch(source), copy_loop)
@@ -384,7 +383,7 @@ class _Chain:
         return copied, declared, (place, row)
 
     def _products(self, y0: c.Variable) -> c.Block:
-        """Return the statements that multiply the rows that wait."""
+        """Return the statements multiplying the waiting rows."""
         if self.project is None:
             return ()
         width, height, channels = self.out_width, self.out_height, self.shape.channels

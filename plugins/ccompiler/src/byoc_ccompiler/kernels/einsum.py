@@ -1,4 +1,4 @@
-"""Einstein sums as one loop nest: over the letters of the result, and inside over those that are summed."""
+"""Einstein sums as one loop nest: over the letters of the result, and inside over the summed letters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["FAMILY"]
 
 
 def _strides(labels: Sequence[str], shape: Sequence[Dim], sizes: Mapping[str, Dim]) -> dict[str, Dim]:
-    """Return the stride of each label in an operand: none where it has size 1 and is read again."""
+    """Return the stride of each label in an operand: none for an axis of size 1 broadcast along the label."""
     found: dict[str, Dim] = {}
     for label, size, stride in zip(labels, shape, compact_strides(shape), strict=True):
         if size == sizes[label]:
@@ -32,7 +32,7 @@ def _strides(labels: Sequence[str], shape: Sequence[Dim], sizes: Mapping[str, Di
 
 
 def _write(kernel: Kernel) -> None:
-    """Write the kernel; where the result's last letter lies side by side in an operand, sums grow side by side too."""
+    """Write the kernel; if the result's last letter is contiguous in an operand, neighbouring sums grow together."""
     (step,) = kernel.group.steps
     shapes = [shape_of(operand) for operand in step.operands]
     equation = parse_equation(str(step.binding.attrs["equation"]), shapes)
@@ -73,7 +73,7 @@ def _write(kernel: Kernel) -> None:
 
 
 def _reject(binding: Binding) -> Rejection | None:
-    """Refuse axes of one letter of which only running shows whether they have one size."""
+    """Reject axes of the same letter with sizes not known to be equal."""
     shapes = [operand_shape(binding, index) for index in range(len(binding.operands))]
     equation = parse_equation(str(binding.attrs["equation"]), shapes)
     for labels, shape in zip(equation.operands, shapes, strict=True):

@@ -27,7 +27,7 @@ __all__ = ["FAMILY"]
 
 
 def _write(kernel: Kernel) -> None:
-    """Write a kernel of elementwise steps, or of one that quantises by blocks."""
+    """Write a kernel of elementwise steps, or of a step quantising by blocks."""
     if not pointwise.is_pointwise(kernel.group.steps[0]):
         _write_blocks(kernel, kernel.group.steps[0])
         return
@@ -45,14 +45,14 @@ def _write(kernel: Kernel) -> None:
 
 
 def _memory_order(strides: Sequence[Dim]) -> list[int]:
-    """Return a tensor's axes as its memory has them, from the largest stride; as they stand where one is not known."""
+    """Return a tensor's axes in memory order, from the largest stride; in axis order if a stride is unknown."""
     known = [stride for stride in strides if isinstance(stride, int)]
     axes = range(len(strides))
     return sorted(axes, key=lambda axis: -known[axis]) if len(known) == len(strides) else list(axes)
 
 
 def _write_blocks(kernel: Kernel, step: Step) -> None:
-    """Write a kernel of parameters in blocks: it has rows along which they stay, or stand side by side."""
+    """Write a kernel with parameters in blocks: along a row, parameters are constant per block or lie side by side."""
     block, shape = int_of(step.binding, "block_size"), shape_of(step.operands[0])
     view = view_along(shape, axis_of(step.binding, len(shape)))
     blocks, row, k = ceildiv(view.size, block), c.Variable("row"), c.Variable("k")
@@ -85,7 +85,7 @@ def _reject(binding: Binding) -> Rejection | None:
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    """Have sizes checked: parameters of quantisation are as many as the axis has indices, or blocks."""
+    """Require operand sizes: parameters of quantisation are as many as the indices of the axis, or the blocks."""
     (shape, *parameters), quantises = map(shape_of, step.operands), step.op in ("quantize", "dequantize")
     if not quantises and step.op not in pointwise.PER_CHANNEL:
         require_broadcast(scope, step)
@@ -101,4 +101,4 @@ def _access(step: Step, index: int) -> Access:
 
 
 FAMILY = KernelFamily(pointwise.POINTWISE, _reject, _write, require=_require, reads=_access, writes=_access)
-"""Ops that depend on one element of each operand, and quantisation, which may be by blocks."""
+"""Ops depending on a single element of each operand, and quantisation, optionally by blocks."""

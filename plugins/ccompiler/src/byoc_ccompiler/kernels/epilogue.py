@@ -1,7 +1,7 @@
-"""What follows a product or a convolution elementwise, computed while a tile of its sums is at hand.
+"""The elementwise epilogue of a product or a convolution, computed while a tile of sums is at hand.
 
-The sums of a tile are rows x columns. Columns run along the last axis of the result, in which tensors lie without gaps;
-rows run over some of the axes before. Loops go along the columns inside, so that a C compiler vectorises them.
+The sums of a tile are rows x columns. Columns run along the last axis of the result, contiguous in all tensors; rows
+run over some of the axes before. The inner loops run along the columns, for vectorisation by a C compiler.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ _FIRST = c.Size(0)
 
 @dataclass(frozen=True, slots=True)
 class SumsTile:
-    """A tile of sums: where it lies, and which part of the result it is.
+    """A tile of sums: its memory, and its part of the result.
 
-    The axes of the result are the leading ones, each with an index of its own; then those that the rows run over, in
-    row-major order; then the one of the columns, where it has one: else there is one column. The loop over a full
-    number of columns, where that is known, is written apart. The first sum lies at ``offset`` in the array, and rows of
-    sums lie ``row_step`` elements apart.
+    The axes of the result are first the leading axes, each with a separate index; then the row axes, in row-major
+    order; then the column axis, if any: else there is one column. The loop over a full number of columns, if known, is
+    written separately. The first sum lies at ``offset`` in the array, and rows of sums lie ``row_step`` elements apart.
     """
 
     sums: c.Buffer
@@ -46,7 +45,7 @@ class SumsTile:
 
 
 def epilogue(kernel: Kernel, tile: SumsTile) -> c.Block:
-    """Return the loops that compute what follows the anchor on a tile of its sums, and store what is needed.
+    """Return the loops computing the epilogue of the anchor on a tile of sums, and storing the needed values.
 
     Operands and results may lie in rows (:attr:`~byoc_ccompiler.family.Access.ROWS`).
     """
@@ -62,7 +61,7 @@ def epilogue(kernel: Kernel, tile: SumsTile) -> c.Block:
     body: list[c.Statement] = [c.Let(total, line[column])]
 
     def place(layout: Layout, buffer: c.Buffer) -> c.Load:
-        """Return a value's element; the pointer to a line of it is set up in each row."""
+        """Return a value's element; the pointer to a line is set up in each row."""
         dims, strides = layout
         terms = [*map(index_term, (*tile.leading, *axes), dims, space, strides)]
         step = collapsed_step(space[rows], dims[rows], strides[rows])
@@ -77,7 +76,7 @@ def epilogue(kernel: Kernel, tile: SumsTile) -> c.Block:
         return part[at]
 
     def load(step: Step, index: int, buffer: c.Buffer) -> c.Variable:
-        """Add the load of an operand, in each row or in each column, and return its variable."""
+        """Add the load of an operand, in each row or in each column, and return the variable of the load."""
         key = (step.operands[index], operand_layout(kernel, step, index))
         if key not in loaded:
             element = place(key[1], buffer)
@@ -86,7 +85,7 @@ def epilogue(kernel: Kernel, tile: SumsTile) -> c.Block:
         return loaded[key]
 
     for step in steps:
-        # The loads of a step stand before it.
+        # The loads of a step stand before the step.
         statement = step_statement(kernel, step, known, load)
         body.append(statement)
     for stored in kernel.stored:
@@ -102,9 +101,9 @@ def epilogue(kernel: Kernel, tile: SumsTile) -> c.Block:
 
 
 def result_place(kernel: Kernel, tile: SumsTile) -> tuple[c.Buffer, c.Expression, Dim] | None:
-    """Return the buffer and the offset of where a tile's first sum belongs, and the distance from row to row.
+    """Return the buffer and the offset of a tile's first sum in the result, and the distance from row to row.
 
-    ``None`` where something follows the sums, or the rows of the result do not lie at equal distances.
+    ``None`` if the sums have an epilogue, or the rows of the result do not lie at equal distances.
     """
     (anchor, *rest) = kernel.group.steps
     space, strides, first = shape_of(anchor.result), kernel.strides(anchor.result), len(tile.leading)
@@ -116,7 +115,7 @@ def result_place(kernel: Kernel, tile: SumsTile) -> tuple[c.Buffer, c.Expression
 
 
 def collapsed_step(space: Sequence[Dim], dims: Sequence[Dim], strides: Sequence[Dim]) -> Dim | None:
-    """Return the distance from row to row where all axes of the rows are as good as one; ``None`` otherwise."""
+    """Return the distance from row to row if all row axes are equivalent to a single axis; ``None`` otherwise."""
     step: Dim | None = None
     expected: Dim | None = None
     for size, dim, stride in zip(reversed(space), reversed(dims), reversed(strides), strict=True):

@@ -1,12 +1,11 @@
-"""Convolution, channels last, as a matrix product that is never written down: pixels times filters.
+"""Convolution, channels last, as an implicit matrix product of pixels times filters.
 
-The rows of a register tile are pixels of the result, whatever line of the image they lie in, its columns are output
-channels. The factors of a row are found through pointers, one for each tap of the filter: a run of channels of the
-image, or zeros where the window reaches beyond it. So neither columns of windows nor a padded image are written.
+The rows of a register tile are pixels of the result, in any lines of the image; the columns are output channels. The
+factors of a row are found through pointers, a pointer for each tap of the filter: a run of channels of the image, or
+zeros if the window reaches beyond the image. Neither columns of windows nor a padded image are written.
 
-Where the image has few channels, one run is a whole line of the filter, whose pixels lie side by side. This wants an
-image padded with zeros; the copy is small, as the image is. Of many small images each is copied and computed by one
-thread.
+If the image has few channels, a run is a whole line of the filter, with pixels side by side. The runs need an image
+padded with zeros; the copy is small, like the image. Of many small images, each is copied and computed by one thread.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from byoc_ccompiler.kernels.tiles import multiply
 
 __all__ = ["copy_image", "write"]
 
-_FEW_BLOCKS = 40  # up to so many tiles pass one panel before the next is wanted from memory
-_FEW_CHANNELS = 16  # up to so many are copied one after another
-_STACK_NBYTES = 1 << 14  # a padded copy of an image up to this size lies on the stack, one for each thread
+_FEW_BLOCKS = 40  # maximum tiles passing one panel before the next is needed from memory
+_FEW_CHANNELS = 16  # maximum channels copied one after another
+_STACK_NBYTES = 1 << 14  # maximum size of a padded copy of an image on the stack of each thread
 _START = c.Size(0)
 
 
 def write(kernel: Kernel, shape: ConvolutionGeometry, schedule: PixelSchedule) -> None:
-    """Write the kernel of a convolution, channels last, and of what follows it elementwise."""
+    """Write the kernel of a convolution, channels last, with an elementwise epilogue."""
     plan, source = PixelPlan(kernel, shape, schedule), kernel.source(kernel.group.steps[0].operands[0])
     packed, block = pack_filter(plan)
     if not schedule.copies:
@@ -54,7 +53,7 @@ def write(kernel: Kernel, shape: ConvolutionGeometry, schedule: PixelSchedule) -
 
 
 def copy_image(plan: PixelPlan, source: c.Buffer, n: c.Expression) -> tuple[PixelPlan, c.Buffer, c.For]:
-    """Return the padded copy of image number ``n``, the plan for it, and the loop that writes it line by line."""
+    """Return the padded copy of image number ``n``, the plan for the copy, and the loop copying line by line."""
     shape, (batch, channel, row_step, pixel), (top, left, bottom, right) = plan.shape, plan.steps, plan.shape.padding
     height, width = shape.height + top + bottom, shape.width + left + right
     line, count = width * shape.channels, shape.width * shape.channels
@@ -65,7 +64,7 @@ def copy_image(plan: PixelPlan, source: c.Buffer, n: c.Expression) -> tuple[Pixe
     copy: c.Block = (c.Copy(to, c.Size(left), from_, _START, c.Size(count)),)
     if channel != 1 or pixel != shape.channels:
         store = c.Store(to, column * shape.channels + (k + left), from_[column * pixel + k * channel])
-        # Compilers gather the elements of a loop over few channels: that takes longer than one after another.
+        # Compilers gather the elements of a loop over few channels, slower than single elements.
         kind = c.LoopKind.UNROLLED if shape.channels <= _FEW_CHANNELS else c.LoopKind.SERIAL
         pixel_copy = c.For(k, _START, c.Size(shape.channels), (store,), kind=kind)
         copy = loops_around((pixel_copy,), (column,), (shape.width,))
@@ -85,7 +84,7 @@ def copy_image(plan: PixelPlan, source: c.Buffer, n: c.Expression) -> tuple[Pixe
 
 
 def _tiles(plan: PixelPlan, source: c.Buffer, packed: c.Buffer, leading: tuple[c.Expression, ...] = ()) -> c.Dispatch:
-    """Return the loop over the tiles of all pixels, or of image ``leading``, which threads share."""
+    """Return the loop over the tiles of all pixels, or of image ``leading``, shared by threads."""
     first, end, item, block, panel, m0, m_count, at_hand = c.variables("first end item block panel m0 m_count at_hand")
     shape, panels, pixels = plan.shape, plan.shape.groups * plan.panels, plan.num_pixels
     sizes, (batch, _, down, right) = (shape.batch, shape.height, shape.width), plan.steps
@@ -119,7 +118,7 @@ def _tiles(plan: PixelPlan, source: c.Buffer, packed: c.Buffer, leading: tuple[c
 
 
 def _next_panel(plan: PixelPlan, packed: c.Buffer, block: c.Variable, panel: c.Variable) -> tuple[c.Expression, ...]:
-    """Return what to fetch, a tile's share of the next panel: few tiles would not hide its way from memory."""
+    """Return the prefetch of a tile's share of the next panel: few tiles would not hide the latency of memory."""
     blocks, size = plan.blocks, plan.panel_size
     if not plan.schedule.panels_outside or not isinstance(blocks, int) or not 2 <= blocks <= _FEW_BLOCKS:
         return ()
@@ -130,7 +129,7 @@ def _next_panel(plan: PixelPlan, packed: c.Buffer, block: c.Variable, panel: c.V
 
 
 def _tiles_of_few(plan: PixelPlan, source: c.Buffer, packed: c.Buffer) -> c.Dispatch:
-    """Return the loop over the panels, which threads share; a piece of one after another meets all pixels."""
+    """Return the loop over the panels, shared by threads; successive pieces of a panel meet all pixels."""
     first, end, panel, tap, c0, c_count, block, at, ahead = c.variables("first end panel tap c0 c_count block at ahead")
     pixels, blocks, dtype, columns = known(plan.num_pixels), known(plan.blocks), plan.shape.dtype, plan.columns
     size, tile, piece = plan.panel_size, plan.rows * columns, plan.schedule.piece or plan.depth

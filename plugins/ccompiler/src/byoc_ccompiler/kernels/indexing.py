@@ -1,7 +1,7 @@
-"""Ops that read or write elements at places that a tensor of indices gives, or mark them.
+"""Ops reading, writing or marking elements at places given by a tensor of indices.
 
-Indices are checked as the reference does it: before anything is read or written by them. Updates count in row-major
-order, one after another, so that those that meet give what the reference gives.
+Indices are checked as in the reference: before any access through them. Updates apply one after another, in row-major
+order; updates meeting at one place give the result of the reference.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WIDE = c.CType("uint64")
 def range_check(
     kernel: Kernel, op: str, problem: str, integers: c.Buffer, count: Dim, low: c.Expression, high: c.Expression
 ) -> c.Block:
-    """Return the statements that fail where one of so many integers lies outside of bounds; the first one is named.
+    """Return the statements failing on the first of ``count`` integers outside of bounds, and naming the integer.
 
     The lower bound is zero or less.
     """
@@ -40,9 +40,10 @@ def range_check(
 
 
 def _index_check(kernel: Kernel, step: Step, axis: int, place: int | None = None) -> c.Block:
-    """Return the statements that fail where an index of operand 1 lies outside an axis of operand 0.
+    """Return the statements failing on an index of operand 1 outside an axis of operand 0.
 
-    All are looked at, or only those at a place along the last axis; negative ones count from the axis's end.
+    The check covers all indices, or only the indices at a place along the last axis; negative indices count from the
+    end of the axis.
     """
     x, indices = step.operands[:2]
     k, size, shape = c.Variable("k"), shape_of(x)[axis], shape_of(indices)
@@ -55,7 +56,7 @@ def _index_check(kernel: Kernel, step: Step, axis: int, place: int | None = None
 def _check(
     kernel: Kernel, op: str, problem: str, integer: c.Expression, low: c.Expression, high: c.Expression, is_index: bool
 ) -> c.Block:
-    """Return the check of one integer; as an index it has no bounds to name where its axis is empty."""
+    """Return the check of an integer; an index into an empty axis has no bounds to name."""
     index = c.Variable("index", c.CType("uint64" if _is_unsigned(integer) else "int64"))
     is_outside = c.Binary("||", index.compare("<", low), index.compare(">", high))
     if _is_unsigned(integer):
@@ -81,7 +82,7 @@ def _resolved(index: c.Expression, size: Dim) -> c.Expression:
 def _rows(
     out: c.Buffer, row: c.Variable, count: Dim, source: c.Buffer, first: c.Expression, place: c.Expression, inner: Dim
 ) -> c.Block:
-    """Return the loop that copies rows of so many elements, each from a place behind a first row."""
+    """Return the loop copying rows of ``inner`` elements, each from a place behind a first row."""
     at = c.Variable("at")
     body = (c.Let(at, place), *copy_run(out, row * inner, source, (first + at) * inner, inner))
     return loops_around(body, [row], [count], part=0)
@@ -98,7 +99,7 @@ def _take(kernel: Kernel, step: Step) -> c.Block:
 
 
 def taken_place(kernel: Kernel, step: Step, index: c.Expression) -> tuple[c.Block, c.Expression]:
-    """Return the checks of all indices of a ``take``, and the place on its axis that one of them means."""
+    """Return the checks of all indices of a ``take``, and the place on the axis meant by an index."""
     shape = shape_of(step.operands[0])
     axis = axis_of(step.binding, len(shape))
     size, checks = shape[axis], _index_check(kernel, step, axis)
@@ -117,9 +118,9 @@ def taken_place(kernel: Kernel, step: Step, index: c.Expression) -> tuple[c.Bloc
 def _element_loops(
     kernel: Kernel, step: Step, body: Callable[[c.Expression, c.Expression], c.Block], *, part: int | None = None
 ) -> c.Block:
-    """Return the checks of indices that are paired with elements, and the loops over them, which threads may share.
+    """Return the checks of indices paired with elements, and the loops over the pairs, optionally shared by threads.
 
-    The body takes the number of an index, row-major, and the offset of its element in operand 0.
+    The body takes the number of an index, row-major, and the offset of the element in operand 0.
     """
     x, indices = step.operands[:2]
     shape, counts, places = shape_of(x), shape_of(indices), kernel.source(indices, "indices")
@@ -139,9 +140,9 @@ def _gather_elements(kernel: Kernel, step: Step) -> c.Block:
 
 
 def _tuple_place(kernel: Kernel, step: Step, row: c.Expression, first: int) -> tuple[c.Block, c.Expression]:
-    """Return the checks of all tuples of indices, and the number, row-major, of the slice that a row's tuple means.
+    """Return the checks of all tuples of indices, and the row-major number of the slice meant by a row's tuple.
 
-    They lie along the last axis of operand 1, and mean axes of operand 0 from a first one on.
+    The tuples lie along the last axis of operand 1, and mean axes of operand 0 from a first axis on.
     """
     x, indices = step.operands[:2]
     counts, places = shape_of(indices), kernel.source(indices, "indices")
@@ -176,19 +177,19 @@ def _one_hot(kernel: Kernel, step: Step) -> c.Block:
 
 
 def _whole(kernel: Kernel, step: Step) -> c.Block:
-    """Return the statements that copy operand 0 to the result."""
+    """Return the statements copying operand 0 to the result."""
     x = step.operands[0]
     return kernel.lower(*copy_nest(kernel.target(step.result), kernel.source(x), [product(shape_of(x))], [1], [1]))
 
 
 def _combined(step: Step, old: c.Expression, new: c.Expression) -> c.Expression:
-    """Return the element of a place when an update has come in."""
+    """Return the element of a place after an update."""
     reduction = str(step.binding.attrs["reduction"])
     if reduction == "update":
         return new
     if old.type.dtype == "bool":
         return c.Binary("|" if reduction in ("add", "max") else "&", old, new)
-    if reduction in ("min", "max"):  # what is there stays only if it is smaller (larger): a NaN does not
+    if reduction in ("min", "max"):  # the old element stays only if smaller (larger): a NaN does not
         return c.Select(old.compare("<" if reduction == "min" else ">", new), old, new)
     return element_sum(old, new) if reduction == "add" else element_product(old, new)
 
@@ -244,7 +245,7 @@ def _scatter_slice(kernel: Kernel, step: Step) -> c.Block:
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    """Have sizes checked that symbols hide from the type rules."""
+    """Require the sizes hidden from the type rules by symbols."""
     x, indices, *others = (shape_of(operand) for operand in step.operands)
     if step.op in ("gather_elements", "scatter_elements"):
         for updates in others:
@@ -273,4 +274,4 @@ FAMILIES = (
     KernelFamily(frozenset(_MOVERS), reject_nothing, _write, takes_halves=True, require=_require),
     KernelFamily(frozenset(_COMBINERS), reject_nothing, _write, require=_require),
 )
-"""Ops that move elements from or to places that indices give, and those that may compute with them."""
+"""Ops moving elements from or to places given by indices, and ops possibly computing with the elements."""

@@ -1,6 +1,6 @@
-"""Layers that are kernels of their own: local response normalisation, softmax by steps, rotary position embedding.
+"""Layers with separate kernels: local response normalisation, stepwise softmax, rotary position embedding.
 
-Softmax by steps rounds each of its steps to the dtype, as models of narrow floats do.
+Stepwise softmax rounds each step to the dtype, as in models of narrow floats.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from byoc_ccompiler.steps import Step, dtype_of, shape_of
 __all__ = ["FAMILIES"]
 
 _SOFTMAX_PS = 1_000
-"""An element of a row of softmax by steps."""
+"""Picoseconds for an element of a row of stepwise softmax."""
 
 
 def _write_lrn(kernel: Kernel) -> None:
-    """Write the kernel: channel by channel, the squares of its neighbours added up in the result itself."""
+    """Write the kernel: channel by channel, the squares of the neighbours summed in the result itself."""
     (step,) = kernel.group.steps
     (x,) = step.operands
     shape, source, out = shape_of(x), kernel.source(x), kernel.target(step.result)
@@ -57,7 +57,7 @@ def _write_lrn(kernel: Kernel) -> None:
 
 
 def _write_softmax(kernel: Kernel) -> None:
-    """Write the kernel: a line is widened to scratch memory, and its softmax made beside it."""
+    """Write the kernel: each line is widened into scratch memory, with the softmax computed beside the line."""
     (step,) = kernel.group.steps
     (x,) = step.operands
     view, wide = view_of(step), dtype_of(x) if dtype_of(x) in FLOATS else "float32"
@@ -66,7 +66,7 @@ def _write_softmax(kernel: Kernel) -> None:
     k, size = c.Variable("k"), c.Size(view.size)
 
     def converted(to: c.Buffer, at: c.Expression, element: c.Load) -> c.For:
-        """Return the loop over ``k`` that copies elements, each in the dtype of its new place."""
+        """Return the loop over ``k`` copying elements, each cast to the dtype of the target."""
         read, type_ = c.Variable("element", element.type), c.CType(to.dtype)
         cast = c.Element("cast", (read,), type_, {"dtype": to.dtype})
         return c.For(k, c.Size(0), size, (c.Let(read, element), c.Store(to, at, cast)))
@@ -83,7 +83,7 @@ def _write_softmax(kernel: Kernel) -> None:
 
 
 def _softmax_function(dtype: str) -> c.Callee:
-    """Return the C function ``(const T *x, T *y, int64_t count, int zero_unseen)``, where T is wide enough."""
+    """Return the C function ``(const T *x, T *y, int64_t count, int zero_unseen)`` for a sufficiently wide T."""
 
     def evaluate(x: Any, y: Any, count: int, zero_unseen: int) -> None:
         row = x[:count].astype(to_numpy(dtype))
@@ -98,7 +98,7 @@ def _softmax_function(dtype: str) -> c.Callee:
 
 
 def _write_rotary(kernel: Kernel) -> None:
-    """Write the kernel: one row of each head and step after another."""
+    """Write the kernel: a row for each head and step."""
     (step,) = kernel.group.steps
     x, cos, sin = step.operands
     (batch, heads, steps, size), half = shape_of(x), shape_of(cos)[2]
@@ -123,7 +123,7 @@ def _write_rotary(kernel: Kernel) -> None:
 
 
 def _require_rotary(scope: FunctionScope, step: Step) -> None:
-    """Have sizes checked that symbols hide from the type rules."""
+    """Require the sizes hidden from the type rules by symbols."""
     x, cos, sin = map(shape_of, step.operands)
     for index, angles in ((1, cos), (2, sin)):
         require_equal_sizes(scope, step, index, angles, (x[0], x[2], cos[2]))
@@ -135,4 +135,4 @@ FAMILIES = (
     KernelFamily(frozenset({"nn.stepwise_softmax"}), reject_nothing, _write_softmax, takes_halves=True),
     KernelFamily(frozenset({"nn.rotary_embedding"}), reject_nothing, _write_rotary, require=_require_rotary),
 )
-"""Local response normalisation, softmax by steps, and rotary position embedding."""
+"""Local response normalisation, stepwise softmax, and rotary position embedding."""

@@ -1,7 +1,7 @@
-"""Elements that a kernel computes where it reads them, in the place of a load: what makes them never reaches memory.
+"""Elements computed at their use in a kernel, in place of a load; the intermediate results never reach memory.
 
-A *load* of a group is a step before the group's own, of any shape. An element of its result is an expression of the
-position, made of elements of its operands: a gather reads at an index, a roll at the position further on, an
+A *load* of a group is a step before the group's own, of any shape. An element of the result is an expression of the
+position, made of elements of the operands: a gather reads at an index, a roll at the position further on, an
 elementwise step computes. :mod:`byoc_ccompiler.loads` decides which steps become loads.
 """
 
@@ -32,9 +32,9 @@ _Place = tuple[Value, Indices]
 def load_statements(
     kernel: Kernel, steps: Iterable[Step], indices: Mapping[int, c.Expression], known: dict[Value, c.Expression]
 ) -> c.Block:
-    """Return the statements that compute what steps of the kernel's space read of its loads; ``known`` grows by that.
+    """Return the statements computing the loads read by steps of the kernel's space; ``known`` gets the results.
 
-    The indices are those of :func:`element_in_space`.
+    The indices are as in :func:`element_in_space`.
     """
     lets: list[c.Statement] = []
     for value in dict.fromkeys(operand for step in steps for operand in step.operands):
@@ -48,7 +48,7 @@ def load_statements(
 def element_in_space(
     kernel: Kernel, value: Value, indices: Mapping[int, c.Expression], lets: list[c.Statement]
 ) -> c.Expression:
-    """Return the element of a load, whose shape is the kernel's space, at indices along the axes that have several.
+    """Return the element of a load with the shape of the kernel's space, at indices along the axes of size above 1.
 
     The kernel gets the checks of indices, ``lets`` the statements in front.
     """
@@ -56,7 +56,7 @@ def element_in_space(
 
 
 def _element(kernel: Kernel, value: Value, indices: Indices, lets: list[c.Statement]) -> c.Expression:
-    """Return an element of a value: one in memory, where moves lead to it, or what an elementwise load makes."""
+    """Return an element of a value: an element in memory reached by moves, or the result of an elementwise load."""
     step = kernel.group.loads.get(value)
     if step is None:
         return kernel.constant(value) or kernel.source(value)[offset_along(indices, kernel.strides(value))]
@@ -83,7 +83,7 @@ def _taken(kernel: Kernel, step: Step, indices: Indices) -> _Place:
 
 
 def _reshaped(kernel: Kernel, step: Step, indices: Indices) -> _Place:
-    """Return the element of a reshape: axes whose sizes have one product are numbered row-major, and taken apart."""
+    """Return the element of a reshape: axes of equal product are numbered row-major, and taken apart."""
     (x,) = step.operands
     sizes, wanted = shape_of(step.result), shape_of(x)
     places: list[c.Expression] = []
@@ -113,7 +113,7 @@ def _sliced(kernel: Kernel, step: Step, indices: Indices) -> _Place:
 
 
 def _joined(kernel: Kernel, step: Step, indices: Indices) -> _Place:
-    """Return the element of slices of one value that are joined again, as a roll joins them."""
+    """Return the element of rejoined slices of a single value, as in a roll."""
     axis = axis_of(step.binding, len(indices))
     parts = [kernel.group.loads[operand] for operand in step.operands]
     begins = list(accumulate((shape_of(part.result)[axis] for part in parts[:-1]), initial=0))
@@ -130,11 +130,11 @@ def _joined(kernel: Kernel, step: Step, indices: Indices) -> _Place:
 
 _RESHAPES = dict.fromkeys(("reshape", "expand_dims", "squeeze"), _reshaped)
 LOADS = {"take": _taken, "permute_dims": _turned, "strided_slice": _sliced, "concat": _joined, **_RESHAPES}
-"""Which element of which operand each op moves to a position, by the op's name."""
+"""The operand and the element moved to a position by each op, by the op's name."""
 
 
 def is_moved(kernel: Kernel, value: Value) -> bool:
-    """Return whether an element of a load lies in memory: nothing computes it."""
+    """Return whether an element of a load lies in memory, without any computation."""
     step = kernel.group.loads.get(value)
     while step is not None and step.op in LOADS:
         step = kernel.group.loads.get(step.operands[0])
@@ -142,7 +142,7 @@ def is_moved(kernel: Kernel, value: Value) -> bool:
 
 
 def parts_of_one(step: Step, loads: Mapping[Value, Step]) -> bool:
-    """Return whether a concat joins slices of one value that leave all other axes as they are."""
+    """Return whether a concat joins slices of a single value, leaving all other axes unchanged."""
     rank = len(shape_of(step.result))
     slices = [part for part in map(loads.get, step.operands) if part is not None and part.op == "strided_slice"]
     sliced = {along % rank for part in slices for along in ints_of(part.binding, "axes")}
@@ -151,7 +151,7 @@ def parts_of_one(step: Step, loads: Mapping[Value, Step]) -> bool:
 
 
 def keeps_rows(step: Step) -> bool:
-    """Return whether a step moves whole rows: its result's last axis is that of what it moves."""
+    """Return whether a step moves whole rows: the last axes of result and operand are the same."""
     shape, result = shape_of(step.operands[0]), shape_of(step.result)
     if not shape or not result or shape[-1] != result[-1]:
         return False

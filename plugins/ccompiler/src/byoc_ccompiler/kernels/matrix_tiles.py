@@ -1,6 +1,6 @@
 """Products of bfloat16 numbers in the matrix tiles of x86 processors (AMX).
 
-They are used where the C is compiled for a processor that has them and, when it runs, Linux grants their registers.
+The tiles are used if the C is compiled for a processor with tiles and, at run time, Linux grants the tile registers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ static inline int32_t {{name}}(void) {{
 
 
 def _of_thread(name: str, comment: str, *lines: str) -> c.Evaluate:
-    """Return the call of a C function that changes no memory, which each thread makes where tiles may be used."""
+    """Return the call of a C function changing no memory, made by each thread if tiles are permitted."""
     head = f"/* {comment} */\nstatic inline void {{name}}(int32_t tiles) {{\n#if {_HAS_TILES}"
     text = "\n".join((head, *lines, "#else", "  (void)tiles;", "#endif", "}", ""))
     return c.Evaluate(c.Call(c.Callee(name, lambda _: None, definition=text), (TILES,)))
@@ -46,7 +46,7 @@ _STEP_PS = 60_000
 
 PERMIT = c.Callee("vec_permit_tiles", lambda: 0, definition=_PERMIT)
 TILES = c.Variable("tiles", c.CType("int32"))
-"""What tells whether tiles may be used, ``int32_t (void)``, and the variable that it is kept in."""
+"""The permission check for tiles, ``int32_t (void)``, and the variable holding the result."""
 
 BEGIN = _of_thread(
     "vec_begin_tiles",
@@ -63,14 +63,15 @@ END = _of_thread(
     "Gives the tile registers of this thread back, so that nobody has to save them.",
     '  if (tiles) __asm__ volatile("tilerelease" : : : "memory");',
 )
-"""What each thread does before it multiplies, and after it has multiplied."""
+"""The statements of each thread before and after multiplication."""
 
 
 def tile_product(width: int) -> c.Callee:
-    """Return the C function that multiplies up to 32 rows of pairs, cut into steps, by a panel of 16 or 32 columns.
+    """Return the C function multiplying up to 32 rows of pairs, cut into steps, by a panel of 16 or 32 columns.
 
-    C signature: ``(rows, panel, num_steps, num_rows, ahead, num_lines, sums, pitch)``. Each step fetches so many lines
-    of the cache behind ``ahead``. Where there are fewer than 16 rows, or 32, the sums behind them are set as well.
+    C signature: ``(rows, panel, num_steps, num_rows, ahead, num_lines, sums, pitch)``. Each step prefetches
+    ``num_lines`` cache lines behind ``ahead``. With fewer than 16 rows, or 32, the sums behind the rows are set as
+    well.
     """
     whole, half = (_case(width, halves) for halves in (2, 1))
     definition = f"""\
@@ -105,7 +106,7 @@ static inline void {{name}}(const uint32_t *rows, const uint32_t *panel, int64_t
 
 
 def _case(width: int, halves: int) -> str:
-    """Return the C of a product of one or two times 16 rows."""
+    """Return the C of a product of 16 or 32 rows."""
     tiles = [(half, across) for half in range(halves) for across in range(width // 16)]
     loads = [f"tileloadd {half * 16 * STEP_WORDS * 4}(%0,%2,1), %%tmm{4 + half}" for half in range(halves)]
     loads += [f"tileloadd {across * 64}(%1,%3,1), %%tmm{6 + across}" for across in range(width // 16)]

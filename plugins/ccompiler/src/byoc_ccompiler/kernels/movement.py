@@ -1,7 +1,7 @@
-"""Ops that move elements, and those whose results are made of sizes.
+"""Ops moving elements, and ops computing results from sizes.
 
-By fixed strides: reshapes, joins, splits, slices, repeats, padding, blocks of pixels. To places on an axis that a rule
-gives: rotation, continuation beyond borders, reversal of sequences, triangles. Of sizes: numbers in a row, shapes.
+By fixed strides: reshapes, joins, splits, slices, repeats, padding, blocks of pixels. To places on an axis given by a
+rule: rotation, continuation beyond borders, reversal of sequences, triangles. From sizes: numbers in a row, shapes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Dims = Sequence[Dim] | None
 def _copied(
     kernel: Kernel, result: Var, operand: Value, sizes: _Dims = None, to: _Dims = None, come: _Dims = None, **first: Dim
 ) -> c.Block:
-    """Return the copy of an operand; sizes and strides are the operand's and the result's own where none are given."""
+    """Return the copy of an operand; by default, sizes and strides are taken from the operand and the result."""
     sizes, to = shape_of(operand) if sizes is None else sizes, kernel.strides(result) if to is None else to
     come = kernel.strides(operand) if come is None else come
     return kernel.lower(*copy_nest(kernel.target(result), kernel.source(operand), sizes, to, come, **first))
@@ -45,7 +45,7 @@ def _reshape(kernel: Kernel, step: Step) -> c.Block:
 
 
 def _parts(kernel: Kernel, step: Step) -> c.Block:
-    """Return the copies between a tensor and its parts, one behind the other along an axis, perhaps a new one."""
+    """Return the copies between a tensor and its parts, in sequence along an axis, perhaps a new axis."""
     is_split, is_new = step.op == "split", step.op == "stack"
     whole, parts = (step.operands[0], step.binding.results) if is_split else (step.result, step.operands)
     axis, strides = axis_of(step.binding, len(shape_of(whole))), list(kernel.strides(whole))
@@ -62,7 +62,7 @@ def _parts(kernel: Kernel, step: Step) -> c.Block:
 
 
 def _slice_start(bound: Dim, size: Dim, stride: int) -> Dim:
-    """Return the first index of a slice: its bound counted from the front, and limited to the axis."""
+    """Return the first index of a slice: the bound counted from the front, and limited to the axis."""
     if not isinstance(bound, int):  # 0 is added where it is zero or more, the size where it is less
         bound = bound - dim_max(dim_min(bound, 0), -1) * size
     elif bound < 0:
@@ -71,7 +71,7 @@ def _slice_start(bound: Dim, size: Dim, stride: int) -> Dim:
 
 
 def slices_of(step: Step) -> list[tuple[int, Dim, int]]:
-    """Return the axes along which a slice goes, its first index on each, and the distance to the next one."""
+    """Return the axes of a slice, the first index on each axis, and the distance to the next."""
     shape, binding = shape_of(step.operands[0]), step.binding
     if step.op == "flip":
         axis = axis_of(binding, len(shape))
@@ -111,7 +111,7 @@ def _pad(kernel: Kernel, step: Step) -> c.Block:
     copied = _copied(kernel, step.result, x, at=begin)
     if not any(widths):
         return copied
-    with np.errstate(all="ignore"):  # as the reference converts it: what does not fit is not an error
+    with np.errstate(all="ignore"):  # converted as in the reference: overflow is no error
         value = np.asarray(float_of(step.binding, "pad_value")).astype(to_numpy(out.dtype))[()]
     place = c.Axis(c.Variable("k"), product(shape_of(step.result)))
     fill = (c.Store(out, place.index, c.Literal(value, c.CType(out.dtype))),)
@@ -119,12 +119,12 @@ def _pad(kernel: Kernel, step: Step) -> c.Block:
 
 
 def _pixel_blocks(kernel: Kernel, step: Step) -> c.Block:
-    """Return the copy between an image and its square blocks, whose pixels lie one behind the other as channels."""
+    """Return the copy between an image and its square blocks, with the pixels of a block in sequence as channels."""
     (x,), to_image, is_dcr = step.operands, step.op == "depth_to_space", step.binding.attrs["mode"] == "DCR"
     image, deep = (step.result, x) if to_image else (x, step.result)
     block, (batch, depth), (height, width) = int_of(step.binding, "block_size"), shape_of(image)[:2], shape_of(deep)[2:]
     near, far = kernel.strides(image), kernel.strides(deep)
-    # The strides, among channels that number the pixels of blocks, of a block's rows, columns and channels.
+    # The strides, among channels numbering the pixels of blocks, of a block's rows, columns and channels.
     row, column, channel = (depth * block, depth, 1) if is_dcr else (block, 1, block * block)
     images, channels = (batch, near[0], far[0]), (depth, near[1], far[1] * channel)
     rows, columns = (height, near[2] * block, far[2]), (width, near[3] * block, far[3])
@@ -147,7 +147,7 @@ def _reflect(at: c.Expression, size: Dim) -> c.Expression:
 
 
 _BORDERS = {"edge": _edge, "wrap": c.index_mod, "reflect": _reflect}
-"""The place on an axis that stands for a place beyond its borders, by mode."""
+"""The place on an axis replacing a place beyond the borders, by mode."""
 
 
 def _indices(step: Step) -> list[c.Variable]:
@@ -172,7 +172,7 @@ def _border_pad(kernel: Kernel, step: Step) -> c.Block:
 
 
 def _widths(step: Step) -> list[tuple[int, int]]:
-    """Return the elements before and behind each axis that ``nn.border_pad`` adds."""
+    """Return the elements added before and behind each axis by ``nn.border_pad``."""
     widths = ints_of(step.binding, "pad_width")
     return list(zip(widths[::2], widths[1::2], strict=True))
 
@@ -192,16 +192,16 @@ def _reverse_sequence(kernel: Kernel, step: Step) -> c.Block:
 def _mapped(
     kernel: Kernel, step: Step, indices: Sequence[c.Variable], places: Mapping[int, c.Expression], *values: c.Let
 ) -> c.Block:
-    """Return the statements that copy, along some axes from a place that follows from the indices of the result.
+    """Return the statements copying, along some axes from a place computed from the indices of the result.
 
-    What lies behind the last of these axes is copied as a whole. Places may read the values.
+    Everything behind the last of these axes is copied as a whole. Places may read the values.
     """
     source, out, result = kernel.source(step.operands[0]), kernel.target(step.result), shape_of(step.result)
     if not places:
         return kernel.lower(*copy_nest(out, source, [product(result)], [1], [1]))
     along = [c.Variable(f"at{axis}") if axis in places else index for axis, index in enumerate(indices)]
     lets = (*values, *(c.Let(along[axis], place) for axis, place in places.items()))
-    # A value is computed in the innermost of the loops that it follows from.
+    # A value is computed in the innermost loop with a used index.
     loop_of = {index: number for number, index in enumerate(indices)}
     for let in lets:
         loop_of[let.variable] = max(loop_of[item] for item in c.variables_in(let.value))
@@ -238,7 +238,7 @@ def _arange(kernel: Kernel, step: Step) -> c.Block:
 
 
 def _sizes(kernel: Kernel, step: Step) -> c.Block:
-    """Return the stores of sizes: given ones, those of an operand, or their product."""
+    """Return the stores of sizes: given sizes, the sizes of an operand, or the product of these."""
     out = kernel.target(step.result)
     sizes = dims_of(step.binding, "sizes") if step.op == "shape_to_tensor" else shape_of(step.operands[0])
     numbers = enumerate((product(sizes),) if step.op == "size" else sizes)
@@ -246,14 +246,14 @@ def _sizes(kernel: Kernel, step: Step) -> c.Block:
 
 
 def _reject(binding: Binding) -> Rejection | None:
-    """Refuse a reshape whose numbers of elements only running shows to agree: the C code copies without looking."""
+    """Reject a reshape with numbers of elements not known to agree: the C code copies without checks."""
     if binding.op.name != "reshape" or not isinstance(binding.result.type, TensorType):
         return None
     return None if binding.result.type.num_elements == product(operand_shape(binding, 0)) else reject_sizes(binding)
 
 
 def _require_strict(scope: FunctionScope, step: Step, shape: Sequence[Dim]) -> None:
-    """Have the bounds checked that must lie on an axis and may not; the type rule has refused those that never do."""
+    """Require slice bounds within the axis, if not known; the type rule has refused bounds always outside."""
     columns = (ints_of(step.binding, name) for name in ("axes", "strides"))
     limits = (dims_of(step.binding, name) for name in ("begin", "end"))
     for axis, stride, *bounds in zip(*columns, *limits, strict=True):
@@ -261,7 +261,7 @@ def _require_strict(scope: FunctionScope, step: Step, shape: Sequence[Dim]) -> N
         for bound in bounds:
             if is_open_bound(bound):
                 continue
-            # With a negative stride the places of an axis are -1 to its size less 1.
+            # With a negative stride the places of an axis are -1 to the size less 1.
             end = (bound + size if isinstance(bound, int) and bound < 0 else bound) + room
             before = [0] * (axis % len(shape))
             scope.require_at_least(step.op, "operand `x`, which its bounds lie on,", [*before, size], [*before, end])
@@ -269,7 +269,7 @@ def _require_strict(scope: FunctionScope, step: Step, shape: Sequence[Dim]) -> N
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    """Have sizes checked that symbols hide from the type rules."""
+    """Require the sizes hidden from the type rules by symbols."""
     binding, shape, result = step.binding, shape_of(step.operands[0]), shape_of(step.binding.results[0])
     if step.op == "strided_slice" and binding.attrs["mode"] == "strict":
         _require_strict(scope, step, shape)
@@ -315,4 +315,4 @@ FAMILIES = (
         frozenset(_STRIDED), _reject, _write, takes_halves=True, require=_require, reads=any_access, writes=any_access
     ),
 )
-"""Reshapes and moves by a rule; sizes; padding, which fills its result first; what copies between any strides."""
+"""Reshapes and moves by a rule; sizes; padding, with the result filled first; copies between any strides."""

@@ -1,7 +1,7 @@
-"""Ops that put elements in order: sort, argsort, topk. The lower index first among equals; a NaN is the largest.
+"""Ordering ops: sort, argsort, topk. The lower index comes first among equals; a NaN is the largest.
 
-A line is elements that stand ``apart`` in memory. C functions that kernels share move their numbers, never the
-elements: a merge sort of runs of doubling length, and a heap of the first elements for ``topk``.
+A line is a run of elements ``apart`` from each other in memory. C functions shared by kernels move the numbers of the
+elements, never the elements: a merge sort of runs of doubling length, and a heap of the first elements for ``topk``.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from byoc_ccompiler.steps import Step, dtype_of
 __all__ = ["FAMILY"]
 
 _COMPARISON_PS, _DEPTH = 5_000, 16
-"""Estimated picoseconds of a comparison and what follows; comparisons of an element, about, in a long axis."""
+"""Estimated picoseconds of a comparison with the following moves; comparisons of an element, about, in a long axis."""
 
 
 def _call(callee: c.Callee, *arguments: c.Expression | c.Buffer) -> c.Call:
-    """Return a call of a function that is data; a buffer stands for its beginning."""
+    """Return a call of a function given as data; a buffer stands for its address."""
     given = (c.Address(item, c.Size(0)) if isinstance(item, c.Buffer) else item for item in arguments)
     return c.Call(callee, tuple(given), callee.function.result if callee.function is not None else None)
 
 
 class _Ordering:
-    """One kernel under construction; its functions on lines take ``(keys, apart, ...)``."""
+    """A kernel under construction; the functions on lines take ``(keys, apart, ...)``."""
 
     def __init__(self, kernel: Kernel) -> None:
         (step,) = kernel.group.steps
@@ -42,7 +42,7 @@ class _Ordering:
         self.elements, self.heap = (self.keys, self.apart), c.Buffer("heap", "int64", c.MemoryAccess.WRITE)
 
     def sorted_line(self, line: c.Expression, mine: c.Buffer) -> c.Block:
-        """Return the statements of ``sort`` and ``argsort`` for a line, with memory for its numbers twice."""
+        """Return the statements of ``sort`` and ``argsort`` for a line, with memory for the numbers twice."""
         view, out, order, k = self.view, self.kernel.target(self.step.result), c.Variable("order"), c.Variable("k")
         keys, to = c.Buffer("keys", self.source.dtype), c.Buffer("to", out.dtype, c.MemoryAccess.WRITE)
         place = mine[order + k]
@@ -65,7 +65,7 @@ class _Ordering:
         heap = c.Evaluate(_call(self.select, keys, inner, c.Size(view.size), c.Size(count), mine))
         selected = (c.Alias(keys, self.source, view.start(line)), heap)
         if flag_of(self.step.binding, "sorted"):
-            # The last one stands on top of the heap.
+            # The last number stands on top of the heap.
             take = (
                 c.Let(k, count - 1 - turn),
                 c.Let(found, mine[0]),
@@ -79,12 +79,12 @@ class _Ordering:
         return (*selected, c.Declare(k, c.Size(0)), c.For(found, c.Size(0), c.Size(view.size), (next_one,)))
 
     def is_before(self, one: c.Expression, other: c.Expression) -> c.Expression:
-        """Return whether the element of one number stands before that of another, from which it differs."""
+        """Return whether an element, given by number, stands before a different element."""
         return _call(self.before, self.keys[one * self.apart], self.keys[other * self.apart])
 
     @cached_property
     def before(self) -> c.Callee:
-        """``(one, other)``: whether one element stands before another that differs from it."""
+        """``(one, other)``: whether an element stands before a different element."""
         one, other = c.Variable("one", self.type), c.Variable("other", self.type)
         is_before = one.compare(">" if self.is_descending else "<", other)
         if self.type.is_float:
@@ -94,7 +94,7 @@ class _Ordering:
 
     @cached_property
     def is_better(self) -> c.Callee:
-        """``(keys, apart, one, other)``: whether one element of a line is before another, by their numbers."""
+        """``(keys, apart, one, other)``: whether an element of a line is before another, by number."""
         one, other = c.Variable("one"), c.Variable("other")
         is_first = c.Binary("&&", one.compare("<", other), c.Unary("!", self.is_before(other, one)))
         body = (c.Return(c.Binary("||", self.is_before(one, other), is_first)),)
@@ -102,9 +102,9 @@ class _Ordering:
 
     @cached_property
     def order(self) -> c.Callee:
-        """``(keys, apart, size, places)``: where in memory of twice a line's size its numbers in order begin.
+        """``(keys, apart, size, places)``: the start of the ordered numbers, in memory of twice a line's size.
 
-        It merges runs of doubling length, from one half of the memory to the other.
+        The function merges runs of doubling length, between the halves of the memory.
         """
         places, size = c.Buffer("places", "int64", c.MemoryAccess.WRITE), self.size
         come, to, run, pair, k = map(c.Variable, ("from", "to", "run", "pair", "k"))
@@ -138,7 +138,7 @@ class _Ordering:
 
     @cached_property
     def sink(self) -> c.Callee:
-        """``(keys, apart, heap, top, size)``: lets a number sink until none of those below it stands behind it."""
+        """``(keys, apart, heap, top, size)``: lets a number sink until no number below stands behind it."""
         heap, size = self.heap, self.size
         first, top, child, moved = map(c.Variable, ("first", "top", "child", "moved"))
 
@@ -176,7 +176,7 @@ class _Ordering:
 
 
 def _write(kernel: Kernel) -> None:
-    """Write the kernel of an op that puts elements in order: one line after another."""
+    """Write the kernel of an ordering op, line by line."""
     ordering = _Ordering(kernel)
     line_ps = ordering.view.size * _COMPARISON_PS
     if ordering.is_topk:
@@ -188,10 +188,10 @@ def _write(kernel: Kernel) -> None:
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    """Have the axis checked to have as many elements as ``topk`` takes."""
+    """Require as many elements on the axis as taken by ``topk``."""
     if step.op == "topk":
         require_along(scope, step, dim_of(step.binding, "k"))
 
 
 FAMILY = KernelFamily(frozenset({"sort", "argsort", "topk"}), reject_nothing, _write, require=_require)
-"""Ops that put elements in order."""
+"""Ordering ops."""

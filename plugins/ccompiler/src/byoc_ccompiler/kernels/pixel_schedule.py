@@ -1,8 +1,8 @@
-"""How a convolution is computed by register tiles of pixels times output channels, and how that is chosen.
+"""Schedules of convolutions by register tiles of pixels times output channels, and the choice.
 
-Few pixels, of the second half of a network, meet filters that no cache keeps from call to call. All of them are
-multiplied by one piece of a panel after another, small enough for the first-level cache, while the next one is fetched.
-The sums of all pixels and one panel wait in that cache too.
+Few pixels, in the second half of a network, meet filters too large for any cache from call to call. All pixels are
+multiplied by successive pieces of a panel, small enough for the first-level cache, while the next piece is
+prefetched. The sums of all pixels and a panel wait in the first-level cache too.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ __all__ = ["MAX_POINTERS", "PixelSchedule", "Steps", "choose_schedule", "choose_
 
 _RESIDENT_NBYTES = 1 << 19  # a filter up to this size stays in the second-level cache while all pixels pass
 _PANEL_NBYTES = 3 << 18  # a panel up to this size stays in the second-level cache beside the next one
-_TOO_LARGE = 1.3  # how much longer a step takes with a panel above that size, about
-_REGISTER_POINTERS = 10  # pointers of a tile's rows that stay in registers
-_CACHE_NBYTES = 24  # bytes that the second-level cache gives in a cycle, about
-MAX_POINTERS = 1 << 13  # pointers to runs of factors, which lie on the stack, at most
-_MOST_PIXELS = 64  # with more pixels, a panel's way from memory is short beside the time that it is used
+_TOO_LARGE = 1.3  # slowdown of a step with a panel above this size, about
+_REGISTER_POINTERS = 10  # pointers of a tile's rows staying in registers
+_CACHE_NBYTES = 24  # bytes from the second-level cache in a cycle, about
+MAX_POINTERS = 1 << 13  # maximum pointers to runs of factors on the stack
+_MOST_PIXELS = 64  # with more pixels, fetching a panel from memory is short beside computing with the panel
 _LEAST_PANELS = 4  # with fewer panels, threads would have too few parts
 _PIECE_NBYTES = 1 << 15  # a piece of a panel, in the first-level cache beside the sums and some rows
 _MOST_ROWS = 10  # rows of a tile of few pixels, at most: their pointers stay in registers
 _VECTORS = 2  # of a tile of few pixels
 
 Steps = tuple[Dim, Dim, Dim, Dim]
-"""An image's distances from one image, channel, row and pixel to the next."""
+"""An image's distances between neighbouring images, channels, rows and pixels."""
 
 
 @dataclass(frozen=True, slots=True)
 class PixelSchedule:
-    """How a convolution is computed by register tiles of pixels times output channels.
+    """The schedule of a convolution by register tiles of pixels times output channels.
 
     Attributes:
         rows: pixels of a tile.
-        vectors: vectors of output channels of a tile, which are those of a panel of the filter.
-        copies: whether each image is copied first, padded with zeros, its channels side by side.
-        panels_outside: whether all pixels pass one panel after another, so that each is read once.
-        piece: factors of a run that are a piece of a panel, where all pixels pass one piece after another.
+        vectors: vectors of output channels of a tile, and of a panel of the filter.
+        copies: whether each image is copied first, padded with zeros, channels side by side.
+        panels_outside: whether the panels are the outer loop around all pixels, reading each panel once.
+        piece: factors of a run in a piece of a panel, if the pieces are an outer loop around all pixels.
     """
 
     rows: int
@@ -56,7 +56,7 @@ class PixelSchedule:
 
 
 def choose_schedule(kernel: Kernel, shape: ConvolutionGeometry) -> PixelSchedule | None:
-    """Return the schedule of a convolution, channels last; ``None`` where a window has too many runs."""
+    """Return the schedule of a convolution, channels last; ``None`` if a window has too many runs."""
     if shape.num_runs > MAX_POINTERS:
         return None
     image, weight = kernel.group.steps[0].operands
@@ -78,18 +78,18 @@ def choose_schedule(kernel: Kernel, shape: ConvolutionGeometry) -> PixelSchedule
 
 
 def _is_large(shape: ConvolutionGeometry, columns: int) -> bool:
-    """Return whether the second-level cache does not hold a filter, in panels of columns, while all pixels pass."""
+    """Return whether a filter, in panels of columns, exceeds the second-level cache while all pixels pass."""
     size = shape.groups * -(-shape.group_out_channels // columns) * columns * shape.num_taps * shape.group_channels
     return size * dtype_info(shape.dtype).itemsize > _RESIDENT_NBYTES
 
 
 def has_gaps(shape: ConvolutionGeometry, steps: Steps) -> bool:
-    """Return whether runs are lines of the filter whose factors do not lie side by side in the image."""
+    """Return whether runs are lines of the filter with factors not contiguous in the image."""
     return shape.joins_lines and (shape.is_padded or steps[1] != 1 or steps[3] != shape.channels)
 
 
 def choose_tiles(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim, copies: bool = False) -> PixelSchedule:
-    """Return the tiles that take least together, where so many pixels pass at a time."""
+    """Return the tiles of the least total cost, for ``pixels`` pixels passing at a time."""
     lanes, tap_nbytes = unit.lanes(shape.dtype), shape.group_channels * dtype_info(shape.dtype).itemsize
     best, best_cost = (1, 1), float("inf")
     for vectors in (4, 2, 3, 1):
@@ -106,9 +106,9 @@ def choose_tiles(unit: VectorUnit, shape: ConvolutionGeometry, pixels: Dim, copi
 
 
 def _step_cost(unit: VectorUnit, rows: int, vectors: int) -> float:
-    """Return the cycles of one step of a tile: two loads are made at a time, and two products, four deep.
+    """Return the cycles of one step of a tile, at two loads and two products a cycle, four cycles at least.
 
-    Each row loads its factor, and of many rows its pointer as well; the panel comes from the second-level cache.
+    Each row loads a factor, and with many rows a pointer as well; the panel comes from the second-level cache.
     """
     loads = rows * (1 if rows <= _REGISTER_POINTERS else 2) + vectors
     return max(rows * vectors / 2, loads / 2, 4, vectors * unit.nbytes / _CACHE_NBYTES)

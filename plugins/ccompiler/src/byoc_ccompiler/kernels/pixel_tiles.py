@@ -1,8 +1,8 @@
-"""Register tiles of pixels times output channels, channels last: their sizes, factors and sums, and what follows.
+"""Register tiles of pixels times output channels, channels last: sizes, factors, sums and epilogue.
 
-A panel is some output channels of one group, the columns of a tile, padded with zeros, as a tile reads them: the
-columns of one input channel lie side by side, the channels of one tap follow one another, then the taps. The factors
-of a row are the runs of channels that the taps of a pixel's window read.
+A panel is some output channels of one group, the columns of a tile, padded with zeros, in the order read by a tile: the
+columns of an input channel lie side by side, the channels of a tap follow one another, then the taps. The factors of a
+row are the runs of channels read by the taps of a pixel's window.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SIZES = (
     "last out_height out_width height width top left stride_down stride_right "
     "taps_down taps_right apart_down apart_right image_step row_step pixel_step"
 )
-"""The sizes of a window that moves by ``stride_*``, with taps ``apart_*``, to pixel number ``last`` of all images."""
+"""The sizes of a window moving by ``stride_*``, with taps ``apart_*``, to pixel number ``last`` of all images."""
 
 _UNSIGNED = c.CType("uint64")
 _START = c.Size(0)
@@ -38,11 +38,11 @@ _Terms = tuple[c.Expression, ...]
 
 
 class PixelPlan:
-    """What a schedule makes of a convolution.
+    """The sizes of a convolution under a schedule.
 
-    The image has ``steps`` from one image, channel, row and pixel to the next. Where it is copied the pixels are those
-    of one image, else of all; they take so many ``blocks``. Each has ``runs`` of ``depth`` factors. A group has so many
-    ``panels`` of ``columns`` output channels.
+    The image has ``steps`` between neighbouring images, channels, rows and pixels. If the image is copied, the pixels
+    belong to one image, else to all; the pixels take ``blocks`` tiles. Each pixel has ``runs`` of ``depth`` factors. A
+    group has ``panels`` panels of ``columns`` output channels.
 
     Raises:
         InternalError: the schedule is not legal.
@@ -73,7 +73,7 @@ class PixelPlan:
 
 
 def pack_filter(plan: PixelPlan) -> tuple[c.Buffer, c.Block]:
-    """Return the panels of a filter, group by group, and the statements that write those of one that is computed."""
+    """Return the panels of a filter, group by group, and the statements writing the panels of a computed filter."""
     kernel, shape, columns, panels = plan.kernel, plan.shape, plan.columns, plan.panels
     width, array = shape.group_out_channels, shape.constant_filter(kernel)
     if array is not None:
@@ -95,7 +95,7 @@ def pack_filter(plan: PixelPlan) -> tuple[c.Buffer, c.Block]:
 
 
 class WindowRows:
-    """The pointers to the runs of factors of so many pixels of an image, and the statements that declare them."""
+    """The pointers to the runs of factors of ``pixels`` pixels of an image, and the statements declaring these."""
 
     def __init__(self, plan: PixelPlan, image: c.Buffer, pixels: int) -> None:
         shape, (batch, _, row, pixel) = plan.shape, plan.steps
@@ -113,7 +113,7 @@ class WindowRows:
         )
 
     def find(self, first: c.Expression, count: int, offset: c.Expression, place: c.Expression = _START) -> c.Statement:
-        """Return the statement that sets pointers, from number ``place`` on, to channel ``offset`` of pixels."""
+        """Return the statement setting pointers, from number ``place`` on, to channel ``offset`` of pixels."""
         image = c.Address(self._image, offset)
         zeros = c.Address(self._zeros, _START) if self._plan.shape.is_padded else image
         arguments = (c.Address(self.rows, place), image, zeros, c.Address(self._window, _START), first)
@@ -122,17 +122,17 @@ class WindowRows:
     def of_tile(
         self, first: c.Expression, count: c.Expression, counts: Sequence[int], offset: c.Expression = _START
     ) -> tuple[c.Block, _Terms]:
-        """Return the statements that find the rows of a tile, of one of some numbers of pixels, and its factors."""
+        """Return the statements finding the rows of a tile with one of ``counts`` pixels, and the factors."""
         find = _by_count(count, counts, lambda rows: self.find(first, rows, offset))
         return find, (c.Address(self.rows, _START), c.Size(self._plan.runs), _START)
 
 
 @cache
 def rows_function(dtype: str, count: int) -> c.Function:
-    """Return a function that finds where the windows of some neighbouring pixels of an image of a dtype begin.
+    """Return a function finding the starts of the windows of some neighbouring pixels of an image of a dtype.
 
     Parameters: ``(rows, x, zeros, window, m0)``; ``rows[t * count + j]`` becomes the address of tap ``t`` of pixel
-    ``m0 + j`` (of the last pixel, where that is behind it), or ``zeros`` where the tap lies outside the image.
+    ``m0 + j`` (clamped to the last pixel), or ``zeros`` if the tap lies outside the image.
     """
     rows, x, zeros = c.PointerArray("rows", dtype, c.MemoryAccess.WRITE), c.Buffer("x", dtype), c.Buffer("zeros", dtype)
     window, m0, j, sizes = c.Buffer("window", "int64"), c.Variable("m0"), c.Variable("j"), c.variables(_SIZES)
@@ -150,7 +150,7 @@ def rows_function(dtype: str, count: int) -> c.Function:
         c.Store(firsts, j, image * image_step + tops[j] * row_step + lefts[j] * pixel_step),
         c.If((m0 + j).compare("<", last), next_pixel),
     )
-    # Without a branch: as numbers without a sign, those below 0 are large.
+    # Without a branch: as unsigned numbers, negative numbers are large.
     limits = ((tops[j] + down, height), (lefts[j] + right, width))
     is_down, is_right = (c.Cast(place, _UNSIGNED).compare("<", c.Cast(limit, _UNSIGNED)) for place, limit in limits)
     pointer = c.Select(c.Binary("&", is_down, is_right), c.Address(x, at), c.Address(zeros, _START))
@@ -171,13 +171,13 @@ def rows_function(dtype: str, count: int) -> c.Function:
         c.For(j, _START, c.Size(count), corner, kind=c.LoopKind.UNROLLED),
         c.For(tap_down, _START, taps_down, (c.For(tap_right, _START, taps_right, tap),)),
     )
-    # Of what its callers know much goes, so that it is worth a copy for each.
+    # Inlined, because constants known to a caller remove much of the code.
     parameters = (rows, x, zeros, window, m0)
     return c.Function(f"windows_{c_suffix(dtype)}_{count}", parameters, body, is_inline=True)
 
 
 def _by_count(count: c.Expression, counts: Sequence[int], of: Callable[[int], c.Statement]) -> c.Block:
-    """Return the statement for as many rows as a tile has: one of some numbers, else the last of them."""
+    """Return the statement for the actual number of rows of a tile: one of ``counts``, else the last of these."""
     *others, last = counts
     block: c.Block = (of(last),)
     for other in reversed(others):
@@ -196,10 +196,10 @@ class PixelTile:
     leading: _Terms = ()
 
     def product(self, counts: Sequence[int], packed: c.Buffer, factors: _Terms, ahead: _Terms = ()) -> c.Block:
-        """Return the statements that compute the sums, and what follows.
+        """Return the statements computing the sums and the epilogue.
 
-        A tile may have so many rows: ``counts``; the last is that of any other number. ``factors`` are its rows, and
-        ``ahead`` is fetched meanwhile, as in :func:`multiply`.
+        ``counts`` are the possible numbers of rows of a tile; the last is used for any other number. ``factors`` are
+        the rows, and ``ahead`` is prefetched meanwhile, as in :func:`multiply`.
         """
         plan = self.plan
         sums = c.Buffer("sums", plan.shape.dtype, c.MemoryAccess.WRITE, plan.rows * plan.columns)
@@ -212,7 +212,7 @@ class PixelTile:
         return (c.LocalArray(sums), *_by_count(self.count, counts, multiplied), *self.rest(sums))
 
     def rest(self, sums: c.Buffer) -> c.Block:
-        """Return the statements that do what follows the sums."""
+        """Return the statements of the epilogue of the sums."""
         plan, n0, n_count = self.plan, c.Variable("n0"), c.Variable("n_count")
         width, columns = plan.shape.group_out_channels, plan.columns
         first = self.panel % plan.panels * columns
@@ -227,7 +227,7 @@ class PixelTile:
 class PixelLoop:
     """The loop over tiles of ``count`` pixels from ``pixel`` on, each times all panels, in a larger kernel.
 
-    The filter is constant, and ``totals`` are the numbers of pixels that there may be.
+    The filter is constant, and ``totals`` are the possible numbers of pixels.
     """
 
     def __init__(self, plan: PixelPlan, totals: Collection[int]) -> None:
@@ -243,7 +243,8 @@ class PixelLoop:
     ) -> c.For:
         """Return the loop over the pixels up to an end.
 
-        ``before`` finds the factors of a tile; its first pixel has the index ``first`` behind the leading ones.
+        ``before`` finds the factors of a tile; the first pixel of a tile has the index ``first`` behind the leading
+        indices.
         """
         panel, rows = c.Variable("panel"), self.plan.rows
         product = PixelTile(self.plan, first, self.count, panel, leading).product(self.counts, self.packed, factors)

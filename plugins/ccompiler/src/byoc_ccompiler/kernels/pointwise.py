@@ -1,4 +1,4 @@
-"""The elementwise part of a kernel: loads, one C statement per op, stores."""
+"""The elementwise part of a kernel: loads, a C statement per op, stores."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ PER_CHANNEL = frozenset({"nn.bias_add", "nn.batch_norm"})
 _QUANTISING = frozenset({"quantize", "dequantize"})
 
 POINTWISE = frozenset(SCALAR_OPS) | PER_CHANNEL | _QUANTISING | {"broadcast_to"}
-"""Ops of which one element needs one of each operand; those that quantise do but for parameters in blocks."""
+"""Ops with an element of each operand for an element of the result; quantising ops unless by blocks."""
 
 
 def is_pointwise(step: Step) -> bool:
-    """Return whether an element of a step's result depends on one element of each operand."""
+    """Return whether an element of a step's result depends on a single element of each operand."""
     return step.op in POINTWISE and (step.op not in _QUANTISING or int_of(step.binding, "block_size") == 0)
 
 
 def operand_axes(step: Step) -> Sequence[tuple[int, ...]]:
-    """Return, for each operand, the axes of the result that its own axes lie along."""
+    """Return, for each operand, the axes of the result along the operand's own axes."""
     if step.axes is not None:
         return step.axes
     rank = len(shape_of(step.result))
@@ -57,19 +57,19 @@ def operand_axes(step: Step) -> Sequence[tuple[int, ...]]:
 
 
 def operand_dims(step: Step) -> list[tuple[Dim, ...]]:
-    """Return, for each operand, its sizes along the axes of the result (1 where it broadcasts)."""
+    """Return, for each operand, the sizes along the axes of the result (1 for a broadcast axis)."""
     rank, axes = len(shape_of(step.result)), operand_axes(step)
     return [spread(shape_of(operand), own, rank, 1) for operand, own in zip(step.operands, axes, strict=True)]
 
 
 def operand_layout(kernel: Kernel, step: Step, index: int) -> Layout:
-    """Return how an operand is read along the axes of a step's result."""
+    """Return the layout of an operand along the axes of a step's result."""
     strides, axes = kernel.strides(step.operands[index]), operand_axes(step)[index]
     return Layout(operand_dims(step)[index], spread(strides, axes, len(shape_of(step.result)), 0))
 
 
 def element_of(step: Step, values: Sequence[c.Expression]) -> c.Expression:
-    """Return one element of a step's result from one of each operand: literals or variables."""
+    """Return an element of a step's result from an element of each operand: literals or variables."""
     type_ = c.CType(dtype_of(step.result))
     if step.op == "broadcast_to":
         return values[0]
@@ -89,12 +89,12 @@ def element_of(step: Step, values: Sequence[c.Expression]) -> c.Expression:
 
 
 def element_sum(left: c.Expression, right: c.Expression) -> c.Expression:
-    """Return the sum of two numbers of one dtype as reference kernels make it: rounded, or wrapped around."""
+    """Return the sum of two numbers of equal dtype, rounded or wrapped around as in reference kernels."""
     return _combined("+", c.Callee(f"byoc_add_{c_suffix(left.type.dtype)}", np.add), left, right)
 
 
 def element_product(left: c.Expression, right: c.Expression) -> c.Expression:
-    """Return the product of two numbers of one dtype as reference kernels make it: rounded, or wrapped around."""
+    """Return the product of two numbers of equal dtype, rounded or wrapped around as in reference kernels."""
     return _combined("*", c.Callee(f"byoc_multiply_{c_suffix(left.type.dtype)}", np.multiply), left, right)
 
 
@@ -103,7 +103,7 @@ def _combined(sign: str, function: c.Callee, left: c.Expression, right: c.Expres
 
 
 def _quantised(type_: c.CType, x: c.Expression, scale: c.Expression, zero: c.Expression) -> c.Expression:
-    """Return an element over its scale as an integer, beside the zero point, within the limits of its dtype."""
+    """Return an element over its scale as an integer, beside the zero point, within the limits of the dtype."""
     limits = np.iinfo(type_.dtype)
     callee = c.Callee(f"byoc_quantised_{c_suffix(x.type.dtype)}", _nearest, flops=4)
     bounds = (c.Literal(limits.min, c.CType("int32")), c.Literal(limits.max, c.CType("int32")))
@@ -117,7 +117,7 @@ def _nearest(quotient: Any, zero: Any, low: Any, high: Any) -> Any:
 
 
 def _dequantised(type_: c.CType, x: c.Expression, scale: c.Expression, zero: c.Expression) -> c.Expression:
-    """Return the float that an integer stands for: its distance from the zero point, exactly, times the scale."""
+    """Return the float of a quantised integer: the distance from the zero point, exactly, times the scale."""
     bits = dtype_info(x.type.dtype).bits
     wide = c.CType("int32" if bits <= 16 else "int64")
     one, other = c.Cast(x, wide), c.Cast(zero, wide)
@@ -130,9 +130,9 @@ def _dequantised(type_: c.CType, x: c.Expression, scale: c.Expression, zero: c.E
 def element_statements(
     kernel: Kernel, steps: Iterable[Step], place: Callable[[Step, int], c.Expression], known: dict[Value, c.Expression]
 ) -> c.Block:
-    """Return the statements that compute elementwise steps at one position; the kernel declares what they read.
+    """Return the statements computing elementwise steps at a position; the kernel declares the operands.
 
-    ``place`` returns the offset of a step's operand, by its number; ``known`` are values at hand, and gets the results.
+    ``place`` returns the offset of a step's operand, by number; ``known`` has the values at hand, and gets the results.
     """
     loads: dict[tuple[Value, c.Expression], c.Let] = {}
 
@@ -149,9 +149,9 @@ def element_statements(
 def step_statement(
     kernel: Kernel, step: Step, known: dict[Value, c.Expression], load: Callable[[Step, int, c.Buffer], c.Variable]
 ) -> c.Let:
-    """Return the statement that computes a step's element, and add its variable to the values at hand.
+    """Return the statement computing a step's element, and add the variable to the values at hand.
 
-    ``load`` returns the variable of an operand that is not at hand, by its number; the operand's buffer is declared.
+    ``load`` returns the variable of an operand not at hand, by number; the operand's buffer is declared.
     """
     values: list[c.Expression] = []
     roles = step.binding.op.operand_names(len(step.operands))

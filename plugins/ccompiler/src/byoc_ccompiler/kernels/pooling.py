@@ -1,9 +1,9 @@
-"""Pooling over one, two or three axes: where windows lie, and in which order they and their taps are visited.
+"""Pooling over one, two or three axes: the places of windows, and the order of visiting windows and taps.
 
-Channels last, the inner loops run along the channels. Sums over small windows of known size are unrolled: each tap has
-an address, that of a pixel of zeros where the tap lies outside the image. Other windows are visited one by one, the
-totals of a chunk of channels in a small array (maxima too: a chain of them waits for itself longer than for memory).
-Channels first, a row takes a pass per tap, so that the inner loop runs along it; elsewhere a chunk is one element.
+With channels last, the inner loops run along the channels. Sums over small windows of known size are unrolled: each tap
+has an address, outside the image the address of a pixel of zeros. Other windows are visited individually, with the
+totals of a chunk of channels in a small array (for maxima too: a chain of maxima has more latency than memory). With
+channels first, a row takes a pass per tap, with the inner loop along the row; elsewhere a chunk is a single element.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ from byoc_ccompiler.steps import Step, dtype_of, shape_of
 __all__ = ["FAMILY"]
 
 _MAX_UNROLLED, _CHUNK = 32, 256
-"""Taps of a window that is unrolled, and channels whose totals wait together."""
+"""Taps of an unrolled window, and channels with totals waiting together."""
 
 _SHORT = 16
-"""Elements of a row that are worth a pass per tap."""
+"""Elements of a row worth a pass per tap."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """The windows along one spatial axis.
+    """The windows along a spatial axis.
 
-    Each has ``window`` taps, or 0 for adaptive pooling: they share the axis out. ``begin`` and ``end`` are padding.
+    Each window has ``window`` taps, or 0 for adaptive pooling: the windows then divide the axis. ``begin`` and ``end``
+    are padding.
     """
 
     name: str
@@ -65,7 +66,7 @@ class _Axis:
         return (self.out_size - 1) * self.stride + (self.window - 1) * self.dilation < self.size
 
     def taps(self, index: c.Expression) -> tuple[c.Variable, c.Variable, c.Variable, c.Block]:
-        """Return a window's first place inside the image, its taps there and with padding, and the declarations."""
+        """Return a window's first place inside the image, the taps there and with padding, and the declarations."""
         first, count, wide, start, skip, room = (
             c.Variable(f"{prefix}_{self.name}") for prefix in ("first", "count", "wide", "start", "skip", "room")
         )
@@ -81,7 +82,7 @@ class _Axis:
             c.Let(skip, c.Select(start.compare("<", 0), skipped, c.Size(0))),
             c.Let(first, start + skip * self.dilation),
             c.Let(room, c.Select(first.compare("<", size), left, c.Size(0))),
-            # Padding is smaller than the window: one tap at least is not skipped.
+            # Padding is smaller than the window: at least one tap is not skipped.
             c.Let(count, c.index_min(self.window - skip, room)),
             c.Let(wide, c.index_min(c.Size(self.window), reach)),
         )
@@ -89,9 +90,10 @@ class _Axis:
 
 
 class _Window(NamedTuple):
-    """One window: the place of a tap along each axis, what a mean divides by, and the statements that declare both.
+    """A window: the place of a tap along each axis, the divisor of a mean, and the statements declaring both.
 
-    For each axis, ``taps`` has the index of a tap, from the first one inside the image on, ``counts`` their number.
+    For each axis, ``taps`` has the index of a tap, counted from the first tap inside the image, ``counts`` their
+    number.
     """
 
     places: Sequence[c.Expression]
@@ -103,7 +105,7 @@ class _Window(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Pooling:
-    """One pooling op: ``kind`` is ``max``, ``avg`` or ``lp``, and ``power`` the exponent of ``lp``."""
+    """A pooling op: ``kind`` is ``max``, ``avg`` or ``lp``, and ``power`` the exponent of ``lp``."""
 
     kind: str
     type: c.CType
@@ -115,7 +117,7 @@ class _Pooling:
 
     @classmethod
     def of_step(cls, step: Step) -> Self:
-        """Return the pooling that an op says."""
+        """Return the pooling defined by an op."""
         binding, attrs = step.binding, step.binding.attrs
         order = axes_of(str(attrs["layout"]), "NC")
         batch, channels, *sizes = (shape_of(step.operands[0])[axis] for axis in order)
@@ -148,7 +150,7 @@ class _Pooling:
         return c.Literal(0 if self.is_sum else least, self.type)
 
     def combine(self, total: c.Expression, value: c.Expression) -> c.Expression:
-        """Return a total with one more element."""
+        """Return a total with a further element."""
         if not self.is_sum:
             maximum = c.Callee(f"byoc_maximum_{c_suffix(self.type.dtype)}", np.maximum, flops=1)
             return c.Call(maximum, (total, value), self.type)
@@ -157,7 +159,7 @@ class _Pooling:
         return total + self._power(self._call("fabs", np.abs, value), self.power)
 
     def finish(self, total: c.Expression, divisor: c.Expression) -> c.Expression:
-        """Return the result from a window's total, and from what a mean divides by."""
+        """Return the result from a window's total and the divisor of a mean."""
         if self.kind == "avg":
             return total / divisor
         return self._call("sqrt", np.sqrt, total) if self.power == 2 else self._power(total, 1.0 / self.power)
@@ -188,19 +190,19 @@ class _Pooling:
 
 
 class _Image(NamedTuple):
-    """A channel of an image, or a chunk of channels: a pointer to its first element, and its spatial strides."""
+    """A channel of an image, or a chunk of channels: a pointer to the first element, and the spatial strides."""
 
     first: c.Alias
     strides: Sequence[Dim]
 
     def pointer(self, name: str, places: Sequence[c.Expression]) -> c.Alias:
-        """Return the pointer to the element at places along the spatial axes, or along the leading ones."""
+        """Return the pointer to the element at places along the spatial axes, or along the leading axes."""
         buffer, offset = self.first.buffer, offset_along(places, self.strides[: len(places)])
         return c.Alias(replace(buffer, name=name), buffer, offset)
 
 
 def _write(kernel: Kernel) -> None:
-    """Write the kernel of a pooling op: a nest over windows, or rows of them, in chunks of channels."""
+    """Write the kernel of a pooling op: a nest over windows, or rows of windows, in chunks of channels."""
     (step,) = kernel.group.steps
     (x,) = step.operands
     pooling, order = _Pooling.of_step(step), axes_of(str(step.binding.attrs["layout"]), "NC")
@@ -218,7 +220,7 @@ def _write(kernel: Kernel) -> None:
     room: Dim = _CHUNK
     has_planes = _access(step, 0) is Access.COMPACT
     if has_planes:
-        # Planes follow one another, from one batch to the next, too.
+        # Planes are consecutive, across batches too.
         pooling, room = replace(pooling, batch=1, channels=pooling.batch * pooling.channels), 1
         takes_passes = _takes_passes(pooling)
         if takes_passes:
@@ -240,7 +242,7 @@ def _write(kernel: Kernel) -> None:
 
 
 def _takes_passes(pooling: _Pooling) -> bool:
-    """Return whether a pass along a row for each tap takes less time than one window after another."""
+    """Return whether a pass along a row for each tap takes less time than window by window."""
     right, rank = pooling.axes[-1], len(pooling.axes)
     is_short = isinstance(right.out_size, int) and right.out_size < _SHORT
     if pooling.is_inside:
@@ -250,7 +252,7 @@ def _takes_passes(pooling: _Pooling) -> bool:
 
 
 def _passes(pooling: _Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image) -> c.Block:
-    """Return the statements that visit the windows of a row once for each tap: a sum takes its taps one by one."""
+    """Return the statements visiting the windows of a row once for each tap: a sum takes the taps individually."""
     (*outer, last_index), along = indices, pooling.axes[-1]
     rows, window = pooling.window([*outer, c.Size(0)]), pooling.window(indices)
     tap, place, begin, col = map(c.Variable, ("k_w", "place", "begin", "col"))
@@ -274,13 +276,13 @@ def _passes(pooling: _Pooling, indices: Sequence[c.Variable], image: _Image, res
 def _unrolled(
     kernel: Kernel, pooling: _Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image
 ) -> tuple[c.Block, c.Block]:
-    """Return the statements before all windows, and those that reduce a window of known size in all channels."""
+    """Return the statements before all windows, and the statements reducing a window of known size in all channels."""
     channel, total, to = c.Variable("c"), c.Variable("total", pooling.type), result.pointer("to", indices)
     window, channels = pooling.window(indices), c.Size(pooling.channels)
     zeros = None if pooling.is_inside else kernel.scratch_memory(pooling.channels, pooling.type.dtype)
     begins = [c.Variable(f"from_{axis.name}") for axis in pooling.axes]
     corner = [index * axis.stride - axis.begin for axis, index in zip(pooling.axes, indices, strict=True)]
-    # Pointers by name, not in an array: then compilers know that the loop does not change them.
+    # Pointers by name, not in an array: then compilers know the pointers to be loop-invariant.
     pixels: list[c.Alias] = []
     for taps in itertools.product(*(range(axis.window) for axis in pooling.axes)):
         places = [begin + tap * axis.dilation for axis, begin, tap in zip(pooling.axes, begins, taps, strict=True)]
@@ -304,9 +306,9 @@ def _unrolled(
 def _reduction(
     pooling: _Pooling, indices: Sequence[c.Variable], image: _Image, result: _Image, count: c.Expression, room: int
 ) -> c.Block:
-    """Return the statements that reduce a window in so many neighbouring elements, for whose totals there is room.
+    """Return the statements reducing a window in ``count`` neighbouring elements, with room for their totals.
 
-    Sums are added up row by row first: errors grow with the height and the width of a window, not with its area.
+    Sums are added up row by row first: errors grow with the height and the width of a window, not with the area.
     """
     window, to = pooling.window(indices), result.pointer("to", indices)
     line, last = image.pointer("line", window.places[:-1]), window.places[-1] * image.strides[-1]
@@ -323,7 +325,7 @@ def _reduction(
 
 
 def _each(cells: c.Buffer, count: c.Expression, value: Callable[[c.Expression], c.Expression]) -> c.Block:
-    """Return the loop that sets so many elements of a buffer."""
+    """Return the loop setting the first ``count`` elements of a buffer."""
     index = c.Variable("c")
     return (c.For(index, c.Size(0), count, (c.Store(cells, index, value(index)),)),)
 
@@ -340,7 +342,7 @@ def _reject(binding: Binding) -> Rejection | None:
 def _require(scope: FunctionScope, step: Step) -> None:
     axes = _Pooling.of_step(step).axes
     padded = [axis.size + axis.begin + axis.end for axis in axes]
-    # Adaptive pooling shares out what is there.
+    # Adaptive pooling divides any image.
     window = [(axis.window - 1) * axis.dilation + 1 if axis.window else 1 for axis in axes]
     require_spatial(scope, step.op, "the padded image", padded, window)
 

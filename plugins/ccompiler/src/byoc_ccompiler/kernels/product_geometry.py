@@ -1,4 +1,4 @@
-"""The sizes and strides of matrix products, whichever op and ranks they come from."""
+"""The sizes and strides of matrix products, from any op and any ranks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Matrix", "Product"]
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One operand: a matrix for each position along those axes of the batch that it has, the last ones."""
+    """An operand: a matrix for each position along the operand's own batch axes, the last axes of the batch."""
 
     value: Value
     batch_dims: tuple[Dim, ...]
@@ -31,7 +31,7 @@ class Matrix:
 
     @classmethod
     def of(cls, kernel: Kernel, value: Value) -> Matrix:
-        """Return the matrices of a value; a vector is one row."""
+        """Return the matrices of a value; a vector is a single row."""
         dims, strides = (1, *shape_of(value)), (0, *kernel.strides(value))
         return cls(value, dims[1:-2], strides[1:-2], *strides[-2:])
 
@@ -47,10 +47,10 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """``result[b, m, n] = sum over k of left[b, m, k] * right[b, k, n]``, all of one dtype.
+    """``result[b, m, n] = sum over k of left[b, m, k] * right[b, k, n]``, all of equal dtype.
 
-    The first axes of the result are those of the batch. Rows run over the axes behind them but the last one, which is
-    that of the columns: where the result has none, there is one column.
+    The first axes of the result are the batch axes. Rows run over the following axes except the last; the last axis is
+    the column axis. A result without a column axis has a single column.
     """
 
     dtype: str
@@ -64,7 +64,7 @@ class Product:
 
     @classmethod
     def of_kernel(cls, kernel: Kernel) -> Product:
-        """Return the product that a kernel begins with."""
+        """Return the product at the start of a kernel."""
         step = kernel.group.steps[0]
         x, y = step.operands
         space, dtype, depth = shape_of(step.result), dtype_of(step.result), shape_of(x)[-1]
@@ -78,9 +78,9 @@ class Product:
         if any(dim != 1 for dim in right.batch_dims):
             rank = len(space) - min(2, len(shape_of(x)))
             return cls(dtype, space[:rank], product(space[rank:-1]), space[-1], depth, left, right)
-        # One matrix on the right serves all: the batch is only more rows, as far as their strides permit.
+        # A single matrix on the right serves all: the batch is only more rows, as far as strides permit.
         lead, own = space[:-1], kernel.strides(x)[:-1]
-        strides: tuple[Dim, ...] = (*(0,) * (len(lead) - len(own)), *own)  # Axes that y alone has are of size 1.
+        strides: tuple[Dim, ...] = (*(0,) * (len(lead) - len(own)), *own)  # Axes of y alone have size 1.
         steps = [collapsed_step(lead[axis:], lead[axis:], strides[axis:]) for axis in range(len(lead) + 1)]
         first, row_step = next((axis, apart) for axis, apart in enumerate(steps) if apart is not None)
         left = replace(left, batch_dims=lead[:first], batch_strides=strides[:first], row_step=row_step)
@@ -88,12 +88,12 @@ class Product:
         return cls(dtype, lead[:first], product(lead[first:]), space[-1], depth, left, right)
 
     def position(self, index: c.Expression) -> tuple[c.Block, tuple[c.Variable, ...]]:
-        """Return the position along the axes of the batch from a row-major index: statements, and what they declare."""
+        """Return the statements declaring the batch position of a row-major index, and the declared variables."""
         found = tuple(c.Variable(f"b{axis}") for axis in range(len(self.batch)))
         return tuple(map(c.Let, found, c.unravelled(index, self.batch))), found
 
     def nest(self, left: c.Buffer, right: c.Buffer, result: c.Buffer) -> c.Nest:
-        """Return what is computed, from buffers of the operands to one of the row-major result."""
+        """Return the nest of the product, from buffers of the operands to a buffer of the row-major result."""
         *along, m, n = indices = [*map(c.Variable, map("b{}".format, range(len(self.batch)))), *c.variables("m n")]
         sizes, k = (*self.batch, self.num_rows, self.num_columns), c.Variable("k")
         x = left[self.left.place(self.batch, along) + m * self.left.row_step + k * self.left.column_step]
@@ -105,26 +105,26 @@ class Product:
 
     @property
     def known_rows(self) -> int | None:
-        """How many rows there are, where that is known."""
+        """The number of rows, if known."""
         return self.num_rows if isinstance(self.num_rows, int) else None
 
     @property
     def known_columns(self) -> int | None:
-        """How many columns there are, where that is known."""
+        """The number of columns, if known."""
         return self.num_columns if isinstance(self.num_columns, int) else None
 
     def has_ragged_columns(self, lanes: int) -> bool:
-        """Return whether the last columns may be fewer than those of a vector."""
+        """Return whether the last columns may not fill a vector."""
         return self.known_columns is None or self.known_columns % lanes != 0
 
     @property
     def weights(self) -> Constant | None:
-        """The right operand, where it is one constant matrix with elements."""
+        """The right operand, if a single constant non-empty matrix."""
         value, is_one = self.right.value, all(dim == 1 for dim in self.right.batch_dims)
         return value if isinstance(value, Constant) and is_one and 0 not in shape_of(value) else None
 
     def weight_matrix(self, kernel: Kernel) -> NDArray | None:
-        """Return the elements of :attr:`weights`, ``depth x num_columns``, where there are."""
+        """Return the elements of :attr:`weights`, ``depth x num_columns``, if any."""
         if self.weights is None:
             return None
         array, depth = kernel.scope.constants.array(self.weights, kernel.scope.where), int(str(self.depth))

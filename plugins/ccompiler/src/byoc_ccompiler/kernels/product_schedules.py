@@ -1,8 +1,8 @@
-"""How matrix products are computed: schedules, and which one is chosen for a product.
+"""Schedules of matrix products, and the choice of a schedule for a product.
 
-Dot products rearrange nothing. They are for operands that both run along the sums, with few rows, or one or two
-columns: each element of the larger operand is read once, in the order in which it lies. Other products of floats go by
-panels. Products of integers go row by row, whatever the strides.
+Dot products rearrange nothing. The schedule is for operands both contiguous along the sums, with few rows, or one or
+two columns: each element of the larger operand is read once, in memory order. Other products of floats go by panels.
+Products of integers go row by row, with any strides.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ __all__ = [
 ]
 
 _DEPTH_BLOCK = 768
-"""Steps of a panel that pass in one go; longer sums are cut into equal parts."""
+"""Steps of a panel computed at a time; longer sums are cut into equal parts."""
 
 _FEW_ROWS, _ROWS_AT_ONCE, _ROWS_WAITING = 12, 48, 192
-"""Rows for which nothing is rearranged; whose sums are complete at once; whose sums wait for a panel's next part."""
+"""Rows for which nothing is rearranged; rows with sums complete at once; rows with sums waiting for the next part."""
 
 _NEAR_NBYTES, _CACHE_NBYTES = 1 << 16, 1 << 20
-"""What surely stays in the nearest cache, or one behind it, while a kernel runs."""
+"""Bytes sure to stay in the nearest cache, or in the next cache, while a kernel runs."""
 
 _FEW_DOT_ROWS, _FEW_DOT_COLUMNS, _AT_HAND = 8, 2, 64
-"""Rows, and columns, for which dot products pay; rows, and columns, whose sums are held at a time."""
+"""Rows, and columns, for which dot products pay; rows, and columns, with sums held at a time."""
 
 
 def check_laws(laws: Mapping[str, bool]) -> None:
-    """Check that a schedule keeps its laws.
+    """Check the laws of a schedule.
 
     Raises:
-        InternalError: it breaks one.
+        InternalError: the schedule breaks a law.
     """
     for law, is_kept in laws.items():
         if not is_kept:
@@ -56,13 +56,13 @@ def check_laws(laws: Mapping[str, bool]) -> None:
 
 
 class RightOperand(StrEnum):
-    """Where the panels of the right operand come from.
+    """The source of the panels of the right operand.
 
     Attributes:
-        CONSTANT: weights, which are packed when code is generated.
-        IN_PLACE: the operand as it lies, its columns side by side; last columns that fill no vector are packed.
-        PACKED: scratch memory, where each item packs its panel, which all rows of a matrix meet.
-        PACKED_APART: scratch memory, where a loop of its own packs all panels of the only matrix.
+        CONSTANT: weights, packed during code generation.
+        IN_PLACE: the operand unchanged, columns side by side; last columns not filling a vector are packed.
+        PACKED: scratch memory; each item packs a panel, for all rows of a matrix.
+        PACKED_APART: scratch memory; a separate loop packs all panels of the only matrix.
     """
 
     CONSTANT = "constant"
@@ -73,7 +73,7 @@ class RightOperand(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SizedSchedule:
-    """Choices whose numbers are above 0."""
+    """Choices with all numbers above 0."""
 
     def __post_init__(self) -> None:
         sizes = [getattr(self, item.name) for item in fields(self)]
@@ -85,12 +85,12 @@ class PanelSchedule(SizedSchedule):
     """A product of floats by panels.
 
     Attributes:
-        right: where the panels come from.
+        right: the source of the panels.
         vectors: vectors in a row of a panel.
-        chunk: rows whose sums are held at a time.
-        outer: rows that all panels meet before the next rows come: whole chunks, or all rows.
-        depth_block: steps of a panel that pass in one go; ``None`` for all of them.
-        fetches: whether what a panel goes on with is fetched while rows pass.
+        chunk: rows with sums held at a time.
+        outer: rows multiplied by all panels before the next rows: whole chunks, or all rows.
+        depth_block: steps of a panel computed at a time; ``None`` for all.
+        fetches: whether the continuation of a panel is prefetched while rows pass.
     """
 
     right: RightOperand
@@ -101,7 +101,7 @@ class PanelSchedule(SizedSchedule):
     fetches: bool = False
 
     def packs_inside(self, p: Product, unit: VectorUnit) -> bool:
-        """Return whether some item packs its panel: each, or the one of last columns that fill no vector."""
+        """Return whether some item packs a panel: each item, or the item of last columns not filling a vector."""
         is_in_place = self.right is RightOperand.IN_PLACE
         return self.right is RightOperand.PACKED or (is_in_place and p.has_ragged_columns(unit.lanes(p.dtype)))
 
@@ -111,10 +111,10 @@ class DotSchedule(SizedSchedule):
     """A product of floats by dot products.
 
     Attributes:
-        rows: rows whose sums are held at a time.
-        columns: columns whose sums are held at a time.
-        tile_rows: rows whose sums are in registers at a time.
-        tile_columns: columns whose sums are in registers at a time.
+        rows: rows with sums held at a time.
+        columns: columns with sums held at a time.
+        tile_rows: rows with sums in registers at a time.
+        tile_columns: columns with sums in registers at a time.
     """
 
     rows: int
@@ -128,14 +128,14 @@ class StretchSchedule(SizedSchedule):
     """A product row by row, of numbers of any dtype.
 
     Attributes:
-        columns: columns whose sums are held at a time.
+        columns: columns with sums held at a time.
     """
 
     columns: int
 
 
 def choose(p: Product, unit: VectorUnit) -> PanelSchedule | DotSchedule | StretchSchedule:
-    """Return the schedule of a product that has elements."""
+    """Return the schedule of a non-empty product."""
     if p.dtype not in FLOATS:
         return StretchSchedule(_AT_HAND)
     has_few_columns = p.known_columns is not None and p.known_columns <= _FEW_DOT_COLUMNS
@@ -164,7 +164,7 @@ def _choose_panels(p: Product, unit: VectorUnit) -> PanelSchedule:
         depth_block = -(-p.depth // parts // 4) * 4 if parts > 1 else None
     chunk = _ROWS_AT_ONCE if depth_block is None else _ROWS_WAITING
     chunk = chunk if p.known_rows is None else even_part(p.known_rows, chunk, unit.panel_rows(vectors))
-    # All panels meet those rows that stay in the cache, where the panels do not.
+    # Rows staying in the cache meet all panels, if the panels do not stay.
     stay = _CACHE_NBYTES // row_nbytes if isinstance(row_nbytes, int) and row_nbytes else 2 * _ROWS_WAITING
     outer = chunk if is_cached else max(1, stay // chunk) * chunk
     if p.weights is not None:
@@ -174,14 +174,14 @@ def _choose_panels(p: Product, unit: VectorUnit) -> PanelSchedule:
     else:
         is_apart = p.batch == () and ceildiv(p.num_rows, outer) != 1
         right = RightOperand.PACKED_APART if is_apart else RightOperand.PACKED
-    # What a panel goes on with is fetched where it is far away and enough rows pass.
+    # The continuation of a panel is prefetched if far away and if enough rows pass.
     fetches = not (right is RightOperand.IN_PLACE or has_few_rows or (depth_block is None and is_cached))
     schedule = PanelSchedule(right, vectors, chunk, outer, depth_block, fetches)
     return replace(schedule, outer=p.num_rows) if schedule.packs_inside(p, unit) else schedule
 
 
 def panel_vectors(unit: VectorUnit, dtype: str, columns: Dim) -> tuple[int, int]:
-    """Return the vectors in a row of a panel, and those of the last one where it is known to have fewer."""
+    """Return the vectors in a row of a panel, and in a row of the last panel if known to be fewer."""
     if not isinstance(columns, int):
         return unit.panel_vectors, 0
     needed = max(1, -(-columns // unit.lanes(dtype)))
@@ -190,9 +190,9 @@ def panel_vectors(unit: VectorUnit, dtype: str, columns: Dim) -> tuple[int, int]
 
 
 def even_part(whole: int, most: int, step: int) -> int:
-    """Return the size of parts of about one size, a multiple of the step, where one part is too much.
+    """Return the size of parts of about equal size, a multiple of the step, if a single part is too large.
 
-    Threads get equal numbers of parts, so a small last part would leave one of them idle.
+    Threads get equal numbers of parts; a small last part would leave a thread idle.
     """
     if whole <= most:
         return whole

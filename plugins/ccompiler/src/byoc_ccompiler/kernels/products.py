@@ -1,4 +1,4 @@
-"""Matrix products, ``nn.dense`` and ``matmul``: the family, and those that go by dot products, or row by row."""
+"""Matrix products, ``nn.dense`` and ``matmul``: the family, and the kernels by dot products, or row by row."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _write(kernel: Kernel) -> None:
 
 
 def _reads(step: Step, index: int) -> Access:
-    """Rearranging takes a matrix on the right as it is; all else is read along its rows."""
+    """Return any strides for a matrix on the right, to be rearranged; all else is read along rows."""
     is_matrix = step.op in _OPS and index == 1 and len(shape_of(step.operands[1])) > 1
     return Access.ANY if is_matrix else Access.ROWS
 
@@ -62,12 +62,12 @@ def _reject(binding: Binding) -> Rejection | None:
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    """Have the axes in front of the matrices checked, which broadcast."""
+    """Require the axes before the matrices to broadcast."""
     require_broadcast(scope, step, skip=2, of_result=sum(len(shape_of(operand)) > 1 for operand in step.operands))
 
 
 def _write_dots(kernel: Kernel, p: Product, schedule: DotSchedule) -> None:
-    """Write the kernel of a product of floats, and of what follows it elementwise, by dot products."""
+    """Write the kernel of a product of floats by dot products, with an elementwise epilogue."""
     runs_along = p.right.row_step == 1 and p.left.column_step == 1
     check_laws({"dot products are of floats": p.dtype in FLOATS, "operands run along the sums": runs_along})
     left, right = kernel.source(p.left.value, "x"), kernel.source(p.right.value, "y")
@@ -103,7 +103,7 @@ def _write_dots(kernel: Kernel, p: Product, schedule: DotSchedule) -> None:
 
 
 def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Function:
-    """Return a function that computes ``rows`` times ``columns`` dot products of ``depth`` neighbouring elements.
+    """Return a function computing ``rows`` times ``columns`` dot products of ``depth`` neighbouring elements.
 
     C signature: ``(x, x_step, w, w_step, depth, sums, pitch)``; rows of sums lie ``pitch`` elements apart.
     """
@@ -144,7 +144,7 @@ def _dot_tile(unit: VectorUnit, dtype: str, rows: int, columns: int) -> c.Functi
 
 
 def _lane_sum(vector: c.Expression, to: c.Buffer, place: c.Expression) -> c.Block:
-    """Return the statements that store the sum of a vector's lanes: the upper half is added to the lower, and so on."""
+    """Return the statements storing the sum of a vector's lanes, repeatedly adding the upper half to the lower."""
     size, block = vector.type.lanes // 2, list[c.Statement]()
     while size:
         part = c.Variable("part", vector.type)
@@ -155,7 +155,7 @@ def _lane_sum(vector: c.Expression, to: c.Buffer, place: c.Expression) -> c.Bloc
 
 
 def _write_rows(kernel: Kernel, p: Product, schedule: StretchSchedule) -> None:
-    """Write the kernel of a product row by row, and of what follows it elementwise; integers wrap around."""
+    """Write the kernel of a product row by row, with an elementwise epilogue; integers wrap around."""
     (item, m0, n0, n_count, k, j), size = c.variables("item m0 n0 n_count k j"), schedule.columns
     position, indices = p.position(item // p.num_rows)
     left, right = c.Buffer("left", p.dtype), c.Buffer("right", p.dtype)

@@ -1,11 +1,11 @@
-"""Recurrent layers: some sequences of a batch at a time, in one direction, one step after another.
+"""Recurrent layers: some sequences of a batch at a time, in one direction, step by step.
 
-A line is a sequence in one direction. What comes from the input waits for no state: it is one product for some steps
-of a line, and goes to scratch memory. A step adds the product of the states, and then computes elementwise.
+A line is a sequence in one direction. The contribution of the input needs no state: it is one product for some steps of
+a line, kept in scratch memory. A step adds the product of the states, and then computes elementwise.
 
-The matrices lie in panels, as :mod:`byoc_ccompiler.kernels.blocks` has them: those of constant weights since the code
-was generated, others since the call began. Their columns are the gates of all hidden units, in one part or two: those
-of a part are computed at once. Zeros fill the last panel of a part up to a vector.
+The matrices lie in panels, as in :mod:`byoc_ccompiler.kernels.blocks`: constant weights packed during code generation,
+others at the start of the call. The columns are the gates of all hidden units, in one part or two; the gates of a part
+are computed at once. Zeros fill the last panel of a part up to a vector.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ __all__ = ["FAMILY"]
 _STATES = {"nn.rnn": 1, "nn.gru": 1, "nn.lstm": 2}
 
 _Rows = tuple[c.Address, c.Expression]
-"""Rows: the first one, and the distance to the next."""
+"""Rows: the first row, and the distance to the next."""
 
 _Count = c.Expression | None
 
 
 class _Unit:
-    """The loop over the hidden units of a line at a step, under construction: what is elementwise behind the products.
+    """The loop over the hidden units of a line at a step, under construction: the elementwise part behind the products.
 
-    ``gates`` are the sums of the products, ``sums`` have the biases too. For a gated recurrent unit, ``inner`` is what
-    comes from the state through the last gate's matrix, or goes into it.
+    ``gates`` are the sums of the products, ``sums`` include the biases. In a gated recurrent unit, ``inner`` is the
+    output of the last gate's matrix on the state, or the input to the matrix.
     """
 
     def __init__(self, writer: _Recurrence) -> None:
@@ -79,7 +79,7 @@ class _Unit:
         return self.let(name, c.Element(op, (self.let(f"{name}_sum", value), *others), value.type))
 
     def store(self, place: c.Load, value: c.Expression) -> None:
-        """Write an element."""
+        """Store an element."""
         self.body.append(c.Store(place.buffer, place.index, value))
 
     def opened(self, *names: str) -> list[c.Variable]:
@@ -87,7 +87,7 @@ class _Unit:
         return [self.element("sigmoid", name, value) for name, value in zip(names, self.sums, strict=False)]
 
     def loop(self, hidden: c.Expression | None = None) -> c.Block:
-        """Return the loop over all units, which stores the new hidden state last, where there is one."""
+        """Return the loop over all units, with the store of the new hidden state last, if any."""
         writer = self.writer
         if hidden is not None:
             self.store(self.states[0], hidden)
@@ -102,7 +102,7 @@ class _Unit:
         return self.loop(self.element("maximum", "hidden", self.sums[0], c.Literal(0, self.inner.type)))
 
     def lstm(self) -> c.Block:
-        """Return the loop of a long short-term memory, whose second state is the cell's."""
+        """Return the loop of a long short-term memory, with the cell as second state."""
         enter, leave, keep = self.opened("enter", "leave", "keep")
         new, cell = self.element("tanh", "new", self.sums[3]), self.states[1]
         kept = self.let("cell", keep * cell + enter * new)
@@ -110,12 +110,12 @@ class _Unit:
         return self.loop(self.let("hidden", leave * self.let("reached", c.Element("tanh", (kept,), kept.type))))
 
     def gru(self) -> c.Block:
-        """Return the loop of a gated recurrent unit whose reset gate is behind the matrix; ``inner`` has its bias."""
+        """Return the loop of a gated recurrent unit with the reset gate behind the matrix; ``inner`` has the bias."""
         update, reset = self.opened("update", "reset")
         return self.mixed(update, self.entered[2] + reset * self.inner)
 
     def opening_gru(self) -> c.Block:
-        """Return the loop that opens the gates of a gated recurrent unit whose reset gate is before the matrix.
+        """Return the loop opening the gates of a gated recurrent unit with the reset gate before the matrix.
 
         The sum of the first gate becomes the opened gate; ``inner`` gets the state times the reset gate.
         """
@@ -125,20 +125,20 @@ class _Unit:
         return self.loop()
 
     def closing_gru(self) -> c.Block:
-        """Return the loop that follows :meth:`opening_gru` and the product of the last gate."""
+        """Return the loop after :meth:`opening_gru` and the product of the last gate."""
         return self.mixed(self.let("update", self.gates[0]), self.sums[2])
 
     def mixed(self, update: c.Expression, entered: c.Expression) -> c.Block:
-        """Return the loop to a hidden state between the new one and the old one."""
+        """Return the loop computing a hidden state between the new state and the old state."""
         new, one = self.element("tanh", "new", entered), c.Literal(1, entered.type)
         return self.loop(self.let("hidden", (one - update) * new + update * self.states[0]))
 
 
 class _Recurrence:
-    """One kernel under construction: lines of one direction, from ``item`` on; ``row`` is the number among them.
+    """A kernel under construction: lines of a direction, from ``item`` on; ``row`` is the number among these lines.
 
-    ``counts`` are the numbers of steps that are taken at once, where no others occur. ``memory`` declares the regions
-    of scratch memory, and ``set_up`` fills them before the first step.
+    ``counts`` are the numbers of steps taken at once, if all are known. ``memory`` declares the regions of scratch
+    memory, and ``set_up`` fills the regions before the first step.
     """
 
     def __init__(self, kernel: Kernel, layer: RecurrentLayer, schedule: RecurrenceSchedule) -> None:
@@ -200,7 +200,7 @@ class _Recurrence:
         return target
 
     def lines(self, end: c.Variable) -> c.Block:
-        """Return the statements that do the lines from ``first`` to ``end``: for each direction those of a batch."""
+        """Return the statements computing the lines from ``first`` to ``end``: per direction, the lines of a batch."""
         if not isinstance(self.item, c.Variable):
             return (c.For(self.way, self.first, end, self.chunk(c.Size(1))),)
         count, stop = c.Variable("count"), c.Variable("stop")
@@ -211,7 +211,7 @@ class _Recurrence:
         return (c.For(self.way, c.Size(0), c.Size(self.layer.ways), ways),)
 
     def chunk(self, count: c.Expression) -> c.Block:
-        """Return the statements that do some lines of one direction side by side."""
+        """Return the statements computing some lines of a direction side by side."""
         number, most, size = c.Variable("number"), c.Variable("most"), c.Size(self.layer.hidden)
         mine, there = self.line * self.pitch, (self.way * self.layer.batch + self.item + self.row) * self.layer.hidden
         moves = zip(self.states, self.starts, strict=True)
@@ -224,7 +224,7 @@ class _Recurrence:
                 c.Declare(longest, c.Size(0)),
                 self.each(count, c.Assign(longest, c.index_max(self.limit, longest))),
             ]
-            # No length is above the steps: that bounds the work.
+            # No length exceeds the number of steps: a bound for the work.
             block.append(c.Let(most, c.index_min(longest, self.layer.num_steps)))
         steps = c.For(self.slot, c.Size(0), c.index_min(self.most, most - self.begin), self.step(count))
         body = (c.Let(self.begin, number * self.most), *self.project(count), steps)
@@ -239,22 +239,22 @@ class _Recurrence:
         return tuple(block)
 
     def each(self, count: c.Expression, *body: c.Statement, at: c.Expression | None = None) -> c.For:
-        """Return the loop over so many lines; over those only that have a step at a time."""
+        """Return the loop over ``count`` lines, optionally only over lines with a step at time ``at``."""
         has_step = None if at is None or self.ends is None else at.compare("<", self.limit)
         return c.For(self.row, c.Size(0), count, body if has_step is None else (c.If(has_step, body),))
 
     def by_way(self, onward: c.Expression, backward: c.Expression) -> c.Expression:
-        """Return one of two indices by the direction."""
+        """Return the index for the direction."""
         if self.attrs["direction"] == "bidirectional":
             return c.Select(self.way.compare("==", 0), onward, backward)
         return onward if self.attrs["direction"] == "forward" else backward
 
     def turn(self, time: c.Expression) -> c.Expression:
-        """Return the place of the input that a sequence takes at a time."""
+        """Return the place of the input taken by a sequence at a time."""
         return self.by_way(time, self.limit - 1 - time)
 
     def output_place(self, turn: c.Expression) -> c.Expression:
-        """Return the offset of a hidden state among those of all steps."""
+        """Return the offset of a hidden state among the states of all steps."""
         return ((turn * self.layer.ways + self.way) * self.layer.batch + self.sequence) * self.layer.hidden
 
     def project(self, count: c.Expression) -> c.Block:
@@ -288,10 +288,10 @@ class _Recurrence:
         count: _Count,
         lines: _Count = None,
     ) -> c.Block:
-        """Return the statements that multiply rows by the panels of a part, of some depth, and add to the part's sums.
+        """Return the statements multiplying rows by the panels of a part, of some depth, and adding to the part's sums.
 
-        A ``count`` of ``None`` is one row, which meets several panels at once. Rows of ``lines`` are steps, so many of
-        each line, and set its sums.
+        A ``count`` of ``None`` is a single row, multiplied by several panels at once. With ``lines``, rows are steps,
+        ``count`` of each line, and set the sums of the line.
         """
         block: list[c.Statement] = []
         first, counts = self.way * (self.padded * depth), () if lines is None else self.counts
@@ -314,7 +314,7 @@ class _Recurrence:
         return tuple(block)
 
     def step(self, count: c.Expression) -> c.Block:
-        """Return the statements of a step of all lines that have it."""
+        """Return the statements of a step of all lines with this step."""
         block: list[c.Statement] = []
         if self.ends is not None and self.layer.batch != 1:
             running = c.Variable("running")
@@ -352,7 +352,7 @@ def _write(kernel: Kernel) -> None:
 
 
 def _require(scope: FunctionScope, step: Step) -> None:
-    """Have sizes checked that symbols hide from the type rules."""
+    """Require the sizes hidden from the type rules by symbols."""
     layer, shapes = RecurrentLayer.of(step), [shape_of(operand) for operand in step.operands]
     matrices = [(layer.ways, layer.width, depth) for depth in (layer.inputs, layer.hidden)]
     states = [(layer.ways, layer.batch, layer.hidden)] * _STATES[step.op]

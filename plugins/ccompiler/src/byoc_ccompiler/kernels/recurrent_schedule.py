@@ -1,4 +1,4 @@
-"""Recurrent layers: what they compute, and how, by parts of the gates of which each is multiplied at once."""
+"""The sizes and schedules of recurrent layers, by parts of the gates, each part multiplied at once."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ GATES = {"nn.rnn": 1, "nn.gru": 3, "nn.lstm": 4}
 """The gates of a hidden unit, by op."""
 
 _STEP_TILES, _LINE_TILES = 8, 2
-"""Register tiles of steps whose input goes through the product at once; of lines that take their steps together."""
+"""Register tiles of steps with inputs multiplied at once; register tiles of lines taking steps together."""
 
 _PANELS_AT_ONCE = (4, 2, 1)
-"""Panels that meet one row at a time: a single panel has too few sums to keep the multipliers busy."""
+"""Panels multiplied by a single row at a time: a single panel has too few sums to keep the multipliers busy."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecurrentLayer:
-    """What is computed: an op, and its sizes.
+    """The computation: an op, and the sizes.
 
     The matrices of a direction have ``width`` rows: the gates of all hidden units.
     """
@@ -42,7 +42,7 @@ class RecurrentLayer:
 
     @classmethod
     def of(cls, step: Step) -> RecurrentLayer:
-        """Return the layer that a step computes."""
+        """Return the layer computed by a step."""
         num_steps, batch, inputs = shape_of(step.operands[0])
         hidden, ways = shape_of(step.operands[2])[2], int(str(shape_of(step.binding.results[1])[0]))
         return cls(step.op, dtype_of(step.operands[0]), num_steps, batch, inputs, hidden, ways)
@@ -54,19 +54,19 @@ class RecurrentLayer:
 
     @property
     def parts(self) -> tuple[Dim, ...]:
-        """Rows of a matrix that can be multiplied at once: the last gate of a gated recurrent unit follows the rest."""
+        """Rows of a matrix computable at once: the last gate of a gated recurrent unit follows the rest."""
         return (self.hidden * 2, self.hidden) if self.op == "nn.gru" else (self.width,)
 
 
 @dataclass(frozen=True, slots=True)
 class RecurrenceSchedule:
-    """How a recurrent layer is computed.
+    """The schedule of a recurrent layer.
 
     Attributes:
-        panel_vectors: vectors in a row of a panel, for each part of the gates that is computed at once.
-        panels_at_once: panels that meet a single row at a time, the most first; the last is 1.
-        steps_at_once: steps of a line whose input goes through the product at once.
-        lines_at_once: lines of one direction that take their steps together.
+        panel_vectors: vectors in a row of a panel, for each part of the gates computed at once.
+        panels_at_once: panels multiplied by a single row at a time, the most first; the last is 1.
+        steps_at_once: steps of a line with inputs multiplied at once.
+        lines_at_once: lines of a direction taking steps together.
     """
 
     panel_vectors: tuple[int, ...]
@@ -76,9 +76,9 @@ class RecurrenceSchedule:
 
 
 def choose_schedule(layer: RecurrentLayer, unit: VectorUnit) -> RecurrenceSchedule:
-    """Return how a layer is computed: few lines take many steps at a time, and a single row meets many panels."""
+    """Return the schedule of a layer: few lines take many steps at a time, and a single row meets many panels."""
     rows = unit.panel_rows(unit.panel_vectors)
-    # The call may tell that there are no lines.
+    # A call may have no lines.
     steps = dim_max(1, _STEP_TILES // dim_max(layer.batch, 1)) * rows
     if isinstance(steps, int) and isinstance(layer.num_steps, int):
         steps = max(1, min(steps, layer.num_steps))
@@ -87,10 +87,10 @@ def choose_schedule(layer: RecurrentLayer, unit: VectorUnit) -> RecurrenceSchedu
 
 
 class RecurrentPart(NamedTuple):
-    """Gates that are computed at once, in panels: rows of the matrices from ``first`` on.
+    """Gates computed at once, in panels: rows of the matrices from ``first`` on.
 
-    The parts before take ``place`` columns, filled up. The last panel has ``tail`` columns, where fewer than others; or
-    ``tail`` is 0.
+    The earlier parts take ``place`` columns, padding included. The last panel has ``tail`` columns if fewer than the
+    others; else ``tail`` is 0.
     """
 
     first: Dim
@@ -102,17 +102,17 @@ class RecurrentPart(NamedTuple):
 
     @property
     def num_whole(self) -> Dim:
-        """How many panels have the whole width."""
+        """The number of panels of the whole width."""
         return ceildiv(self.size - self.tail, self.width)
 
     @property
     def padded(self) -> Dim:
-        """How many columns its panels have."""
+        """The number of columns of all panels."""
         return self.num_whole * self.width + self.tail
 
     @property
     def panels(self) -> list[tuple[int, Dim, Dim]]:
-        """The width of panels, the number of the first one, and of the one behind the last: whole ones, the tail."""
+        """The width of panels, the number of the first, and the number behind the last: whole panels, then the tail."""
         runs = [(self.width, 0, self.num_whole), (self.tail, self.num_whole, self.num_whole + 1)]
         return [run for run in runs if run[0] and run[1] != run[2]]
 
@@ -122,7 +122,7 @@ class RecurrentPart(NamedTuple):
 
 
 def parts_of(layer: RecurrentLayer, schedule: RecurrenceSchedule, lanes: int) -> list[RecurrentPart]:
-    """Return the parts of the gates; where their sizes are known, the last panel has no more vectors than it needs."""
+    """Return the parts of the gates; for known sizes, the last panel has no more vectors than needed."""
     parts: list[RecurrentPart] = []
     for size, vectors in zip(layer.parts, schedule.panel_vectors, strict=True):
         tail = -(-size // lanes) % vectors * lanes if isinstance(size, int) else 0

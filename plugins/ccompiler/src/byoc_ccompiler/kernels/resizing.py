@@ -1,7 +1,7 @@
 """Resizing by interpolation: one pass over the tensor along each axis, by a table of neighbours and weights.
 
-Tables are filled in float64 when the kernel runs, so that one library serves all sizes; a pass reads and writes whole
-rows where the axis is not the last.
+Tables are filled in float64 when the kernel runs; one library thus serves all sizes. A pass reads and writes whole rows
+unless the axis is the last.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from byoc_ccompiler.steps import Step, shape_of
 __all__ = ["FAMILY"]
 
 _WIDTHS = {"nearest": 1, "linear": 3, "cubic": 5}
-"""Numbers in the table for each index of the result: the first neighbour, and the weights of two or four."""
+"""Numbers in the table for each index of the result: the first neighbour, and two or four weights."""
 
 _LINE = 64
 
@@ -38,7 +38,7 @@ _ZERO = c.Literal(0.0, _REAL)
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """One axis that gets another size; ``scale`` is ``None`` where it is the new size over the old one."""
+    """An axis with a new size; a ``scale`` of ``None`` means the new size over the old."""
 
     binding: Binding
     method: str
@@ -70,7 +70,7 @@ def _call(function: np.ufunc, value: c.Expression) -> c.Expression:
 
 
 def _place(of: _Pass, k: c.Variable) -> c.Expression:
-    """Return the place in the operand that an index of the result samples."""
+    """Return the place in the operand sampled by an index of the result."""
     size, length, number = of.size, of.view.size, _real(k)
     scale = _real(size) / _real(length) if of.scale is None else c.Literal(of.scale, _REAL)
     centre = (number + 0.5) / scale - 0.5
@@ -85,7 +85,7 @@ def _place(of: _Pass, k: c.Variable) -> c.Expression:
 
 
 def _fill(of: _Pass) -> c.Statement:
-    """Return the loop that fills the table of a pass."""
+    """Return the loop filling the table of a pass."""
     k, table = c.Variable("k"), of.table
     place, found, inside = (c.Variable(name, _REAL) for name in ("place", "found", "inside"))
     rounded = {
@@ -108,7 +108,7 @@ def _fill(of: _Pass) -> c.Statement:
 
 
 def _cubic_entry(of: _Pass, k: c.Variable, place: c.Variable) -> c.Block:
-    """Return the statements that weigh four neighbours (R. G. Keys, Cubic convolution interpolation, 1981)."""
+    """Return the statements weighting four neighbours (R. G. Keys, Cubic convolution interpolation, 1981)."""
     binding, entry = of.binding, c.Buffer("entry", "float64", c.MemoryAccess.WRITE)
     slope, is_exclusive = float_of(binding, "cubic_coefficient"), flag_of(binding, "exclude_outside")
     tap, again = c.Variable("tap"), c.Variable("tap")
@@ -135,9 +135,9 @@ def _cubic_entry(of: _Pass, k: c.Variable, place: c.Variable) -> c.Block:
 
 
 def _loop(of: _Pass, source: c.Buffer, target: c.Buffer) -> c.Block:
-    """Return the loop of a pass from one tensor to another."""
+    """Return the loop of a pass between two tensors."""
     (outer, length, inner), size = of.view, of.size
-    is_along = inner == 1  # the axis is the last: its places are the columns of a row
+    is_along = inner == 1  # the last axis: its places are the columns of a row
     count, run = (outer, size) if is_along else (outer * size, inner)
     row, k = c.Variable("row"), c.Variable("k")
     block, index, column = (row, k, c.Size(0)) if is_along else (row // size, row % size, k)
@@ -162,7 +162,7 @@ def _loop(of: _Pass, source: c.Buffer, target: c.Buffer) -> c.Block:
 
 
 def _write(kernel: Kernel) -> None:
-    """Write the kernel of ``nn.resize``: tables, then one pass after another, what lies between them in scratch."""
+    """Write the kernel of ``nn.resize``: tables, then the passes in turn, with intermediate tensors in scratch."""
     (step,) = kernel.group.steps
     passes, (x,) = _passes(step), step.operands
     source, out, count = kernel.source(x), kernel.target(step.result), product(shape_of(x))

@@ -1,4 +1,4 @@
-"""Row kernels across rows that lie side by side: a block of rows at once, their own values in arrays over it."""
+"""Row kernels across rows lying side by side: a block of rows at once, with the rows' own values in arrays."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from byoc_ccompiler.steps import Step, dtype_of
 __all__ = ["ColumnWriter"]
 
 _NEAR_NBYTES = 1 << 12
-"""Bytes from an element along a row to the next up to which the processor fetches ahead."""
+"""Maximum bytes from an element along a row to the next for prefetching by the processor."""
 
 
 class _Total:
-    """The arrays in which one reduction of a block of rows is collected.
+    """The arrays collecting a reduction of a block of rows.
 
-    A sum of many floats has rounds in the first array, and their sums in another one of float64.
+    A sum of many floats collects rounds in the first array, and the sums of rounds in a second array of float64.
     """
 
     def __init__(self, writer: RowWriter, step: Step) -> None:
@@ -37,7 +37,7 @@ class _Total:
         self.arrays = [c.Buffer(f"{step.op}_{name}", kind, write, width) for name, kind in kinds]
 
     def start(self, array: c.Buffer) -> c.Store:
-        """Return the statement before the loops or a round, for one column."""
+        """Return the statement before the loops or a round, for a column."""
         return c.Store(array, self._column, start(self._op, array.dtype))
 
     def end_round(self) -> c.Store:
@@ -46,7 +46,7 @@ class _Total:
         return c.Store(whole.buffer, whole.index, whole + c.Cast(part, DOUBLE))
 
     def add(self, element: c.Expression) -> c.Block:
-        """Return the statements that add an element."""
+        """Return the statements adding an element."""
         place = self.arrays[0][self._column]
         total, value = c.Variable("total", place.type), c.Variable("element", place.type)
         reads: c.Block = (c.Let(total, place),)
@@ -55,14 +55,14 @@ class _Total:
         return (*reads, c.Store(place.buffer, place.index, combined(self._op, total, element)))
 
     def finish(self, count: Dim) -> c.Block:
-        """Return the statements after the loops, for one column of so many elements."""
+        """Return the statements after the loops, for a column of ``count`` elements."""
         array, whole = self.arrays[0], self.arrays[-1][self._column]
         store = c.Store(array, self._column, finished(self._op, whole, count, array.dtype))
         return (store,) if self._op == "mean" or self.is_in_rounds else ()
 
 
 class ColumnWriter(RowWriter):
-    """Writes row kernels that go across memory."""
+    """The writer of row kernels across memory."""
 
     def __init__(self, kernel: Kernel, layouts: Mapping[Any, Layout], schedule: RowSchedule) -> None:
         super().__init__(kernel, layouts, schedule)
@@ -73,7 +73,7 @@ class ColumnWriter(RowWriter):
         self.column = self.columns.variables[0] - self._part[0]
 
     def write_passes(self) -> c.Block:
-        """Return the statements of all passes, for one block of columns after another."""
+        """Return the statements of all passes, for successive blocks of columns."""
         body, width, (first, end) = super().write_passes(), self.schedule.width, self._part
         if not isinstance(first, c.Variable) or not isinstance(end, c.Variable):
             return body
@@ -87,7 +87,7 @@ class ColumnWriter(RowWriter):
         return (c.For(self.columns.variables[0], *self._part, body),) if body else ()
 
     def _fetches(self) -> c.Block:
-        """Return the statements that fetch what lies some elements further along the rows of a block."""
+        """Return the statements prefetching elements further along the rows of a block."""
         if not self.inner.sizes or self.row_size == 1 or not self.schedule.fetched:
             return ()
         loop, after = len(self.inner.sizes) - 1, self.inner.variables[-1] + self.schedule.fetched
@@ -102,7 +102,7 @@ class ColumnWriter(RowWriter):
         return tuple(fetch(buffer, place, nbytes) for (buffer, place), nbytes in places.items())
 
     def write_pass(self, index: int, this: Pass) -> c.Block:
-        """Return the statements of one pass; in the first one what lies further along the rows is fetched."""
+        """Return the statements of a pass; the first pass prefetches elements further along the rows."""
         totals = {step: _Total(self, step) for step in this.reductions}
         arrays = (c.LocalArray(array, alignment=64) for total in totals.values() for array in total.arrays)
         starts = self.across(tuple(total.start(total.arrays[-1]) for total in totals.values()))
@@ -117,7 +117,7 @@ class ColumnWriter(RowWriter):
         return (*arrays, *starts, *self._along((*fetches, *self.across(body)), in_rounds), *self.across(ends))
 
     def _along(self, body: c.Block, totals: Sequence[_Total]) -> c.Block:
-        """Return the loops along the rows; sums in rounds are added up whenever a round is over."""
+        """Return the loops along the rows; sums in rounds are added up after each round."""
         indices, sizes = self.inner.variables, self.inner.sizes
         if not totals:
             return loops_around(body, indices, sizes)

@@ -1,12 +1,12 @@
-"""What combines elements: the reductions' neutral elements and operations, and C functions that combine a row.
+"""Combination of elements: the reductions' neutral elements and operations, and C functions combining a row.
 
 The functions ``(const T *x, int64_t count)`` combine floats side by side. A row goes through four registers at once,
-lane by lane, then the lanes by halves: an order that only the row's length decides. Rows that fill less than a register
-go through a narrower one. Sums of long rows are made of pieces, see :data:`PIECE`.
+lane by lane, then the lanes by halves: an order determined by the row's length only. Rows shorter than a register go
+through a narrower register. Sums of long rows are made of pieces, see :data:`PIECE`.
 
-Maxima and minima: a NaN wins over every number. Registers of what is best so far, in which a NaN may get lost, stand
-beside sums, in which it does not: where a sum is NaN, the best is taken to be infinite, and where the result is, every
-element is looked at again. So neither the loop nor what combines the lanes need look for NaN.
+Maxima and minima: a NaN wins over every number. Beside the registers of the best so far, which may lose a NaN, stand
+sums, which do not. If a sum is NaN, the best is taken to be infinite; if the result is infinite, every element is
+examined again. Neither the loop nor the combination of the lanes need check for NaN.
 """
 
 from __future__ import annotations
@@ -42,25 +42,25 @@ _ELEMENT_OPS |= {"any": "logical_or", "all": "logical_and"}
 """The elementwise ops that combine two elements; numpy has them under the same names."""
 
 REDUCTIONS = frozenset(_ELEMENT_OPS)
-"""The reductions that row kernels compute."""
+"""The reductions computed by row kernels."""
 
 DOUBLE = c.CType("float64")
 
 _Register = tuple[c.Variable, ...]
 
 _ROUNDS, PIECE = 16, 1024
-"""Registers that are added up before their sum is added to that of others; elements of a row that one call combines.
+"""Registers summed before adding to the sum of others; elements of a row combined by a single call.
 
-The sums of pieces are added up in float64 (with a second number for what is lost, where the pieces are of float64
-themselves), so that the error does not grow with the number of pieces.
+The sums of pieces are added up in float64 (with a second number for the lost part if the pieces are float64
+themselves), because then the error does not grow with the number of pieces.
 """
 
 _FETCH_NBYTES, _LINE_NBYTES, _LEAST_NBYTES = 2048, 64, 16
-"""Bytes: how far ahead a row is fetched (processors do so within a page only), of a line, of the narrowest register."""
+"""Bytes: the prefetch distance in a row (processors prefetch within a page only), a line, the narrowest register."""
 
 
 def reduced_axes(step: Step) -> tuple[int, ...]:
-    """Return the axes that a reduction reduces, ascending."""
+    """Return the axes reduced by a reduction, ascending."""
     rank, axes = len(shape_of(step.operands[0])), step.binding.attrs["axis"]
     if not isinstance(axes, tuple):
         return tuple(range(rank))
@@ -83,7 +83,7 @@ def cast(value: c.Expression, dtype: str) -> c.Expression:
 
 
 def finished(op: str, whole: c.Expression, count: Dim, dtype: str) -> c.Expression:
-    """Return the result of a reduction of so many elements, of what they come to."""
+    """Return the result of a reduction of ``count`` elements from their combination."""
     return cast(whole / c.Cast(c.Size(count), whole.type) if op == "mean" else whole, dtype)
 
 
@@ -94,21 +94,21 @@ def combined(op: str, left: c.Expression, right: c.Expression) -> c.Expression:
 
 @cache
 def row_function(op: str, dtype: str, nbytes: int, registers: int = 4) -> c.Function:
-    """Return the C function ``(const T *x, int64_t count)`` that combines elements side by side.
+    """Return the C function ``(const T *x, int64_t count)`` combining elements side by side.
 
     Args:
         op: the reduction.
         dtype: the dtype of the elements.
-        nbytes: bytes of a register, a power of 2; integers are combined by loops that C compilers vectorise.
-        registers: how many are combined at a time, a power of 2.
+        nbytes: bytes of a register, a power of 2; integers are combined by loops vectorised by C compilers.
+        registers: registers combined at a time, a power of 2.
     """
     return _RowFunction("sum" if op == "mean" else op, c.CType(dtype), nbytes).function(registers)
 
 
 class _RowFunction:
-    """Writes a function that combines a row.
+    """The writer of a function combining a row.
 
-    A register is one vector of what is collected so far, and for maxima and minima a second one: a sum.
+    A register is a vector of the partial result, with a second vector for maxima and minima: a sum.
     """
 
     def __init__(self, op: str, type_: c.CType, nbytes: int) -> None:
@@ -117,7 +117,7 @@ class _RowFunction:
         self.x, self.count = c.Buffer("x", type_.dtype), c.Variable("count")
 
     def function(self, registers: int) -> c.Function:
-        """Return the function, in which so many registers are combined at a time."""
+        """Return the function combining ``registers`` registers at a time."""
         lanes, most = _LEAST_NBYTES // self.type.nbytes, self.nbytes // self.type.nbytes
         body: c.Block = ()
         while self.type.is_float and 1 < lanes <= most:
@@ -132,7 +132,7 @@ class _RowFunction:
         return c.Function(name, (self.x, self.count), (*body, c.Return(total)), self.type, is_inline=True)
 
     def _short(self, lanes: int, *, is_widest: bool) -> c.Block:
-        """Return the statements for a row that fills one register, or less than two unless that is the widest."""
+        """Return the statements for a row filling a register, or less than two except for the widest register."""
         element = c.Variable("element", self.type.with_lanes(lanes))
         loaded = element if self.is_extreme else self._both(self._all(lanes, self.none), element)
         declared, register = self._register([loaded] * len(self.names))
@@ -140,33 +140,33 @@ class _RowFunction:
         return (c.Let(element, c.Load(self.x, c.Size(0), lanes)), *declared, *rest, *self._result(register))
 
     def _long(self, lanes: int, count: int) -> c.Block:
-        """Return the statements for a row that fills so many registers."""
+        """Return the statements for a row filling ``count`` registers."""
         (body, registers), whole = self._registers(lanes, count), c.Variable("whole")
         body += (c.Let(whole, self.count // (count * lanes) * (count * lanes)), self._walk(registers, whole))
         if self.is_extreme:
-            # Which of two zeros is the best one shows the order.
+            # The sign of a zero result reveals the order.
             body += (*self._merged(registers), *self._rest(registers[:1], whole))
         else:
             body += (*self._rest(registers[:2], whole), *self._merged(registers))
         return (*body, *self._result(registers[0]))
 
     def _registers(self, lanes: int, count: int) -> tuple[c.Block, list[_Register]]:
-        """Return so many registers in which nothing is collected, behind their declarations."""
+        """Return ``count`` empty registers, behind their declarations."""
         nothing = [self._all(lanes, value) for value in (self.none, 0)[: len(self.names)]]
         found = [self._register(nothing) for _ in range(count)]
         return tuple(chain.from_iterable(declared for declared, _ in found)), [register for _, register in found]
 
     def _register(self, values: Sequence[c.Expression]) -> tuple[c.Block, _Register]:
-        """Return a register that begins with these vectors, behind its declaration."""
+        """Return a register starting with these vectors, behind the declaration."""
         register = tuple(c.Variable(name, value.type) for name, value in zip(self.names, values, strict=True))
         return tuple(map(c.Declare, register, values)), register
 
     def _all(self, lanes: int, value: float) -> c.Expression:
-        """Return a vector with one number in all lanes."""
+        """Return a vector with the same number in all lanes."""
         return c.Broadcast(c.Literal(value, self.type), lanes)
 
     def _walk(self, registers: Sequence[_Register], whole: c.Expression) -> c.For:
-        """Return the loop over what all registers together read: sums of many rounds are made of sums of a few."""
+        """Return the loop over the elements for all registers together: sums of many rounds are sums of short sums."""
         lanes, k = registers[0][0].type.lanes, c.Variable("k")
         wide = len(registers) * lanes
 
@@ -184,9 +184,9 @@ class _RowFunction:
         return c.For(first, c.Size(0), whole, body, step=wide * _ROUNDS)
 
     def _rest(self, registers: Sequence[_Register], begin: c.Expression | None) -> c.Block:
-        """Return the statements for single vectors from one on, if any, and for the last lanes of a row.
+        """Return the statements for single vectors from ``begin`` on, if any, and for the last lanes of a row.
 
-        Of the last vector a sum or product gets only the lanes that no vector before has.
+        A sum or product takes from the last vector only the lanes not in any earlier vector.
         """
         lanes, k = registers[0][0].type.lanes, c.Variable("k")
         ones = self._loaded(registers[0], c.Load(self.x, k, lanes))
@@ -200,12 +200,12 @@ class _RowFunction:
         return (*loop, c.If((self.count % lanes).compare("!=", 0), self._loaded(registers[-1], last)))
 
     def _loaded(self, register: _Register, value: c.Expression) -> c.Block:
-        """Return the statements that combine a register with a vector."""
+        """Return the statements combining a register with a vector."""
         element = c.Variable("element", value.type)
         return (c.Let(element, value), *self._added(register, (element,) * len(register)))
 
     def _added(self, register: _Register, other: _Register) -> c.Block:
-        """Return the statements that combine a register with another one."""
+        """Return the statements combining a register with another."""
         (mine, *sums), (one, *others) = register, other
         added = (c.Assign(total, total + value) for total, value in zip(sums, others, strict=True))
         return (c.Assign(mine, self._both(mine, one)), *added)
@@ -217,7 +217,7 @@ class _RowFunction:
         return one * other if self.op == "prod" else one + other
 
     def _merged(self, registers: Sequence[_Register]) -> c.Block:
-        """Return the statements that combine all registers, in pairs, into the first one."""
+        """Return the statements combining all registers, in pairs, into the first."""
         body, apart = list[c.Statement](), 1
         while apart < len(registers):
             for place in range(0, len(registers), 2 * apart):
@@ -226,7 +226,7 @@ class _RowFunction:
         return tuple(body)
 
     def _result(self, register: _Register) -> c.Block:
-        """Return the statements that combine lanes, those of halves first, and return: not where one may be NaN."""
+        """Return the statements combining lanes, by halves, and returning the result unless possibly NaN."""
         (total, *sums), result, body = register, c.Variable("result", self.type), list[c.Statement]()
         lanes = apart = total.type.lanes
         body += (c.Assign(total, c.Select(one.compare("!=", one), self._all(lanes, -self.none), total)) for one in sums)
@@ -239,7 +239,7 @@ class _RowFunction:
 
 
 def _add_piece() -> c.Function:
-    """Return the function that adds to a sum of two parts: rounded, and what is lost (Neumaier's form of Kahan's)."""
+    """Return the function adding to a sum of two parts: rounded, and lost (Neumaier's form of Kahan's)."""
     total, piece = c.Buffer("total", "float64", c.MemoryAccess.WRITE, 2), c.Variable("piece", DOUBLE)
     before, whole = c.Variable("before", DOUBLE), c.Variable("whole", DOUBLE)
     sizes = (c.Element("abs", (one,), DOUBLE) for one in (before, piece))
@@ -249,7 +249,7 @@ def _add_piece() -> c.Function:
 
 
 def _whole_sum() -> c.Function:
-    """Return the function that adds up the two parts; infinities and NaN leave no sense in what was lost."""
+    """Return the function adding the two parts; with infinities and NaN, the lost part is meaningless."""
     total, is_finite = c.Buffer("total", "float64", size=2), c.Callee("isfinite", np.isfinite)
     whole = c.Select(c.Call(is_finite, (total[1],), c.BOOL), total[0] + total[1], total[0])
     return c.Function("whole_sum", (total,), (c.Return(whole),), DOUBLE)

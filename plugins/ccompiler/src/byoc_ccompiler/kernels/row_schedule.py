@@ -1,4 +1,4 @@
-"""How a row kernel computes: what may be chosen, and what is chosen for a machine."""
+"""Schedules of row kernels: the possible choices, and the choice for a machine."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ __all__ = [
 ]
 
 LONG_NBYTES = 1 << 10
-"""Bytes side by side that are worth fetching early."""
+"""Contiguous bytes worth prefetching."""
 
 BLOCK_LOOP = "block"
-"""The name of the loop over blocks of a row that is alone, or of rows that are computed together."""
+"""The name of the loop over blocks of a single row, or of rows computed together."""
 
 _FETCHED, _FETCHED_AHEAD = 128, 4
-"""Elements of the next row that are fetched at a time; elements that are fetched ahead along rows side by side."""
+"""Elements of the next row prefetched at a time; elements prefetched ahead along rows side by side."""
 
 _BUFFER_NBYTES, _BLOCK = 1 << 15, 1 << 15
-"""Bytes of all buffers of a row, which stay in the first cache; elements of a large row that one thread reduces."""
+"""Bytes of all buffers of a row, fitting the first cache; elements of a large row reduced by a single thread."""
 
 _LANES, _COLUMNS, _COLUMN_PIECE = 16, 512, 64
-"""Rows side by side that are computed together, at least (a register of them) and at most; elements of their pieces."""
+"""Rows side by side computed together, at least (a register of rows) and at most; elements of their pieces."""
 
 _KEPT_ELEMENTS = 1 << 12
-"""Elements of a block whose values wait for a later pass: fewer rows are computed together where they are long."""
+"""Elements of a block with values waiting for a later pass: fewer long rows are computed together."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowSchedule:
-    """How a row kernel computes. What it computes is the group's: under each schedule sums are those of some order.
+    """The schedule of a row kernel. The group defines the result: under each schedule, sums are in some order.
 
     Attributes:
-        columns: the axes of rows that are computed together, which one loop goes along; empty for one row at a time.
-        width: how many rows are computed together, at most.
-        parallel: the name of the loop whose rounds threads share; ``None`` for none.
-        block: elements that are reduced at a time of a row that is alone, has one pass and is in one dtype; 0 for all.
-        piece: elements of a row that are combined before their sum is added to that of other pieces in float64.
-        vector_nbytes: bytes of the registers that combine elements side by side; 0 where they are combined one by one.
-        registers: how many registers are combined at a time.
-        fetched: elements that are fetched ahead at a time; 0 for none.
-        buffer_nbytes: bytes of all buffers in which values wait for a later pass: others wait in the memory of a result
-            that is written later, or are computed again.
-        lender_nbytes: bytes of a row of a result from which its memory is taken before a buffer; ``None`` for never.
+        columns: the axes of rows computed together, traversed by a single loop; empty for a row at a time.
+        width: maximum number of rows computed together.
+        parallel: the name of the loop with rounds shared by threads; ``None`` for none.
+        block: elements reduced at a time in a single row of a single pass and dtype; 0 for all.
+        piece: elements of a row combined before their sum is added to the other pieces in float64.
+        vector_nbytes: bytes of the registers combining elements side by side; 0 to combine elements singly.
+        registers: registers combined at a time.
+        fetched: elements prefetched at a time; 0 for none.
+        buffer_nbytes: bytes of all buffers for values waiting for a later pass: other values wait in the memory of a
+            result written later, or are recomputed.
+        lender_nbytes: bytes of a row of a result for preferring the result's memory to a buffer; ``None`` for never.
     """
 
     columns: tuple[int, ...] = ()
@@ -74,7 +74,7 @@ class RowSchedule:
 
 
 def row_loops(group: Group, layouts: Mapping[Any, Layout], columns: Sequence[int]) -> list[StridedNest]:
-    """Return the loops over rows or blocks of them, along a row, and over rows along ``columns``: computed together."""
+    """Return the loops over rows or blocks of rows, along a row, and over rows along ``columns``, computed together."""
     space, reduced = group.space or (), group.reduced or frozenset()
     kept = [axis for axis in range(len(space)) if axis not in reduced and axis not in columns]
     axes = {"i": kept, "r": sorted(reduced), "c": columns}
@@ -82,7 +82,7 @@ def row_loops(group: Group, layouts: Mapping[Any, Layout], columns: Sequence[int
 
 
 def levels_of(group: Group) -> dict[Value, int]:
-    """Return of each value per element the pass that makes it, of each value of a row the first pass that knows it."""
+    """Return the pass computing each value per element, and the first pass knowing each value of a row."""
     levels: dict[Value, int] = {}
     for step in group.steps:
         after = 1 if step.op in REDUCTIONS else 0
@@ -91,12 +91,12 @@ def levels_of(group: Group) -> dict[Value, int]:
 
 
 def num_passes(group: Group) -> int:
-    """Return how many passes over a row a group takes."""
+    """Return the number of passes over a row in a group."""
     return max(level + (result not in group.row_axes) for result, level in levels_of(group).items())
 
 
 def row_schedule(kernel: Kernel, layouts: Mapping[Any, Layout]) -> RowSchedule:
-    """Return how a kernel computes: across rows that lie side by side, or along rows whose elements do."""
+    """Return the schedule of a kernel: across rows lying side by side, or along rows of contiguous elements."""
     group, columns = kernel.group, _columns_of(kernel.group, layouts)
     outer, inner, across = row_loops(group, layouts, columns)
     parallel = next((index.name for index, size in zip(outer.variables, outer.sizes, strict=True) if size != 1), None)
@@ -118,7 +118,7 @@ def row_schedule(kernel: Kernel, layouts: Mapping[Any, Layout]) -> RowSchedule:
 
 
 def _columns_of(group: Group, layouts: Mapping[Any, Layout]) -> tuple[int, ...]:
-    """Return the axes of rows that lie side by side, where those of a row's elements do not."""
+    """Return the axes of rows lying side by side, if the elements of a row do not."""
     space, reduced = group.space or (), group.reduced or frozenset()
     wide = [axis for axis, size in enumerate(space) if size != 1]
     if not wide or wide[-1] in reduced:
@@ -128,7 +128,7 @@ def _columns_of(group: Group, layouts: Mapping[Any, Layout]) -> tuple[int, ...]:
 
 
 def _width(group: Group, inner: StridedNest, across: StridedNest) -> int:
-    """Return how many rows are computed together: fewer where their elements wait for a row's own values."""
+    """Return the number of rows computed together: fewer if their elements wait for values of the row."""
     (size,), row_size, values, most = across.sizes, product(inner.sizes), group.row_axes, _COLUMNS
     if isinstance(row_size, int) and row_size * _COLUMNS > _KEPT_ELEMENTS:
         operands = (operand for step in group.steps if step.result not in values for operand in step.operands)

@@ -1,7 +1,7 @@
-"""What the two forms of row kernels share: the plan of the passes over a row, and what each pass writes.
+"""The common part of the two forms of row kernels: the plan of the passes over a row, and the contents of each pass.
 
-A reduction's result is known when its pass is over. A value made for every element is computed in the first pass that
-knows all of what it is made of; a later pass reads it back or, where that costs as little, computes it again.
+The result of a reduction is known after the reduction's pass. A value of every element is computed in the first pass
+knowing all operands; a later pass reads the value back or, at equal cost, recomputes the value.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ CHEAP = frozenset(
     {"add", "subtract", "multiply", "maximum", "minimum", "negative", "abs", "nn.relu", "nn.bias_add", "broadcast_to"}
     | {"cast", "where", "equal", "less", "less_equal", "greater", "greater_equal", "logical_not"}
 )
-"""Ops that cost no more than reading their result from memory."""
+"""Ops costing no more than reading their result from memory."""
 
 _MAX_READ_AGAIN = 2
-"""Tensors of a value that is computed again rather than kept."""
+"""Maximum tensors of a value recomputed rather than kept."""
 
 
 def row_layouts(kernel: Kernel) -> dict[Hashable, Layout]:
-    """Return how tensors lie along the space: operands by step and number, stored values by themselves."""
+    """Return the layouts of tensors along the space: operands by step and number, stored values by themselves."""
     group, rank = kernel.group, len(kernel.group.space or ())
     every = tuple(range(rank))
 
@@ -56,18 +56,18 @@ def row_layouts(kernel: Kernel) -> dict[Hashable, Layout]:
 
 
 def nbytes_of(value: Value, count: Dim) -> int:
-    """Return the bytes of so many elements of a value's dtype; 0 where their number is not known."""
+    """Return the bytes of ``count`` elements of a value's dtype; 0 if the count is unknown."""
     return count * dtype_info(dtype_of(value)).itemsize if isinstance(count, int) else 0
 
 
 def row_array(name: str, dtype: str, size: int) -> c.LocalArray:
-    """Return an array for elements of a row; of an empty row it is one zero, which nothing reads."""
+    """Return an array for elements of a row; for an empty row, an array of a single zero, read by nothing."""
     return c.LocalArray(c.Buffer(name, dtype, c.MemoryAccess.WRITE, size or 1), is_zeroed=size == 0, alignment=64)
 
 
 @dataclass(slots=True)
 class Pass:
-    """One pass over a row: values read back, elementwise steps, values stored or kept for later, reductions."""
+    """A pass over a row: values read back, elementwise steps, values stored or kept for later, reductions."""
 
     read: list[Var] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
@@ -76,10 +76,10 @@ class Pass:
 
 
 class RowWriter(ABC):
-    """Plans and writes one row kernel as a schedule says; loops are those of :func:`row_loops`.
+    """The planner and writer of a row kernel under a schedule; the loops come from :func:`row_loops`.
 
-    ``column`` is the position in arrays over rows that are computed together. ``row_values`` are the row's own values
-    so far: variables, or elements of arrays.
+    ``column`` is the position in arrays over rows computed together. ``row_values`` are the row's own values so far:
+    variables, or elements of arrays.
     """
 
     def __init__(self, kernel: Kernel, layouts: Mapping[Any, Layout], schedule: RowSchedule) -> None:
@@ -88,40 +88,40 @@ class RowWriter(ABC):
         self.row_size = product(self.inner.sizes)
         self.column: c.Expression = c.Size(0)
         self.row_values: dict[Value, c.Expression] = {}
-        # Where values wait for a later pass: in buffers, or in the memory of results that are written later.
+        # The places of values waiting for a later pass: buffers, or the memory of results written later.
         self._buffers: dict[Var, c.LocalArray] = {}
         self._borrowed: dict[Var, Var] = {}
         self._plan()
 
     def write(self) -> None:
-        """Write the kernel: all passes over a row or a block of rows, inside the loops over them."""
+        """Write the kernel: all passes over a row or a block of rows, inside the loops over rows."""
         part = self.shared(self.outer.variables)
         loops = loops_around(self.write_passes(), self.outer.variables, self.outer.sizes, part=part)
         self.kernel.finish_block(loops)
 
     @abstractmethod
     def write_pass(self, index: int, this: Pass) -> c.Block:
-        """Return the statements of one pass."""
+        """Return the statements of a pass."""
 
     def shared(self, indices: Sequence[c.Variable]) -> int | None:
-        """Return which one of these loops is the one whose rounds threads share."""
+        """Return the number of the loop with rounds shared by threads, among these loops."""
         return next((number for number, index in enumerate(indices) if index.name == self.schedule.parallel), None)
 
     def lies_side_by_side(self, key: object) -> bool:
-        """Return whether a tensor's elements lie side by side along the innermost loop of a row."""
+        """Return whether a tensor's elements are contiguous along the innermost loop of a row."""
         return not self.inner.sizes or self.inner.step(key, len(self.inner.sizes) - 1) == (1, None)
 
     def _lends(self, result: Var) -> bool:
-        """Return whether another value had better wait in a result's memory than in a buffer."""
+        """Return whether another value should wait in a result's memory rather than in a buffer."""
         least = self.schedule.lender_nbytes
         return least is not None and nbytes_of(result, self.row_size) >= least and self.lies_side_by_side(result)
 
     def across(self, body: c.Block) -> c.Block:
-        """Return the loop over rows that are computed together, for statements on one of them."""
+        """Return the loop over rows computed together, for statements on a single row."""
         return body
 
     def _plan(self) -> None:
-        """Say what each pass does, and which steps on a row's own values come before each, and after the last one."""
+        """Plan each pass, and the steps on a row's own values before each pass, and after the last."""
         self._maker = {step.result: step for step in self._group.steps}
         self._at = levels_of(self._group)
         self.passes = [Pass() for _ in range(num_passes(self._group))]
@@ -138,7 +138,7 @@ class RowWriter(ABC):
             self._fill(index)
 
     def _fill(self, index: int) -> None:
-        """Say what one pass computes and what it reads back; earlier passes then have more to keep."""
+        """Plan the computations and the values read back in a pass; earlier passes then have more to keep."""
         this = self.passes[index]
         wanted: list[Value] = [*(step.operands[0] for step in this.reductions), *this.written]
         needed: set[Value] = set()
@@ -155,11 +155,11 @@ class RowWriter(ABC):
         this.steps = [step for step in self._group.steps if step.result in needed]
 
     def _waits(self, value: Var, index: int) -> bool:
-        """Return whether a value of an earlier pass is read back, and have it kept."""
+        """Return whether a value of an earlier pass is read back, and plan to keep the value."""
         written, step = self.passes[self._at[value]].written, self._maker[value]
         if value in written:
             return True
-        # It is computed again where it costs no more than to read it: by a cheap op of few tensors that are read.
+        # A value is recomputed at no more than the cost of reading: by a cheap op of few tensors in memory.
         tensors = {operand for operand in step.operands if operand not in self._group.row_axes}
         if step.op in CHEAP and tensors.isdisjoint(self._maker) and len(tensors) <= _MAX_READ_AGAIN:
             return False
@@ -172,7 +172,7 @@ class RowWriter(ABC):
         return True
 
     def _lender(self, value: Var, index: int) -> Var | None:
-        """Return a result that is not written before the last pass that reads the value, and that nothing else uses."""
+        """Return an otherwise unused result, not written before the last pass reading the value."""
         for result in self._maker:
             lends = result in self.kernel.stored and result not in self._group.row_axes and self._at[result] >= index
             if lends and result not in self._borrowed.values() and dtype_of(result) == dtype_of(value):
@@ -180,7 +180,7 @@ class RowWriter(ABC):
         return None
 
     def _take_buffer(self, value: Var) -> bool:
-        """Reserve a buffer for a value of every element of a row, where the row is known to be short enough."""
+        """Reserve a buffer for a value of every element of a row, if the row is known to be short enough."""
         if not isinstance(self.row_size, int):
             return False
         size, taken = self.row_size * self.schedule.width, self._buffers
@@ -190,11 +190,11 @@ class RowWriter(ABC):
         return True
 
     def offset(self, key: Hashable) -> c.Expression:
-        """Return where a tensor's current element lies."""
+        """Return the offset of a tensor's current element."""
         return self.columns.position(key, start=self.inner.position(key, start=self.outer.position(key)))
 
     def home(self, value: Var) -> c.Load | None:
-        """Return the element of a value where it waits or is stored; ``None``: nowhere."""
+        """Return the element of a value in the waiting or stored place; ``None`` without a place."""
         result = value if value in self.kernel.stored else self._borrowed.get(value)
         if result is not None:
             return self.kernel.target(result)[self.offset(result)]
@@ -204,13 +204,13 @@ class RowWriter(ABC):
         return self._buffers[value].buffer[offset_along(self.inner.variables, strides) + self.column]
 
     def element_operands(self) -> list[tuple[tuple[Step, int], Value]]:
-        """Return the tensors that are read for every element, under their keys."""
+        """Return the tensors read for every element, under their keys."""
         keys = [key for key in self._layouts if isinstance(key, tuple)]
         read = [key for key in keys if key[0].op in REDUCTIONS or key[0].result not in self._group.row_axes]
         return [((step, index), step.operands[index]) for step, index in read]
 
     def write_passes(self) -> c.Block:
-        """Return the statements of all passes, with those between them."""
+        """Return the statements of all passes, with the statements between passes."""
         body: c.Block = tuple(self._buffers.values())
         for index, this in enumerate(self.passes):
             body += self._row_steps(index)
@@ -218,7 +218,7 @@ class RowWriter(ABC):
         return body + self._row_steps(len(self.passes))
 
     def _row_steps(self, index: int) -> c.Block:
-        """Return the steps on a row's own values before a pass, or after the last one."""
+        """Return the steps on a row's own values before a pass, or after the last pass."""
         steps = self._between[index]
         known: dict[Value, c.Expression] = {}
         arrays: c.Block = ()
@@ -236,7 +236,7 @@ class RowWriter(ABC):
         return (*arrays, *self.across(body))
 
     def element_body(self, this: Pass) -> tuple[c.Block, dict[Value, c.Expression]]:
-        """Return the statements of one pass for one element (reads, steps, stores), and the values they make."""
+        """Return the statements of a pass for an element (reads, steps, stores), and the computed values."""
         known: dict[Value, c.Expression] = {}
         homes = {value: home for value in (*this.read, *this.written) if (home := self.home(value)) is not None}
         reads: c.Block = ()
@@ -251,11 +251,11 @@ class RowWriter(ABC):
         return (*body, *stores), known
 
     def _indices(self) -> dict[int, c.Expression]:
-        """Return the position along each axis of the space that has more than one."""
+        """Return the position along each axis of the space with a size above 1."""
         return {**self.outer.indices(), **self.inner.indices(), **self.columns.indices()}
 
     def _known_steps(self, steps: Sequence[Step], known: dict[Value, c.Expression], before: c.Block = ()) -> c.Block:
-        """Return statements, and those that compute steps behind them; those read the row's own values first."""
+        """Return ``before``, then reads of the row's own values, then the statements computing steps."""
         for value in dict.fromkeys(operand for step in steps for operand in step.operands):
             found = self.row_values.get(value)
             if isinstance(found, c.Load):
@@ -266,7 +266,7 @@ class RowWriter(ABC):
         return (*before, *element_statements(self.kernel, steps, lambda *place: self.offset(place), known))
 
     def reduced_element(self, step: Step, known: Mapping[Value, c.Expression]) -> c.Expression:
-        """Return the element that a reduction combines next."""
+        """Return the next element combined by a reduction."""
         (operand,) = step.operands
         found = known.get(operand) or self.row_values.get(operand) or self.kernel.constant(operand)
         if found is None and is_moved(self.kernel, operand):
@@ -274,7 +274,7 @@ class RowWriter(ABC):
         return self.kernel.source(operand)[self.offset((step, 0))] if found is None else found
 
     def row_stores(self, value: Var) -> c.Block:
-        """Return the store of one of the row's own values, where it must reach memory."""
+        """Return the store of a row's own value, if required in memory."""
         if value not in self.kernel.stored:
             return ()
         return (c.Store(self.kernel.target(value), self.offset(value), self.row_values[value]),)

@@ -1,7 +1,7 @@
-"""Kernels of reductions and of what is elementwise before, between and after them: every row once through the cache.
+"""Kernels of reductions with the elementwise steps before, between and after: every row once through the cache.
 
-A row is what one result of a reduction is made of. Where its elements lie side by side, pieces of it are combined by
-vector, and the row's own values are scalars. Where they do not, rows that lie side by side are computed together
+A row is the set of elements reduced to a single result. If the elements are contiguous, pieces of a row are combined by
+vector, and the row's own values are scalars. Otherwise, rows lying side by side are computed together
 (:mod:`~byoc_ccompiler.kernels.row_columns`).
 """
 
@@ -40,16 +40,16 @@ from byoc_ccompiler.steps import Step, dtype_of
 __all__ = ["FAMILIES", "write_rows"]
 
 _FETCH_NBYTES = 1 << 18
-"""Bytes of a row up to which elements of the next one are fetched."""
+"""Maximum bytes of a row for prefetching elements of the next row."""
 
 _Part = tuple[c.Expression, c.Expression]
-"""A part of the innermost loop: its first round, and its end."""
+"""A part of the innermost loop: the first round, and the end."""
 
 
 class _Total:
-    """The variable in which one reduction of a row is collected.
+    """The variable collecting a reduction of a row.
 
-    Sums of pieces are collected in float64: those of float64 in two numbers, see :data:`ADD_PIECE`. ``declared`` stands
+    Sums of pieces are collected in float64: sums of float64 in two numbers, see :data:`ADD_PIECE`. ``declared`` stands
     before the loops.
     """
 
@@ -67,14 +67,14 @@ class _Total:
             self.declared = (c.Declare(self._variable, start(step.op, self._variable.type.dtype)),)
 
     def add(self, first: c.Load, count: c.Expression) -> c.Block:
-        """Return the statements that add so many elements from one on."""
+        """Return the statements adding ``count`` elements from the first on."""
         how = self._writer.schedule
         function = row_function(self._op, self._type.dtype, how.vector_nbytes, how.registers)
         part = self._call(function, c.Address(first.buffer, first.index), count)
         return (c.Let(self._variable, part),) if self._is_one_piece else self.combine(part)
 
     def combine(self, part: c.Expression) -> c.Block:
-        """Return the statements that add what a part comes to."""
+        """Return the statements adding the result of a part."""
         if self._pair is not None:
             return (c.Evaluate(self._call(ADD_PIECE, self._pair, part)),)
         piece = c.Variable("piece", self._variable.type)
@@ -82,19 +82,19 @@ class _Total:
         return (c.Let(piece, cast(part, piece.type.dtype)), whole)
 
     def value(self) -> c.Expression:
-        """Return what was collected, as wide as it was."""
+        """Return the collected value, in the wide type of collection."""
         return self._variable if self._pair is None else self._call(SUM_UP, self._pair)
 
     def _call(self, function: c.Function, *arguments: c.Expression) -> c.Call:
-        """Return a call of a function that kernels share."""
+        """Return a call of a function shared by kernels."""
         return c.Call(self._writer.kernel.shared_function(function), arguments, function.result)
 
 
 class LineWriter(RowWriter):
-    """Writes row kernels that go along memory: one row after another, or blocks of a row that is large and alone."""
+    """The writer of row kernels along memory: row by row, or blocks of a single large row."""
 
     def _fetches(self, ahead: c.Expression) -> c.Block:
-        """Return the statements that fetch elements ``ahead`` in the next row of what the first pass reads."""
+        """Return the statements prefetching elements ``ahead`` in the next row of the first pass's operands."""
         if not self.outer.sizes or len(self.inner.sizes) != 1 or not self.schedule.fetched:
             return ()
         depth, after = len(self.outer.sizes) - 1, self.outer.variables[-1] + 1
@@ -107,7 +107,7 @@ class LineWriter(RowWriter):
         return tuple(fetch(buffer, row + ahead, nbytes) for (buffer, row), nbytes in places.items())
 
     def write_pass(self, index: int, this: Pass) -> c.Block:
-        """Return the statements of one pass; in the second one the next row is fetched."""
+        """Return the statements of a pass; the second pass prefetches the next row."""
         (*outer, size), variables = self.inner.sizes or (1,), self.inner.variables
         is_short = not outer and not self.schedule.block and isinstance(size, int) and size <= self.schedule.piece
         totals = {step: _Total(self, step, is_one_piece=is_short) for step in this.reductions}
@@ -124,7 +124,7 @@ class LineWriter(RowWriter):
         return body
 
     def _blocks(self, this: Pass, totals: Mapping[Step, _Total], size: Dim) -> c.Block:
-        """Return the loop that reduces blocks of a large row, and the loops that reduce their results."""
+        """Return the loop reducing blocks of a large row, and the loops reducing the results of the blocks."""
         length, dtype = self.schedule.block, dtype_of(this.reductions[0].operands[0])
         blocks = (size + (length - 1)) // length
         results = self.kernel.scratch_memory(blocks * len(totals), "float64" if c.CType(dtype).is_float else dtype)
@@ -141,9 +141,9 @@ class LineWriter(RowWriter):
         return (*loops_around(body, [block], [blocks], part=self.shared([block])), *loads)
 
     def _pieces(self, this: Pass, totals: Mapping[Step, _Total], part: _Part, *, is_fetching: bool = False) -> c.Block:
-        """Return one walk along the innermost loop of a pass, in pieces where it is not known to be short.
+        """Return a walk along the innermost loop of a pass, in pieces unless known to be short.
 
-        A piece is a loop over elements, and calls that reduce them where they lie.
+        A piece is a loop over elements, and calls reducing the elements in memory.
         """
         count, bounds = part[1] - part[0], (c.Variable("first"), c.Variable("end"))
         most, fetched = self.schedule.piece, self.schedule.fetched
@@ -174,7 +174,7 @@ class LineWriter(RowWriter):
         return (c.For(bounds[0], *part, piece, step=most),)
 
     def _side_by_side(self, step: Step) -> c.Load | None:
-        """Return the element that a reduction combines, where memory has those of a row side by side."""
+        """Return the element combined by a reduction, if the elements of a row are contiguous in memory."""
         (operand,) = step.operands
         element: c.Expression | None = None
         if operand not in self.kernel.group.results or is_moved(self.kernel, operand):
@@ -187,7 +187,7 @@ class LineWriter(RowWriter):
 
 
 def write_rows(kernel: Kernel) -> None:
-    """Write the kernel of a group that has reductions."""
+    """Write the kernel of a group with reductions."""
     layouts = row_layouts(kernel)
     kernel.schedule = schedule = row_schedule(kernel, layouts)
     writer = ColumnWriter if schedule.columns else LineWriter
@@ -205,4 +205,4 @@ FAMILIES = (
     KernelFamily(REDUCTIONS, _reject_reduction, write_rows, reads=rows_access, writes=rows_access),
     KernelFamily(frozenset(COMPOSITES), reject_composite, write_rows, reads=rows_access, writes=rows_access),
 )
-"""Reductions, and the ops that are taken apart into them."""
+"""Reductions, and the ops taken apart into reductions."""

@@ -1,7 +1,7 @@
 """Register tiles: the innermost loops of convolutions and matrix products, on the compiler's vector types.
 
-A tile holds ``rows`` times ``vectors`` sums in registers. Its loops are written so that a C compiler needs no more
-than unrolling: no reassociation, no ``-ffast-math``. Products and sums are contracted (fused multiply-add).
+A tile holds ``rows`` times ``vectors`` sums in registers. The loops need no more than unrolling from a C compiler: no
+reassociation, no ``-ffast-math``. Products and sums are contracted (fused multiply-add).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from byoc_ccompiler.vector_unit import VectorUnit
 __all__ = ["DEPTH_CHUNK", "in_parts", "multiply", "steps_of_a_line", "tile_function"]
 
 _STEPS = 4
-"""Steps of a tile that are written out one behind the other where memory is fetched and registers are left for it."""
+"""Steps of a tile unrolled if memory is prefetched and registers are left."""
 
 _LINE_NBYTES = 64
-"""Bytes that are fetched at once."""
+"""Bytes prefetched at once."""
 
 DEPTH_CHUNK = 512
-"""Products that are added up one after another in a register; longer sums are sums of such sums."""
+"""Products accumulated in sequence in a register; longer sums are sums of such sums."""
 
 _ZERO, _FALSE = c.Size(0), c.Literal(False, c.BOOL)
 
@@ -45,12 +45,12 @@ def multiply(
     panel_step: c.Expression | None = None,
     panels: int = 1,
 ) -> c.Evaluate:
-    """Return the call of a :func:`tile_function` that all kernels of the source share.
+    """Return the call of a :func:`tile_function` shared by all kernels of the source.
 
-    The shape is the rows of the tile, and the vectors in a row of a panel. The rows on the left are the first one and
-    the distance to the next; or pointers, how many runs a row has, and where in each it starts: then ``depth`` is that
-    of a run. Rows of sums lie ``pitch`` elements apart, and steps of the panel ``panel_step``, where they do not lie
-    side by side. ``ahead`` is memory to fetch meanwhile: an address, elements behind it, and elements in each step.
+    The shape is the rows of the tile, and the vectors in a row of a panel. The rows on the left are the first row and
+    the distance to the next; or pointers, the number of runs in a row, and the start in each run: then ``depth`` is the
+    depth of a run. Rows of sums lie ``pitch`` elements apart, and steps of the panel ``panel_step``, unless contiguous.
+    ``ahead`` is memory to prefetch meanwhile: an address, elements behind the address, and elements in each step.
     """
     dtype, steps = sums.buffer.dtype, () if panel_step is None else (panel_step,)
     is_plain = pitch is None and adds == _FALSE and left[2:] in ((), (_ZERO,))
@@ -69,7 +69,7 @@ def multiply(
 
 
 def steps_of_a_line(step: c.Expression, dtype: str) -> int:
-    """Return after how many steps of a tile the next line of memory begins, of which each step has so many elements."""
+    """Return the number of steps of a tile per line of memory, with ``step`` elements in each step."""
     known = step.dim if isinstance(step, c.Size) and isinstance(step.dim, int) else 0
     return max(1, min(_STEPS, _LINE_NBYTES // max(1, known * dtype_info(dtype).itemsize)))
 
@@ -77,11 +77,11 @@ def steps_of_a_line(step: c.Expression, dtype: str) -> int:
 def in_parts(
     name: str, end: c.Expression, part: int, body: Callable[[int, c.Expression], c.Block], begin: c.Expression = _ZERO
 ) -> c.Block:
-    """Return a loop over whole parts from a beginning to an end, and a loop over what is left of it, one by one."""
+    """Return a loop over whole parts from a beginning to an end, and a loop over the rest, singly."""
     index, rest = c.variables(f"{name} {name}")
     if part == 1:
         return (c.For(index, begin, end, body(1, index)),)
-    # Where the rest begins is computed from the size, so that a compiler sees where there is none.
+    # The start of the rest is computed from the size, because then a compiler sees an empty rest.
     whole = begin + (end - begin) // part * part
     return (c.For(index, begin, whole, body(part, index), step=part), c.For(rest, whole, end, body(1, rest)))
 
@@ -99,18 +99,18 @@ def tile_function(
     is_plain: bool = False,
     panels: int = 1,
 ) -> c.Function:
-    """Return a function that multiplies rows by a panel: ``sums[j][n] = sum over k of a[j][k] * panel[k][n]``.
+    """Return a function multiplying rows by a panel: ``sums[j][n] = sum over k of a[j][k] * panel[k][n]``.
 
-    A panel has ``vectors * lanes`` columns; those of one ``k`` lie side by side. All may lie at any address.
-
+    A panel has ``vectors * lanes`` columns; the columns of one ``k`` lie side by side. All may lie at any address.
     Parameters in C: ``a, a_row_step, panel, [panel_step,] depth, [ahead, ahead_at, ahead_step,] sums, pitch, adds``.
     Row ``j`` starts at ``a + j * a_row_step``. Steps of a strided panel lie ``panel_step`` elements apart. In each step
-    ``ahead_step`` more elements behind ``ahead + ahead_at`` are fetched into the second-level cache, a line of them
-    every ``fetch_interval`` steps; 0: none. Rows of sums are added to where ``adds`` is true, else overwritten.
+    ``ahead_step`` more elements behind ``ahead + ahead_at`` are prefetched into the second-level cache, a line every
+    ``fetch_interval`` steps; 0: none. Rows of sums are added to if ``adds`` is true, else overwritten.
+
     Indirect: ``rows, num_taps, first`` in place of ``a, a_row_step``; row ``j`` is ``num_taps`` runs of ``depth``
     factors, run ``t`` at ``rows[t * ROWS + j] + first``. A plain tile has no ``first``, ``pitch`` and ``adds``: they
-    are numbers, and a short sum need not wait for them. Rows of sums go over all ``panels``, which have ``depth`` steps
-    and lie one behind the other.
+    are constants, and a short sum need not wait for them. Rows of sums go over all ``panels``, each of ``depth`` steps,
+    one behind the other.
     """
     lanes, type_, width = unit.lanes(dtype), c.CType(dtype), vectors * unit.lanes(dtype)
     a_row_step, num_taps, first, panel_step, depth = c.variables("a_row_step num_taps first panel_step depth")
@@ -121,7 +121,7 @@ def tile_function(
     panel, ahead, row = (c.Buffer(name, dtype) for name in ("panel", "ahead", "row"))
     acc = c.Buffer("acc", dtype, c.MemoryAccess.WRITE, rows * panels * width)
     sums = c.Buffer("sums", dtype, c.MemoryAccess.WRITE)
-    # The numbers of the vectors' first elements, and what each is multiplied by in a step.
+    # The numbers of the vectors' first elements, and the multiplicand of each vector in a step.
     parts = {n: c.Variable("part", type_.with_lanes(lanes)) for n in range(0, panels * width, lanes)}
     row_at = t * rows + j if indirect else j * a_row_step
     start = first if indirect and not is_plain else _ZERO
@@ -131,7 +131,7 @@ def tile_function(
         return c.Load(of, j * apart + n, lanes)
 
     def each(to: c.Buffer, value: Callable[[int], c.Expression], *before: c.Statement) -> c.For:
-        """Return the loop over rows that sets each vector of a row."""
+        """Return the loop over rows setting each vector of a row."""
         body = (*before, *(c.Store(to, vector(to, n).index, value(n)) for n in parts))
         return c.For(j, _ZERO, c.Size(rows), body, kind=c.LoopKind.UNROLLED)
 
@@ -161,7 +161,7 @@ def tile_function(
         fetched = [fetch_line(ahead, place) for place in places] if fetch_interval else []
         return (*fetched, *(one if count == 1 else (c.For(u, _ZERO, c.Size(count), one, kind=c.LoopKind.UNROLLED),)))
 
-    # Compilers load the vectors of the next step early: without registers for them they spill sums.
+    # Compilers load the vectors of the next step early, and without registers for these spill sums.
     has_room = (rows + 2) * len(parts) <= unit.registers
     chunk_ends = (finish, clear, c.Assign(room, c.Size(DEPTH_CHUNK)), c.Assign(is_later, c.Literal(True, c.BOOL)))
     chunk = (

@@ -1,8 +1,8 @@
-"""``permute_dims``: rows that stay whole are copied, the others turned in square tiles that fit the vector registers.
+"""``permute_dims``: unbroken rows are copied, others transposed in square tiles fitting the vector registers.
 
-A tile is turned as Eklundh does ("A fast computer method for matrix transposing", 1972): in log2(lanes) steps, each of
-which swaps halves of ever smaller blocks between pairs of registers. Where a side is no multiple of the tile's, the
-last tile lies over the one before.
+A tile is transposed by Eklundh's method ("A fast computer method for matrix transposing", 1972): in log2(lanes) steps,
+each swapping halves of ever smaller blocks between pairs of registers. If a side is no multiple of the tile's, the last
+tile overlaps the tile before.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from byoc_ccompiler.vector_unit import VectorUnit
 __all__ = ["FAMILY", "order_of", "turn_function"]
 
 _ROWS_AHEAD = 8
-"""Rows that what is fetched lies ahead, where rows are copied."""
+"""Prefetch distance in rows for row copies."""
 
 _FETCHED_NBYTES = range(128, 2048 + 1)
-"""Bytes of rows, from and to, that are fetched ahead: the processor itself does it for longer ones."""
+"""Bytes of rows, from and to, prefetched in software: the processor itself prefetches longer rows."""
 
 _SOURCE, _RESULT = "source", "result"
 
 
 def order_of(step: Step) -> list[int]:
-    """Return the axes of the operand in the order in which ``permute_dims`` has them."""
+    """Return the axes of the operand in the order of ``permute_dims``."""
     axes, rank = step.binding.attrs["axes"], len(shape_of(step.operands[0]))
     return [int(str(axis)) % rank for axis in axes] if isinstance(axes, tuple) else [*range(rank)][::-1]
 
@@ -60,7 +60,7 @@ def _write(kernel: Kernel) -> None:
         kernel.finish_block((narrow, *_tiles(kernel, nest, planes, turned, source, target)))
         return
     row_nbytes = nest.sizes[-1] * dtype_info(target.dtype).itemsize if nest.sizes else 0
-    # Rows are fetched ahead where they are copied, each to a place that does not follow the one before.
+    # Rows are prefetched when copied to non-consecutive places.
     is_row = last > 0 and nest.step(_SOURCE, last)[0] == 1
     if is_row and isinstance(row_nbytes, int) and row_nbytes in _FETCHED_NBYTES:
         ahead = nest.position(_SOURCE, last=c.Size(0)) + nest.step(_SOURCE, last - 1)[0] * _ROWS_AHEAD
@@ -72,7 +72,7 @@ def _write(kernel: Kernel) -> None:
 
 
 def _find_turned(nest: StridedNest, dtype: str, lanes: int) -> int | None:
-    """Return the loop along the source's memory, where it and the innermost loop may be turned by vector."""
+    """Return the loop along the source's memory, if this loop and the innermost loop can be transposed by vector."""
     last = len(nest.sizes) - 1
     if dtype_info(dtype).itemsize not in (4, 8) or lanes < 4 or last < 1:
         return None
@@ -86,7 +86,7 @@ def _find_turned(nest: StridedNest, dtype: str, lanes: int) -> int | None:
 def _tiles(
     kernel: Kernel, nest: StridedNest, planes: StridedNest, turned: int, source: c.Buffer, target: c.Buffer
 ) -> c.Block:
-    """Return the loops over tiles; where a side is no multiple of a tile's, the last tile begins earlier."""
+    """Return the loops over tiles; if a side is no multiple of a tile's, the last tile begins earlier."""
     last, lanes = len(nest.sizes) - 1, kernel.unit.lanes(target.dtype)
     height, width = nest.sizes[turned], nest.sizes[last]
     from_step, to_step = nest.step(_SOURCE, last)[0], nest.step(_RESULT, turned)[0]
@@ -97,7 +97,7 @@ def _tiles(
     squares = (c.Address(from_, place), c.Size(from_step), c.Address(to, turned_place), c.Size(to_step))
     columns: c.Block = (c.Let(a_first, c.index_min(a, width - lanes)), c.Evaluate(c.Call(turn, squares)))
     rows: c.Block = (c.Let(b_first, c.index_min(b, height - lanes)), c.For(a, c.Size(0), c.Size(width), columns, lanes))
-    # The last item does what is left over, too, so that no two threads write to one place.
+    # The last item also computes the rest, because then no two threads write to one place.
     end = c.Select(tile.compare("==", height // lanes - 1), c.Size(height), (tile + 1) * lanes)
     item = (c.Let(b_end, end), c.For(b, tile * lanes, b_end, rows, lanes))
     tiles = loops_around(item, [tile], [height // lanes], part=None if planes.sizes else 0)
@@ -107,7 +107,7 @@ def _tiles(
 
 @cache
 def turn_function(unit: VectorUnit, dtype: str) -> c.Function:
-    """Return the function that turns a square of as many rows as a register has lanes, rows so many elements apart."""
+    """Return the function transposing a square of as many rows as lanes in a register, with given row strides."""
     lanes = unit.lanes(dtype)
     from_, to = c.Buffer("from", dtype), c.Buffer("to", dtype, c.MemoryAccess.WRITE)
     from_step, to_step = c.Variable("from_step"), c.Variable("to_step")

@@ -1,20 +1,20 @@
 """Convolution with a filter of 3 by 3 by Winograd's minimal filtering, channels last.
 
-The image is cut into tiles that overlap by 2 pixels. Each is transformed, vectors running along the channels, into 16
-(``F(2, 3)``) or 36 (``F(4, 3)``) matrices of tiles by channels, which are multiplied by the filter's. The products of
-one tile and one panel of output channels are transformed back on the stack, and meet what follows the convolution
-there. The filter is transformed in float64 when the code is generated, and rounded once.
+The image is cut into tiles overlapping by 2 pixels. Each tile is transformed, with vectors along the channels, into 16
+(``F(2, 3)``) or 36 (``F(4, 3)``) matrices of tiles by channels, to be multiplied by the matrices of the filter. The
+products of a tile and a panel of output channels are transformed back on the stack, followed by the epilogue of the
+convolution. The filter is transformed in float64 during code generation, and rounded once.
 
-Threads part many blocks of tiles: whoever gets some transforms their tiles and multiplies them, round by round. Of one
-round of few blocks and several panels they part the panels, once all tiles are transformed. In both, one point of a
-panel after another is multiplied by all tiles of a round: factors pass once from memory to the first-level cache. Else,
-round by round, threads part the tiles, and then the pairs of panels and blocks.
+Threads divide many blocks of tiles: each thread transforms and multiplies separate tiles, round by round. In a single
+round of few blocks and several panels, threads divide the panels after all tiles are transformed. In both forms,
+successive points of a panel are multiplied by all tiles of a round: factors pass once from memory to the first-level
+cache. Else, round by round, threads divide the tiles, and then the pairs of panels and blocks.
 
-Errors: with the matrices of :mod:`~byoc_ccompiler.kernels.winograd_plan` and ``C`` input channels, an output is
-off by at most ``gamma_n |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|``, summed over the channels, where ``n`` is
-``C`` and the roundings of the three transforms (:data:`TRANSFORM_ROUNDINGS`). Measured with normal data in float32,
-64 to 512 channels: ``F(2, 3)`` 1e-6, ``F(4, 3)`` 4e-6 of the largest output. All outputs of a tile depend on all of its
-inputs, so NaN and infinities become NaN in the whole tile.
+Errors: with the matrices of :mod:`~byoc_ccompiler.kernels.winograd_plan` and ``C`` input channels, an output is off by
+at most ``gamma_n |A^T| [(|G| |g| |G^T|) * (|B^T| |d| |B|)] |A|``, summed over the channels, with ``n`` equal to ``C``
+plus the roundings of the three transforms (:data:`TRANSFORM_ROUNDINGS`). Measured with normal data in float32, 64 to
+512 channels: ``F(2, 3)`` 1e-6, ``F(4, 3)`` 4e-6 of the largest output. All outputs of a tile depend on all inputs of
+the tile; NaN and infinities thus become NaN in the whole tile.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from byoc_ccompiler.kernels.winograd_plan import Matrix, WinogradPlan, WinogradS
 
 __all__ = ["TRANSFORM_ROUNDINGS", "choose_schedule", "input_function", "output_function", "write"]
 
-# By the outputs of a tile along an axis: roundings that an output meets beside those of its sum over channels. One of
-# the filter; along each axis 1 or 3 of the inputs and 2 or 4 of the outputs, even where nothing is contracted.
+# By the outputs of a tile along an axis: roundings of an output beside the roundings of the sum over channels. One of
+# the filter; along each axis 1 or 3 of the inputs and 2 or 4 of the outputs, even without contraction.
 TRANSFORM_ROUNDINGS = {2: 7, 4: 15}
 _FIRST = c.Size(0)
 _Pair = tuple[c.Expression, c.Expression]
 
 
 def choose_schedule(kernel: Kernel, geometry: ConvolutionGeometry) -> WinogradSchedule | None:
-    """Return the schedule of a convolution that has the form where, by the option ``winograd``, it should gain."""
+    """Return the schedule of a convolution of the right form, if expected to gain under the option ``winograd``."""
     image, weight = kernel.group.steps[0].operands
     if not isinstance(weight, Constant) or kernel.strides(image)[-1] != 1 or not has_form(geometry, kernel.unit):
         return None
@@ -50,7 +50,7 @@ def choose_schedule(kernel: Kernel, geometry: ConvolutionGeometry) -> WinogradSc
 
 
 def write(kernel: Kernel, geometry: ConvolutionGeometry, schedule: WinogradSchedule) -> None:
-    """Write the kernel of a convolution with a constant filter, and of what follows it elementwise."""
+    """Write the kernel of a convolution with a constant filter and an elementwise epilogue."""
     kernel.finish_block(_Loops(kernel, WinogradPlan(geometry, kernel.unit, schedule)).block())
 
 
@@ -68,7 +68,7 @@ def _packed_filter(kernel: Kernel, plan: WinogradPlan) -> c.Buffer:
 
 
 class _Loops:
-    """The loops of one kernel."""
+    """The loops of a kernel."""
 
     def __init__(self, kernel: Kernel, plan: WinogradPlan) -> None:
         self.kernel, self.plan, self.geometry, dtype = kernel, plan, plan.geometry, plan.geometry.dtype
@@ -77,7 +77,7 @@ class _Loops:
         self.tiles, self.products = (c.Buffer(name, dtype, c.MemoryAccess.WRITE) for name in ("tiles", "products"))
 
     def block(self) -> c.Block:
-        """Return the loops, in the form that the plan says."""
+        """Return the loops, in the form of the plan."""
         plan, first, end = self.plan, c.Variable(FIRST_ITEM), c.Variable(END_ITEM)
         part, tiles = c.Variable("part"), c.Alias(self.tiles, self.scratch, _FIRST)
         products = c.Alias(self.products, self.scratch, part * plan.panel_products + plan.tiles_size)
@@ -121,7 +121,7 @@ class _Loops:
         return n, y0, x0, (c.Let(t, tile), c.Let(n, image), c.Let(y0, down * size), c.Let(x0, right * size))
 
     def _transforms(self, t0: c.Expression, begin: c.Expression, end: c.Expression) -> c.For:
-        """Return the loop that transforms some tiles of a round, whose first tile is ``t0``."""
+        """Return the loop transforming some tiles of a round with first tile ``t0``."""
         plan, item, (top, left, _, _) = self.plan, c.Variable("item"), self.geometry.padding
         at = c.PointerArray("at", self.geometry.dtype, c.MemoryAccess.WRITE, plan.num_points)
         n, y0, x0, place = self._place(t0 + item)
@@ -131,9 +131,9 @@ class _Loops:
         return c.For(item, begin, end, (*place, c.LocalArray(at), *pointers, transform))
 
     def _panels(self, panels: _Pair, tiles: _Pair, blocks: c.Expression, tail: int = 0) -> c.For:
-        """Return the loop over panels, up to an end: multiply point by point, transform back, do what follows.
+        """Return the loop over panels, up to an end: multiply point by point, transform back, compute the epilogue.
 
-        The ``tiles`` of a round, the first one and how many, are in whole blocks and one more block of ``tail`` tiles.
+        The ``tiles`` of a round, the first tile and the count, are whole blocks plus a block of ``tail`` tiles.
         """
         plan, width, (t0, count) = self.plan, self.plan.width, tiles
         panel, k, block, slot = c.variables("panel k block slot")
@@ -175,7 +175,7 @@ class _Loops:
         return c.For(t0, _FIRST, c.Size(plan.num_tiles), one_round, step=size)
 
     def _product(self, rows: int, place: tuple[c.Variable, c.Variable, c.Expression], sums: c.Address) -> c.Evaluate:
-        """Return the product of a block's tiles, at a panel and a point of it; a part of the next point is fetched."""
+        """Return the product of a block's tiles, at a panel and a point; a part of the next point is prefetched."""
         plan, (panel, k, block), channels = self.plan, place, self.geometry.channels
         point, size = panel * plan.num_points + k, channels * plan.width
         following = c.index_min(point + 1, plan.num_points * plan.num_panels - 1) * size
@@ -188,7 +188,7 @@ class _Loops:
         )
 
     def _outputs(self, tile: c.Expression, panel: c.Variable, products: c.Address, point_step: int) -> c.Block:
-        """Return the statements that transform the products of a tile back, and do what follows."""
+        """Return the statements transforming the products of a tile back, with the epilogue."""
         plan, geometry = self.plan, self.geometry
         size, width, first = plan.algorithm.num_outputs, plan.width, panel * plan.width
         y, count, x_count = c.variables("y o_count x_count")
@@ -208,7 +208,7 @@ class _Loops:
 
 
 def input_function(plan: WinogradPlan) -> c.Function:
-    """Return a function that transforms one tile: ``(at, to)``, addresses of its pixels and of the first point."""
+    """Return a function transforming a tile: ``(at, to)``, addresses of the pixels and of the first point."""
     dtype, channels, num = plan.geometry.dtype, plan.geometry.channels, plan.algorithm.num_inputs
     at, to = c.PointerArray("at", dtype), c.Buffer("to", dtype, c.MemoryAccess.WRITE)
     c0, channel, j = c.variables("c0 c j")
@@ -224,7 +224,7 @@ def input_function(plan: WinogradPlan) -> c.Function:
 
 
 def output_function(plan: WinogradPlan, point_step: int) -> c.Function:
-    """Return a function that transforms a tile back: ``(products, pixels)``; products of points lie so far apart."""
+    """Return a function transforming a tile back: ``(products, pixels)``; points lie ``point_step`` apart."""
     dtype, num, v, j = plan.geometry.dtype, plan.algorithm.num_inputs, c.Variable("v"), c.Variable("j")
     products, pixels = c.Buffer("products", dtype), c.Buffer("pixels", dtype, c.MemoryAccess.WRITE)
     loads = [c.Load(products, (j + i * num) * point_step + v, plan.lanes) for i in range(num)]
@@ -235,9 +235,9 @@ def output_function(plan: WinogradPlan, point_step: int) -> c.Function:
 
 
 def _mapped(matrix: Matrix, j: c.Variable, loads: list[c.Load], to: c.Load, step: int, before: c.Block = ()) -> c.Block:
-    """Return statements that apply a map along both axes of a square of vectors; ``loads`` are those of column ``j``.
+    """Return statements applying a map along both axes of a square of vectors; ``loads`` are those of column ``j``.
 
-    The results go ``to`` a place and behind it, so many elements from one to the next, row by row.
+    The results go ``to`` a place and behind, ``step`` elements apart, row by row.
     """
     (num_results, num), lanes, i = matrix.shape, loads[0].lanes, c.Variable("i")
     part = c.Buffer("part", to.buffer.dtype, c.MemoryAccess.WRITE, num_results * num * lanes)

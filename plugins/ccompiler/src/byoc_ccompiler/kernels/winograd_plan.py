@@ -1,10 +1,10 @@
-"""Winograd's minimal filtering: its matrices, how a convolution is cut up for it, and whether it pays.
+"""Winograd's minimal filtering: the matrices, the tiling of a convolution, and the estimate of the gain.
 
-``F(m, 3)`` gives ``m`` neighbouring outputs of a filter of 3 taps from ``m + 2`` inputs with ``m + 2`` products, where
-the plain sums take ``3 m``: ``y = A^T [(G g) * (B^T d)]``. Over two axes each map is applied along both. The matrices
-interpolate a product of polynomials at chosen points and at infinity (Toom and Cook). What the points are decides how
-much rounding errors grow: with 0, +-3/4 and +-3/2 those of ``F(4, 3)`` are a quarter of those with the customary 0,
-+-1 and +-2, and all of ``A^T`` and ``B^T`` is exact in float32.
+``F(m, 3)`` computes ``m`` neighbouring outputs of a filter of 3 taps from ``m + 2`` inputs with ``m + 2`` products,
+instead of ``3 m`` in the plain sums: ``y = A^T [(G g) * (B^T d)]``. Over two axes each map is applied along both. The
+matrices interpolate a product of polynomials at chosen points and at infinity (Toom and Cook). The points determine the
+growth of rounding errors: with 0, +-3/4 and +-3/2, the errors of ``F(4, 3)`` are a quarter of the errors with the
+customary 0, +-1 and +-2, and all of ``A^T`` and ``B^T`` is exact in float32.
 
 Sources: S. Winograd, Arithmetic Complexity of Computations, SIAM 1980; A. Lavin and S. Gray, Fast Algorithms for
 Convolutional Neural Networks, CVPR 2016; B. Barabasz et al., Error Analysis and Improving the Accuracy of Winograd
@@ -29,19 +29,19 @@ from byoc_ccompiler.vector_unit import VectorUnit
 __all__ = ["Matrix", "WinogradPlan", "WinogradSchedule", "choose_plan", "has_form", "make_plan", "minimal_filter"]
 
 _TAPS = 3
-# By the number of outputs: the finite points; those that differ in their sign alone stand side by side.
+# By the number of outputs: the finite points; points differing in sign only stand side by side.
 _POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.75, -0.75, 1.5, -1.5)}
-_ROUND_NBYTES = 1 << 19  # a round's transformed tiles and a panel's products, so large, stay in the second-level cache
-_ROUND_TILES = 56  # a round has so many in any case: each element of a filter that comes from memory is used often
-_LEAST_BLOCKS, _LEAST_PANELS = 12, 4  # of so many, parts of neighbouring blocks, or of panels, are even enough
-_MOST_PARTS = 16  # parts of neighbouring blocks or panels, at most: each has scratch memory of its own
-_NEAR_NBYTES = 1 << 20  # so many bytes of a panel's factors are in that cache when the second block needs them
-_NEAR_RATE, _FAR_RATE = 32, 3  # bytes of factors that arrive in a cycle, from that cache, and from beyond it
+_ROUND_NBYTES = 1 << 19  # size of a round's transformed tiles and a panel's products staying in the second-level cache
+_ROUND_TILES = 56  # minimum of a round: each element of a filter fetched from memory is used often
+_LEAST_BLOCKS, _LEAST_PANELS = 12, 4  # from this many on, parts of neighbouring blocks, or of panels, are even enough
+_MOST_PARTS = 16  # maximum parts of neighbouring blocks or panels: each has separate scratch memory
+_NEAR_NBYTES = 1 << 20  # bytes of a panel's factors still in the second-level cache for the second block
+_NEAR_RATE, _FAR_RATE = 32, 3  # bytes of factors arriving in a cycle, from the second-level cache, and from beyond
 _POINT_CYCLES = 5  # of the transforms, for one vector at one point, loads and stores included
-_DIRECT_RATE = 1.7  # multiply-adds of vectors that direct convolution reaches in a cycle
-_MARGIN = 1.25  # how much cheaper a plan must look than direct convolution: it has many small loops
-_LARGE_TILE_MARGIN = 1.25  # and tiles of 4 by 4 than those of 2 by 2, whose errors are smaller
-_UNKNOWN_SIZE = 28  # what a symbolic size of an image counts as; a symbolic batch counts as 1
+_DIRECT_RATE = 1.7  # multiply-adds of vectors in a cycle of direct convolution
+_MARGIN = 1.25  # required gain of a plan over direct convolution, because a plan has many small loops
+_LARGE_TILE_MARGIN = 1.25  # required gain of tiles of 4 by 4 over tiles of 2 by 2 with smaller errors
+_UNKNOWN_SIZE = 28  # assumed for a symbolic size of an image; a symbolic batch counts as 1
 
 Matrix = npt.NDArray[np.float64]
 _Parts = Literal["blocks", "panels", "pairs"]
@@ -49,9 +49,10 @@ _Parts = Literal["blocks", "panels", "pairs"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _MinimalFilter:
-    """The algorithm ``F(m, 3)``: ``m`` outputs of ``m + 2`` inputs along each axis, and as many products.
+    """The algorithm ``F(m, 3)``: ``m`` outputs from ``m + 2`` inputs along each axis, with as many products.
 
-    ``A^T`` maps products to ``outputs``, ``G`` the ``taps`` of a filter to factors, ``B^T`` ``inputs`` to the others.
+    ``A^T`` maps products to ``outputs``, ``G`` the ``taps`` of a filter to factors, ``B^T`` ``inputs`` to the other
+    factors.
     """
 
     num_outputs: int
@@ -63,7 +64,7 @@ class _MinimalFilter:
 
 @cache
 def minimal_filter(num_outputs: int) -> _MinimalFilter:
-    """Return the algorithm with so many outputs along an axis: 2 or 4."""
+    """Return the algorithm with 2 or 4 outputs along an axis."""
     points, size = _POINTS[num_outputs], num_outputs + _TAPS - 1
     outputs, taps, inputs = np.zeros((num_outputs, size)), np.zeros((size, _TAPS)), np.zeros((size, size))
     for index, point in enumerate(points):
@@ -78,14 +79,14 @@ def minimal_filter(num_outputs: int) -> _MinimalFilter:
 
 @dataclass(frozen=True, slots=True)
 class WinogradSchedule:
-    """How a convolution is computed by Winograd's minimal filtering.
+    """A schedule of Winograd's minimal filtering for a convolution.
 
     Attributes:
         num_outputs: outputs of a tile along each axis, 2 or 4.
-        rows: tiles that are multiplied together, a block.
-        vectors: vectors of output channels that are multiplied together, a panel.
-        blocks: blocks of a round, whose tiles are all transformed before they are multiplied.
-        parts: what threads part: neighbouring blocks, panels, or pairs of panels and blocks of a round.
+        rows: tiles multiplied together, a block.
+        vectors: vectors of output channels multiplied together, a panel.
+        blocks: blocks of a round; all tiles of a round are transformed before the multiplication.
+        parts: the division among threads: neighbouring blocks, panels, or pairs of panels and blocks of a round.
     """
 
     num_outputs: int
@@ -96,14 +97,15 @@ class WinogradSchedule:
 
 
 class WinogradPlan:
-    """What a schedule makes of a convolution.
+    """The sizes of a convolution under a schedule.
 
-    A panel has ``width`` channels, the last one is filled up with zeros; a tile has ``num_points`` products for one
-    pair of channels.
+    A panel has ``width`` channels, the last panel is padded with zeros; a tile has ``num_points`` products for a pair
+    of channels.
 
-    Threads part a ``total`` of blocks or panels by multiples of ``grain``. The smallest part has scratch memory for the
-    transformed tiles of so many blocks (``places``), and a larger one for as many more; all parts have ``tiles_size``
-    elements. Behind them lie the products, ``scratch_size`` ends both.
+
+    Threads divide a ``total`` of blocks or panels by multiples of ``grain``. The smallest part has scratch memory for
+    the transformed tiles of ``places`` blocks, a larger part a multiple of this memory; all parts together have
+    ``tiles_size`` elements. The products follow; ``scratch_size`` is the size of both.
 
     Raises:
         InternalError: the schedule is not legal.
@@ -146,7 +148,7 @@ class WinogradPlan:
         self.scratch_size = self.tiles_size + (0 if self.parts == "pairs" else parts * self.panel_products)
 
     def cycles(self) -> float:
-        """Return the estimated cycles in one thread."""
+        """Return the estimated cycles in a single thread."""
         channels, blocks = self.geometry.channels, -(-self.assumed_tiles // self.rows)
         sums, loads, near = self.rows * self.vectors, self.rows + self.vectors, self.vectors * self.unit.nbytes
         step = max(sums / 2, loads / 2, 4.0, near / _NEAR_RATE)
@@ -159,13 +161,13 @@ class WinogradPlan:
 
 
 def has_form(geometry: ConvolutionGeometry, unit: VectorUnit) -> bool:
-    """Return whether windows of 3 by 3 pixels move by one pixel, over all channels, of which there is a vector."""
+    """Return whether windows of 3 by 3 pixels move by one pixel, over all channels, at least a vector of channels."""
     form = (geometry.filter_height, geometry.filter_width), geometry.strides, geometry.dilation, geometry.groups
     return form == ((_TAPS, _TAPS), (1, 1), (1, 1), 1) and geometry.channels >= unit.lanes(geometry.dtype)
 
 
 def choose_plan(geometry: ConvolutionGeometry, unit: VectorUnit, option: str) -> WinogradPlan | None:
-    """Return the cheapest plan that the option ``winograd`` permits, ``None`` where direct convolution should win."""
+    """Return the cheapest plan permitted by the option ``winograd``, ``None`` if direct convolution should win."""
     if option == "off" or not has_form(geometry, unit):
         return None
     best = make_plan(geometry, unit, 2)
@@ -179,9 +181,9 @@ def choose_plan(geometry: ConvolutionGeometry, unit: VectorUnit, option: str) ->
 
 
 def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int) -> WinogradPlan:
-    """Return the cheapest plan with tiles of so many outputs along each axis.
+    """Return the cheapest plan with ``num_outputs`` outputs of a tile along each axis.
 
-    With blocks, a thread finds what it transformed in its cache, and gets the same pixels from layer to layer.
+    With blocks, a thread finds its transformed tiles in its cache, and gets the same pixels from layer to layer.
     """
 
     def plan(rows: int, vectors: int, blocks: int = 1, parts: _Parts = "blocks") -> WinogradPlan:
@@ -204,7 +206,7 @@ def make_plan(geometry: ConvolutionGeometry, unit: VectorUnit, num_outputs: int)
 
 
 def _beside(computing: float, fetching: float) -> float:
-    """Return the cycles of computing while factors are fetched: 0.3 of the shorter is not hidden behind the longer."""
+    """Return the cycles of computing while fetching factors: the longer, plus an unhidden 0.3 of the shorter."""
     return max(computing, fetching) + 0.3 * min(computing, fetching)
 
 

@@ -1,8 +1,8 @@
-"""Products of short numbers, of which a word of 32 bits holds several: four bytes, or two bfloat16.
+"""Products of short numbers, several in a word of 32 bits: four bytes, or two bfloat16.
 
-Rows of factors are those of a matrix, or the windows of an image; they are gathered in words, from runs that each lie
-side by side. In a panel of columns, the words of one step of the sums lie side by side, and the steps follow one
-another. The products of two words are added up at a time, by an instruction, or else by C that says the same.
+Rows of factors are rows of a matrix, or windows of an image; the factors are gathered in words, from contiguous runs.
+In a panel of columns, the words of one step of the sums lie side by side, step after step. The products of two words
+are accumulated at a time, by an instruction, or else by equivalent C.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ _REGISTERS = {
     32: ("_mm256", "__m256i", "__AVX2__"),
     16: ("_mm", "__m128i", "__SSE2__"),
 }
-"""By the bytes of a register: how its intrinsics begin, its type, and what tells of products of 16-bit integers."""
+"""By the bytes of a register: the prefix of the intrinsics, the type, and the macro for products of 16-bit integers."""
 
 
 @dataclass(frozen=True, slots=True)
 class WordFormat:
-    """Words of short numbers, sums of their products, and what adds products to sums: in C, and in numpy.
+    """Words of short numbers, sums of their products, and the addition of products to sums: in C, and in numpy.
 
-    Rows may be cut into steps: then ``step`` has the words of one, and those from it to the next step of the row.
+    Rows may be cut into steps: then ``step`` has the words of a step, and the words from a step to the next step of the
+    row.
     """
 
     name: str
@@ -47,7 +48,7 @@ class WordFormat:
     step: tuple[int, int] | None = None
 
     def add(self, lanes: int) -> c.Callee:
-        """Return the function for vectors of so many words."""
+        """Return the function for vectors of ``lanes`` words."""
         names = ("MM", "REGISTER", "HAS_PAIRS", "NBYTES", "WORDS", "SUMS")
         types = (f"vec_{c_suffix(dtype)}x{lanes}" for dtype in (self.dtype, self.sum_dtype))
         text = self.definition
@@ -57,7 +58,7 @@ class WordFormat:
 
 
 def pack_panels(matrix: NDArray, width: int, num_words: int, dtype: str) -> NDArray:
-    """Return a matrix (depth x columns) as panels, filled up by 0: panels x words of a column x columns of a panel."""
+    """Return a matrix (depth x columns) as zero-padded panels: panels x words of a column x columns of a panel."""
     depth, columns = matrix.shape
     count, panels = 4 // matrix.itemsize, -(-columns // width)
     padded = np.zeros((num_words * count, panels * width), matrix.dtype)
@@ -68,11 +69,11 @@ def pack_panels(matrix: NDArray, width: int, num_words: int, dtype: str) -> NDAr
 
 @cache
 def word_tile(unit: VectorUnit, words: WordFormat, rows: int, vectors: int, width: int) -> c.Function:
-    """Return a C function that multiplies rows of words by some vectors of columns of a panel, which has a width.
+    """Return a C function multiplying rows of words by some vectors of columns of a panel of a width.
 
-    ``sums[j * pitch + n] = start[j * start_step + n] + sum over k of left[j][k] * panel[k][n]``. The sums may start
-    with themselves. Parameters in C: ``left, panel, num_words, row_step, start, start_step, sums, pitch``; where rows
-    are cut into steps, they start with 0: ``left, panel, num_steps, sums, pitch``.
+    ``sums[j * pitch + n] = start[j * start_step + n] + sum over k of left[j][k] * panel[k][n]``. ``start`` may be
+    ``sums`` itself. Parameters in C: ``left, panel, num_words, row_step, start, start_step, sums, pitch``; if rows are
+    cut into steps, the sums start with 0: ``left, panel, num_steps, sums, pitch``.
     """
     lanes, zero = unit.lanes(words.sum_dtype), c.Size(0)
     type_, word, own = c.CType(words.sum_dtype, lanes), c.CType(words.dtype, lanes), vectors * lanes
@@ -84,7 +85,7 @@ def word_tile(unit: VectorUnit, words: WordFormat, rows: int, vectors: int, widt
     held, add = {n: c.Load(acc, j * own + n, lanes) for n in columns}, words.add(lanes)
 
     def each(to: c.Buffer, apart: Dim | c.Expression, value: Callable[[int], c.Expression], *before: c.Let) -> c.For:
-        """Return the loop over rows that sets each vector of sums."""
+        """Return the loop over rows setting each vector of sums."""
         body = (*before, *(c.Store(to, j * apart + n, value(n)) for n in columns))
         return c.For(j, zero, c.Size(rows), body, kind=c.LoopKind.UNROLLED)
 
@@ -111,10 +112,10 @@ def word_tile(unit: VectorUnit, words: WordFormat, rows: int, vectors: int, widt
 
 @dataclass(frozen=True, slots=True)
 class RowWriter:
-    """Writes rows run by run, each by the statements that ``move`` returns: so many numbers from a place in a row on.
+    """A writer of rows, run by run, each by the statements of ``move``: numbers from a place in a row on.
 
-    A run without a source lies beyond the borders of an image. ``end`` returns what follows the last run of a row,
-    ``arrays`` are declared before the rows.
+    A run without a source lies beyond the borders of an image. ``end`` returns the statements after the last run of a
+    row, ``arrays`` are declared before the rows.
     """
 
     move: Callable[[c.Expression, c.Expression, c.Load | None, Dim], c.Block]
@@ -131,7 +132,7 @@ class Blocks:
         self.m0, self.m_count, self.n0, self.n_count, self.panel = c.variables("m0 m_count n0 n_count panel")
 
     def lets(self, first: c.Expression, panel: c.Expression) -> c.Block:
-        """Return the statements that say where a block that begins with a row, and a panel with a number, lie."""
+        """Return the statements placing a block with a first row, and a panel with a number."""
         return (
             c.Let(self.m0, first),
             c.Let(self.m_count, c.index_min(c.Size(self.num_rows) - self.m0, self.rows)),
@@ -146,9 +147,9 @@ class Blocks:
         return SumsTile(sums, self.width, *place, leading)
 
     def loop(self, gather: c.For, product: c.Block, before: c.Block, *after: c.Statement) -> c.Dispatch:
-        """Return the loop over blocks times panels, the panels of a block one after the other.
+        """Return the loop over blocks times panels, panel by panel of each block.
 
-        ``gather`` makes a block ready, which then stays. ``before`` and ``after`` stand around the loop of each thread.
+        ``gather`` prepares a block once for all panels. ``before`` and ``after`` stand around the loop of each thread.
         """
         item, block, at_hand = c.variables("item block at_hand")
         body = (
@@ -162,7 +163,7 @@ class Blocks:
         return self.shared_loop(item, self.count * self.panels, body, (*before, start), *after)
 
     def gather_rows(self, source: c.Buffer, step: Dim, depth: Dim, writer: RowWriter) -> c.For:
-        """Return the loop over the rows of a block, each of so many numbers, which lie a step apart."""
+        """Return the loop over the rows of a block, with ``depth`` numbers each, a step apart."""
         row = c.Variable("row")
         move = writer.move(row, c.Size(0), source[self.m0 * step + row * step], depth)
         return c.For(row, c.Size(0), self.m_count, (*move, *writer.end(row)))
@@ -170,7 +171,7 @@ class Blocks:
     def gather_windows(
         self, image: c.Buffer, shape: ConvolutionGeometry, strides: Sequence[Dim], writer: RowWriter
     ) -> c.For:
-        """Return the loop over the windows of the pixels of a block; a line of a window is one run where it can be.
+        """Return the loop over the windows of the pixels of a block; a line of a window is a single run if possible.
 
         Windows are written line by line, pixel by pixel; without channels side by side, each line channel by channel.
         """
@@ -210,6 +211,6 @@ class Blocks:
 
     @staticmethod
     def shared_loop(index: c.Variable, count: Dim, body: c.Block, before: c.Block, *after: c.Statement) -> c.Dispatch:
-        """Return a loop that threads share, with what each does before and after its part of the rounds."""
+        """Return a loop shared by threads, with statements before and after each thread's part of the rounds."""
         first, end = c.variables(f"{FIRST_ITEM} {END_ITEM}")
         return c.Dispatch(first, end, (*before, c.For(index, first, end, body), *after), count)

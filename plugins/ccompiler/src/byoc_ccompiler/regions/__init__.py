@@ -1,4 +1,4 @@
-"""What becomes of a region before C is written for it: rewrites from function to function."""
+"""The preparation of a region before C generation: rewrites from function to function."""
 
 from byoc_ccompiler.regions.prepare import prepare_regions
 

@@ -1,8 +1,8 @@
 """Products and convolutions of quantised tensors, computed on the integers themselves.
 
-Taken are those of 8-bit integers less their zero points in int32, and those of floats that are such integers times a
-scale, where one operand is constant. The sum of the products of floats is the sum of the products of integers times
-both scales, which is nearer to the exact result than a sum of rounded floats.
+The rewrite takes products of 8-bit integers less their zero points in int32, and products of floats equal to such
+integers times a scale, with a constant operand. The sum of the products of floats is the sum of the products of
+integers times both scales, and is nearer to the exact result than a sum of rounded floats.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _PRODUCTS = ("nn.conv2d", "matmul", "nn.dense")
 _BYTES = ("int8", "uint8")
 _MOVES = ("permute_dims", "reshape")
 _FOLDED = (*_MOVES, "cast", "subtract")
-"""What weights are made with, which stands in a region where its result was too large to be a constant."""
+"""The ops producing weights, present in a region if their result was too large for a constant."""
 
 
 def use_byte_products(module: IRModule) -> IRModule:
-    """Return the module with products of quantised tensors computed on integers, where their kernels can do that."""
+    """Return the module with products of quantised tensors computed on integers, if supported by their kernels."""
     return rewrite_module(module, dict.fromkeys(_PRODUCTS, (_use_bytes,)))
 
 
@@ -44,12 +44,12 @@ def _use_bytes(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
 
 
 class _Image(NamedTuple):
-    """The operand that is not constant: ``(integers - zero) * scale``; no scale where it is made of integers alone.
+    """The non-constant operand: ``(integers - zero) * scale``; no scale if the operand is made of integers alone.
 
     Attributes:
-        shift: a zero point that only a call knows, beside which ``zero`` is 0.
-        border: the same in the dtype of ``integers``, where it is a scalar of it.
-        moves: ops that move its elements afterwards, the last one first.
+        shift: a zero point known only in a call; ``zero`` is then 0.
+        border: the same in the dtype of ``integers``, if the zero point is a scalar of the dtype.
+        moves: later ops moving the elements, the last op first.
     """
 
     integers: Value
@@ -61,12 +61,12 @@ class _Image(NamedTuple):
 
 
 class _Weight(NamedTuple):
-    """The constant operand: ``(integers - zero) * scale``; a scale is a number, or one for each output channel.
+    """The constant operand: ``(integers - zero) * scale``; the scale is a number, or a number for each output channel.
 
     Attributes:
         integers: of int8, output channels first.
-        scale: ``None`` where the operand is made of integers alone.
-        zero: int32, of shape ``(1,)`` or ``(N,)``; ``None`` where the weights fit in int8 as they are.
+        scale: ``None`` if the operand is made of integers alone.
+        zero: int32, of shape ``(1,)`` or ``(N,)``; ``None`` if the weights fit in int8 unchanged.
     """
 
     integers: NDArray
@@ -75,14 +75,14 @@ class _Weight(NamedTuple):
 
 
 class _Product:
-    """A product and what makes its operands."""
+    """A product and the makers of the operands."""
 
     def __init__(self, binding: Binding, graph: RewriteGraph) -> None:
         self._binding = binding
         self._graph = graph
 
     def match(self) -> tuple[_Image, _Weight] | None:
-        """Return the operands of a product that is computed on integers."""
+        """Return the operands of a product computable on integers."""
         binding = self._binding
         axes = _ordered_axes(binding)
         if dtype_of(binding.result) not in ("int32", "float32") or axes is None:
@@ -97,7 +97,7 @@ class _Product:
         if image.scale is not None and not _is_sound(_factor(image, weight)):
             return None
         if image.shift is not None and image.border is None and binding.op.name == "nn.conv2d":
-            return None  # what stands beyond the borders is a byte
+            return None  # the value beyond the borders is a byte
         return image, weight
 
     def write(self, image: _Image, weight: _Weight) -> Sequence[Value]:
@@ -131,7 +131,7 @@ class _Product:
         return (sums,)
 
     def _row_sums(self, op: OpDef, operands: Sequence[Value], attrs: Mapping[str, object], image: _Image) -> Value:
-        """Emit what a product gives for weights of 1: the sum of each row, or window, of ``integers - zero - shift``.
+        """Emit the product with weights of 1: the sum of each row, or window, of ``integers - zero - shift``.
 
         Shapes: ``(..., 1)``, int32.
         """
@@ -189,7 +189,7 @@ class _Product:
         return _Image(cast.operands[0], centre, None, shift, border) if limits.min <= centre <= limits.max else None
 
     def _find_weight(self, value: Value, axes: tuple[int, ...]) -> _Weight | None:
-        """Gives the weights with these axes in this order, the first that of the output channels."""
+        """Return the weights with these axes in this order, the axis of the output channels first."""
         if dtype_of(value) == "int32":
             array = self._array(value)
             return None if array is None else _narrow(array.transpose(axes), None)
@@ -215,7 +215,7 @@ class _Product:
         return None if found is None else found[0]
 
     def _array(self, value: Value) -> NDArray | None:
-        """Gives what a value is, where that is a constant, or made of constants by ops of :data:`_FOLDED`."""
+        """Return the array of a constant, or of a value made of constants by ops of :data:`_FOLDED`."""
         if isinstance(value, Constant):
             return self._graph.array(value)
         maker = self._maker(value)
@@ -227,7 +227,7 @@ class _Product:
 
 
 def _ordered_axes(binding: Binding) -> tuple[int, ...] | None:
-    """Gives the axes of the weights in the order of their kernel; ``None`` where there is none for such a product."""
+    """Return the axes of the weights in the order of their kernel; ``None`` if there is no kernel for the product."""
     x, weight = (shape_of(operand) for operand in binding.operands)
     if binding.op.name == "nn.dense":
         return (0, 1)
@@ -239,7 +239,7 @@ def _ordered_axes(binding: Binding) -> tuple[int, ...] | None:
 
 
 def _narrow(array: NDArray, scale: NDArray | None) -> _Weight | None:
-    """Return weights as int8, with a zero point for all or for each output channel where they fit with it only."""
+    """Return weights as int8, with a zero point for all or for each output channel only if needed to fit."""
     found = to_bytes(array, channel=0)
     if found is None:
         return None
@@ -248,7 +248,7 @@ def _narrow(array: NDArray, scale: NDArray | None) -> _Weight | None:
 
 
 def _factor(image: _Image, weight: _Weight) -> NDArray:
-    """Gives what sums are multiplied with: both scales, rounded once."""
+    """Return the factor of the sums: both scales, rounded once."""
     assert image.scale is not None
     assert weight.scale is not None
     with np.errstate(over="ignore", under="ignore"):
@@ -256,6 +256,6 @@ def _factor(image: _Image, weight: _Weight) -> NDArray:
 
 
 def _is_sound(factor: NDArray) -> bool:
-    """Tells whether all factors are normal numbers: no rounding error of others is bounded by the unit roundoff."""
+    """Return whether all factors are normal numbers: the unit roundoff bounds no rounding error of others."""
     sizes = np.abs(factor)
     return bool(np.all(np.isfinite(sizes) & (sizes >= np.finfo(np.float32).tiny)))

@@ -1,8 +1,8 @@
-"""Convolutional parts with channels last: the layout in which their kernels are fast.
+"""Convolutional parts with channels last: the fast layout of their kernels.
 
-Each convolution and pooling with channels in front becomes one with channels last between two transposes; those between
-neighbours meet and cancel (:class:`byoc_core.transform.MoveTransposes`), so that they remain at the borders of a region
-only.
+Each convolution and pooling with channels first becomes the same op with channels last between two transposes;
+transposes between neighbours meet and cancel (:class:`byoc_core.transform.MoveTransposes`), and remain at the borders
+of a region only.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _CHANNELS_LAST = {"NCW": "NWC", "NCHW": "NHWC"}
 
 
 def _last(rank: int) -> tuple[int, ...]:
-    """Gives the axes of an image with channels in front, in the order in which they come last."""
+    """Return the permutation of an image from channels first to channels last."""
     return (0, *range(2, rank), 1)
 
 
 def _first(rank: int) -> tuple[int, ...]:
-    """Gives the axes of an image with channels last, in the order in which they stand in front."""
+    """Return the permutation of an image from channels last to channels first."""
     return (0, rank - 1, *range(1, rank - 1))
 
 
 def _can_turn(binding: Binding, families: Mapping[str, KernelFamily]) -> bool:
-    """Tells whether an op has channels in front, and its family a kernel for channels last."""
+    """Return whether an op has channels first, and the family a kernel for channels last."""
     attribute = _LAYOUTS.get(binding.op.name)
     if attribute is None or binding.attrs[attribute] not in _CHANNELS_LAST:
         return False
@@ -59,7 +59,7 @@ def _turned(value: Value) -> Var:
 
 
 def channels_last(module: IRModule, families: Mapping[str, KernelFamily]) -> IRModule:
-    """Return the module with channels last in convolutions, and in pooling too in functions that have a convolution."""
+    """Return the module with channels last in convolutions, and in pooling of functions with a convolution."""
 
     def turn(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
         if not _can_turn(binding, families):
@@ -86,10 +86,10 @@ def _with_channels_first(graph: RewriteGraph, image: Value) -> Sequence[Value]:
 
 
 def _turn_shuffle(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
-    """Shuffle channels last where an op is the last of a channel shuffle over NCHW.
+    """Shuffle channels last if an op is the last of a channel shuffle over NCHW.
 
-    That is the channels seen as a matrix of groups times members, transposed, and seen as one axis again (Zhang et al.
-    2018, ShuffleNet).
+    A channel shuffle views the channels as a matrix of groups times members, transposes the matrix, and views the
+    result as one axis again (Zhang et al. 2018, ShuffleNet).
     """
     permute = graph.maker(binding.operands[0], "permute_dims")
     split = None if permute is None else graph.maker(permute.operands[0], "reshape")

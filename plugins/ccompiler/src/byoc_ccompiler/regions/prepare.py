@@ -30,16 +30,16 @@ __all__ = ["prepare_regions"]
 def prepare_regions(
     functions: Iterable[Function], constants: Mapping[str, npt.NDArray[Any]], families: Mapping[str, KernelFamily]
 ) -> IRModule:
-    """Gives the module of functions that compute the same and that kernels are written for.
+    """Return a module of equivalent functions in the form expected by kernels.
 
-    Composites are taken apart, for what one loop computes is decided later and anew; normalisations, activations and
-    attention that are spelled out become one op each; 16-bit floats are computed with in float32; convolutions get
-    their channels last; products of quantised tensors are computed on the integers; one place of an axis is a slice.
+    Composites are taken apart, because the division into loops is decided later and anew. Normalisations, activations
+    and attention in many ops become one op each. 16-bit floats are computed in float32; convolutions get their channels
+    last; products of quantised tensors are computed on the integers; a single place of an axis becomes a slice.
 
     Args:
-        functions: the regions, which keep parameters, results and attributes.
+        functions: the regions; parameters, results and attributes are kept.
         constants: arrays by digest.
-        families: what compiles each op.
+        families: the family of each op.
     """
     inlined = {function.name: _inline(function) for function in functions}
     store = ConstantStore()
@@ -51,7 +51,7 @@ def prepare_regions(
     known = tuple(name for name in _RECOGNISED if name in families)
     module = _run(module, EliminateCommonSubexpressions(), RecogniseComposites(known), RemoveDeadCode())
     module = widen_halves(module, families)
-    # Constants of 16-bit floats are cast here and now; quantised ones stay so until it is known who reads them.
+    # Constants of 16-bit floats are cast now; quantised constants stay until their readers are known.
     fold = FoldConstants(kept=("dequantize",))
     module = _run(module, fold, lambda module: channels_last(module, families), Simplify())
     module = slice_single_places(module)
@@ -68,7 +68,7 @@ def _run(module: IRModule, *transforms: Callable[[IRModule], IRModule]) -> IRMod
 
 
 def _inline(function: Function) -> Function:
-    """Gives the function without composites, and open to passes: it is this backend's own now."""
+    """Return the function without composites, and open to passes: the function now belongs to this backend."""
     attrs = {name: value for name, value in function.attrs.items() if name != "Codegen"}
     function = replace(function, attrs=attrs)
     while any(binding.op.name == "composite" for binding in function.bindings):

@@ -1,4 +1,4 @@
-"""A ``take`` at one constant place is a slice: kernels that can read strided tensors need no copy of it."""
+"""A ``take`` at a single constant place as a slice: kernels reading strided tensors need no copy of a slice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["slice_single_places"]
 
 
 def slice_single_places(module: IRModule) -> IRModule:
-    """Return the module with a slice and a reshape in the place of each ``take`` at one place that is on its axis."""
+    """Return the module with a slice and a reshape in place of each ``take`` at a single valid place of the axis."""
     return rewrite_module(module, {"take": (_slice,)})
 
 

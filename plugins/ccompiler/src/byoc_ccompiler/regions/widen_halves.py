@@ -1,4 +1,4 @@
-"""Ops on 16-bit floats, computed in float32 between two casts: what their definition says."""
+"""Ops on 16-bit floats, computed in float32 between two casts, as defined."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from byoc_ccompiler.steps import dtype_of
 __all__ = ["HALVES", "widen_binding", "widen_halves"]
 
 HALVES = ("float16", "bfloat16")
-"""The floats that C stores, but does not compute with."""
+"""The floats stored by C, but not computed with."""
 
 
 def _is_half(value: Value) -> bool:
@@ -33,7 +33,7 @@ def _wide_attrs(binding: Binding) -> dict[str, AttrValue]:
 
 
 def widen_binding(binding: Binding, families: Mapping[str, KernelFamily]) -> Binding:
-    """Gives the op as it is compiled: on float32 where it is of 16-bit floats and its family does not take these."""
+    """Return the op as compiled: on float32 if of 16-bit floats not taken by the family."""
     if not _needs_widening(binding, families):
         return binding
 
@@ -52,10 +52,10 @@ def widen_binding(binding: Binding, families: Mapping[str, KernelFamily]) -> Bin
 
 
 def widen_halves(module: IRModule, families: Mapping[str, KernelFamily]) -> IRModule:
-    """Return the module with casts around every op that computes with 16-bit floats.
+    """Return the module with casts around every op computing with 16-bit floats.
 
-    Each op still rounds its result once, so the numbers are those of the op by itself. Neighbouring casts are computed
-    in the loops of the ops between them.
+    Each op still rounds the result once, with the same numbers as the op alone. Neighbouring casts are computed in the
+    loops of the ops between the casts.
     """
 
     def widen(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:

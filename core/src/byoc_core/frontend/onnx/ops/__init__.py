@@ -61,20 +61,20 @@ NODE_IMPORTERS: Mapping[str, NodeImporter] = MappingProxyType(
         **data_dependent.IMPORTERS,
     }
 )
-"""The importers of ops of the standard domain that need more than another spelling, by ONNX name."""
+"""Importers for ops of the standard domain without a direct spelling of an op, by ONNX name."""
 
 SHAPE_IMPORTERS: Mapping[str, ShapeImporter] = MappingProxyType(
     {**shape_arithmetic.IMPORTERS, **shape_movement.IMPORTERS}
 )
-"""How ops compute on known shapes; tried first, where all inputs are known shapes."""
+"""Importers for ops on known shapes; tried first if all inputs are known shapes."""
 
 
 def node_importers(ops: Mapping[str, OpDef]) -> Mapping[OnnxName, NodeImporter]:
-    """Return the importer of every ONNX operator that is imported into these ops, by domain and name.
+    """Return the importer of every ONNX operator supported with these ops, by domain and name.
 
-    An op that states its ONNX spelling needs no importer here; it adds none where the core has one.
+    An op with a declared ONNX spelling needs no importer here; its spelling is ignored if the core has an importer.
 
     Raises:
-        IRError: two ops state one spelling.
+        IRError: two ops declare the same spelling.
     """
     return MappingProxyType({**spelled_importers(ops), **{("", name): made for name, made in NODE_IMPORTERS.items()}})

@@ -1,4 +1,4 @@
-"""Importers of triangles and diagonals of matrices, and of blocks of pixels as channels."""
+"""Importers for triangles and diagonals of matrices, and for blocks of pixels as channels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _import_trilu(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_eye_like(node: NodeContext) -> Sequence[Imported]:
-    """The diagonal is what both triangles of a matrix of ones share."""
+    """Import the diagonal as the intersection of both triangles of a matrix of ones."""
     shape, k, dtype = node.shape(0), node.attr_int("k", 0), node.type(0).dtype
     if len(shape) != 2:
         raise node.error("its input is no matrix", got=ShapeValue(shape), expected="two sizes")
@@ -33,7 +33,7 @@ def _import_eye_like(node: NodeContext) -> Sequence[Imported]:
 
 
 def _blocks(op: str, *, mode_since: int) -> NodeImporter:
-    """Gives the importer of an op that moves blocks of pixels; from an opset on, its order of channels is a choice."""
+    """Build the importer of an op moving blocks of pixels; the order of channels is an attribute since an opset."""
 
     def import_node(node: NodeContext) -> Sequence[Imported]:
         mode = node.attr_string("mode", "DCR") if node.opset >= mode_since else "DCR"

@@ -1,4 +1,4 @@
-"""Importers of attention and rotary position embedding."""
+"""Importers for attention and rotary position embedding."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from byoc_core.ir.module import Value
 __all__ = ["IMPORTERS"]
 
 _STAGES = ("products", "capped", "masked", "weights")
-"""The scores that ``qk_matmul_output_mode`` chooses."""
+"""The scores selected by ``qk_matmul_output_mode``."""
 
 
 def _import_attention(node: NodeContext) -> Sequence[Imported]:
-    """Heads may be an axis of their own, or stand side by side in the last one; then so do those of the result."""
+    """Import attention with heads on an axis, or side by side in the last axis; the result has the same form."""
     _check_variant(node)
     flat = len(node.shape(0)) == 3
     query_heads, key_heads = node.attr_int("q_num_heads", 0), node.attr_int("kv_num_heads", 0)
@@ -61,7 +61,7 @@ def _past_steps(node: NodeContext) -> Dim:
 
 
 def _check_variant(node: NodeContext) -> None:
-    """Refuses what is malformed."""
+    """Raise an error for malformed inputs."""
     if node.has_input(4) != node.has_input(5):
         raise node.error("has past keys or past values, but not both")
     if node.has_input(4) and node.has_input(6):
@@ -69,9 +69,9 @@ def _check_variant(node: NodeContext) -> None:
 
 
 def _read_precision(node: NodeContext) -> str | None:
-    """Return the dtype of the softmax where stages are rounded one by one; ``None`` where ``nn.attention`` does that.
+    """Return the dtype of a softmax with separate rounding of stages; ``None`` if ``nn.attention`` rounds the same way.
 
-    That op computes narrow types in float32, and others in their own.
+    ``nn.attention`` computes narrow types in float32, and others in the same type.
 
     Raises:
         FrontendError: the softmax is not of floats.
@@ -87,7 +87,7 @@ def _read_precision(node: NodeContext) -> str | None:
 
 
 def _read_stage(node: NodeContext) -> str | None:
-    """Gives the stage of the scores that the node's last output holds; ``None`` where it has no such output."""
+    """Return the stage of the scores in the node's last output; ``None`` without such an output."""
     mode = node.attr_int("qk_matmul_output_mode", 0)
     if not 0 <= mode < len(_STAGES):
         raise node.error("attribute `qk_matmul_output_mode` is unknown", got=mode, expected="0 to 3")
@@ -96,7 +96,7 @@ def _read_stage(node: NodeContext) -> str | None:
 
 @dataclass(frozen=True)
 class _Band:
-    """How many keys to the left and to the right of its own place a step sees; ``None``: all."""
+    """The numbers of keys seen by a step to the left and to the right of its own place; ``None``: all."""
 
     left: int | None
     right: int | None
@@ -117,9 +117,10 @@ class _Band:
 
 
 def _limit(node: NodeContext, band: _Band, steps: Dim, length: Dim, offset: Dim) -> list[Value]:
-    """Gives what is added to the scores of ``(steps, length)`` so that each step sees its keys only.
+    """Return masks to add to the scores of ``(steps, length)``, to limit each step to its keys.
 
-    The own place of the first step is the key ``offset``; with lengths of keys, the last step's is the last key.
+    The own place of the first step is the key ``offset``; with lengths of keys, the place of the last step is the last
+    key.
     """
     keys = node.emit("arange", stop=length)
     start = -steps if node.has_input(6) else offset
@@ -138,7 +139,7 @@ def _limit(node: NodeContext, band: _Band, steps: Dim, length: Dim, offset: Dim)
 
 
 def _split_heads(node: NodeContext, index: int, heads: int) -> Value:
-    """Gives an input as ``(B, H, S, D)``."""
+    """Return an input as ``(B, H, S, D)``."""
     shape = node.shape(index)
     if len(shape) == 4:
         return node.value(index)
@@ -149,14 +150,14 @@ def _split_heads(node: NodeContext, index: int, heads: int) -> Value:
 
 
 def _join_heads(node: NodeContext, value: Value) -> Value:
-    """Gives ``(B, H, S, D)`` as ``(B, S, H * D)``."""
+    """Reshape ``(B, H, S, D)`` to ``(B, S, H * D)``."""
     turned = node.emit("permute_dims", value, axes=(0, 2, 1, 3))
     batch, steps, heads, size = node.shape_of(turned)
     return node.reshape(turned, (batch, steps, heads * size))
 
 
 def _read_mask(node: NodeContext, length: Dim) -> Value:
-    """Gives the mask as what is added to the scores; keys behind its end are hidden."""
+    """Return the mask as a term to add to the scores; keys beyond the end of the mask are hidden."""
     mask = node.value(3) if node.type(3).dtype != "bool" else _hide(node, node.value(3))
     *leading, columns = node.shape(3) or (1,)
     if node.opset < 24 or not isinstance(columns, int) or columns == length:
@@ -169,12 +170,12 @@ def _read_mask(node: NodeContext, length: Dim) -> Value:
 
 
 def _hide(node: NodeContext, seen: Value) -> Value:
-    """Gives zeros where a condition holds, else minus infinity."""
+    """Return zeros where a condition holds, else minus infinity."""
     return node.emit("where", seen, node.scalar(0.0, 0), node.scalar(float("-inf"), 0))
 
 
 def _import_rotary(node: NodeContext) -> Sequence[Imported]:
-    node.ignore_attrs("rotary_embedding_dim")  # the width of the caches says it
+    node.ignore_attrs("rotary_embedding_dim")  # given by the width of the caches
     flat = len(node.shape(0)) == 3
     x = _split_heads(node, 0, node.attr_int("num_heads", 0))
     angles: list[Value] = [node.value(1), node.value(2)]

@@ -1,4 +1,4 @@
-"""Attention as the function body of ONNX has it: each stage rounded to its dtype."""
+"""Attention in the form of ONNX's function body: each stage rounded to its dtype."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ PRECISIONS = ("float16", "bfloat16", "float32", "float64")
 
 @dataclass(frozen=True)
 class AttentionStages:
-    """What the stages of an attention do.
+    """The parameters of the stages of an attention.
 
     Attributes:
         node: the attention.
         scale: the factor of the scores; ``None``: ``1 / sqrt(D)``.
         softcap: if not 0, scores become ``softcap * tanh(scores / softcap)``.
         precision: the dtype of the softmax.
-        mask: what is added to the scores.
+        mask: a term added to the scores.
         may_see_none: whether a step may see no key; its weights are zeros.
     """
 
@@ -42,12 +42,12 @@ class AttentionStages:
     may_see_none: bool
 
     def emit(self, query: Value, key: Value, value: Value, stage: str | None) -> tuple[Value, ...]:
-        """Return the result, and the scores of a stage if one is named.
+        """Return the result, and the scores of a stage if a stage is named.
 
         Shapes: ``(B, H, S, D), (B, G, T, D), (B, G, T, E) -> (B, H, S, E)``, and ``(B, H, S, T)`` of the scores.
 
         Raises:
-            FrontendError: the numbers of heads are not known, and differ; or the mask does not fit the scores.
+            FrontendError: the numbers of heads are unknown and differ; or the mask does not fit the scores.
         """
         node, (batch, heads, steps, size), (_, groups, length, _) = self.node, *map(self.node.shape_of, (query, key))
         is_shared = heads != groups
@@ -55,7 +55,7 @@ class AttentionStages:
             problem = "rounds each stage, and needs equal or known numbers of heads"
             raise node.error(problem, got=(heads, groups), expected="a multiple of the second one")
         self._check_mask((batch, heads, steps, length))
-        # The queries of the heads that share keys become steps of one head.
+        # Queries of heads sharing keys become steps of a single head.
         shared = (batch, groups, heads // groups * steps) if is_shared else (batch, heads, steps)
         of_queries, of_keys = self._factors(size)
         queries, keys = node.emit("multiply", query, of_queries), node.emit("multiply", key, of_keys)
@@ -70,13 +70,13 @@ class AttentionStages:
         return (result,) if stage is None else (result, scores[stage])
 
     def _check_mask(self, scores: tuple[Dim, ...]) -> None:
-        """Check that a mask broadcasts to the scores, as ``nn.attention`` does it."""
+        """Check whether a mask broadcasts to the scores, by the rule of ``nn.attention``."""
         mask = () if self.mask is None else self.node.shape_of(self.mask)
         if not fits_scores(mask, scores):
             raise self.node.error("has a mask that does not broadcast to the scores", got=mask, expected=scores)
 
     def _factors(self, size: Dim) -> tuple[Value, Value]:
-        """Return the factors of queries and of keys: roots of the scale, with its sign on that of the queries."""
+        """Return the factors of queries and of keys: roots of the scale, with its sign on the factor of the queries."""
         if self.scale is not None or isinstance(size, int):
             scale = 1 / math.sqrt(max(int(str(size)), 1)) if self.scale is None else self.scale
             root = math.sqrt(abs(scale))
@@ -95,10 +95,10 @@ class AttentionStages:
         return self.node.emit("multiply", self.node.emit("tanh", self.node.emit("divide", scores, cap)), cap)
 
     def _weigh(self, scores: Value) -> Value:
-        """Return the softmax of the scores, computed in its own dtype; zeros for steps that see no key.
+        """Return the softmax of the scores, computed in its own dtype; zeros for steps without visible keys.
 
-        A step sees none if all of its scores are minus infinity, which a sum of finite numbers may be in float16; or if
-        its mask is, whatever is not a number below it.
+        A step sees no keys if all its scores are minus infinity; a sum of finite numbers may be minus infinity in
+        float16. A step also sees no keys if its mask is all minus infinity, even with NaN in the scores.
         """
         dtype, emit = self.node.type(0).dtype, self.node.emit
         given = scores if dtype == self.precision else emit("cast", scores, dtype=self.precision)
@@ -110,7 +110,7 @@ class AttentionStages:
         return weights if self.mask is None or not self.may_see_none else self._zero_unseen(weights, self.mask)
 
     def _zero_unseen(self, weights: Value, scores: Value) -> Value:
-        """Return weights with zeros for the steps whose scores are all minus infinity."""
+        """Return weights with zeros for the steps with all scores minus infinity."""
         emit, dtypes = self.node.emit, [self.node.tensor_type(value).dtype for value in (weights, scores)]
         zero, lowest = (
             self.node.constant(np.asarray(number).astype(to_numpy(dtype)))

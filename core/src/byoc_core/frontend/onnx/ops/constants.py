@@ -1,4 +1,4 @@
-"""Importers of constants, and of what turns shapes into values."""
+"""Importers for constants, and for ops turning shapes into values."""
 
 from __future__ import annotations
 

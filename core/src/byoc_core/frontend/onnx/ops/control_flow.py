@@ -1,4 +1,4 @@
-"""Importers of control flow."""
+"""Importers for control flow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FOREVER = np.array(np.iinfo(np.int64).max, np.int64)
 
 
 def _import_if(node: NodeContext) -> Sequence[Imported]:
-    """Imports the branch that is taken where the condition is known, else both as regions of the IR's ``if``."""
+    """Import only the taken branch if the condition is known, else both as regions of the IR's ``if``."""
     names = ("then_branch", "else_branch")
     for name in names:
         outputs = node.attr_graph(name).output
@@ -70,7 +70,7 @@ def _truth(node: NodeContext, known: np.ndarray[tuple[int, ...], np.dtype[np.gen
 
 
 def _import_loop(node: NodeContext) -> Sequence[Imported]:
-    """Imports a loop. Without a condition it begins, and the body's decides from then on, as in ONNX Runtime."""
+    """Import a loop. A missing condition starts the loop; later the body's condition decides, as in ONNX Runtime."""
     body = node.attr_graph("body")
     carried = [node.imported(index) for index in range(2, node.num_inputs)]
     num_outputs = len(body.output) - 1
@@ -105,7 +105,7 @@ def _import_loop(node: NodeContext) -> Sequence[Imported]:
 
 
 def _count_rounds(node: NodeContext, body: onnx.GraphProto) -> Dim | None:
-    """Gives the number of rounds, or ``None`` where the body's condition may end them."""
+    """Return the number of rounds, or ``None`` if the body's condition may end the loop."""
     starts = node.array(1) if node.has_input(1) else np.array(True)
     if starts is not None and not _truth(node, starts):
         return 0
@@ -118,7 +118,7 @@ def _count_rounds(node: NodeContext, body: onnx.GraphProto) -> Dim | None:
 
 
 def _is_always_true(node: NodeContext, body: onnx.GraphProto) -> bool:
-    """Tells whether the condition that a body gives is the one it takes, or a constant that is true."""
+    """Return whether a body's output condition is its input condition, or a true constant."""
     producers = {output: inner for inner in body.node for output in inner.output}
     name = body.output[0].name
     for _ in body.node:  # a damaged body may have a cycle

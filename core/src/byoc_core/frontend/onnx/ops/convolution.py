@@ -1,4 +1,4 @@
-"""Importers of convolution and pooling over images of one, two or three spatial axes."""
+"""Importers for convolution and pooling over images of one, two or three spatial axes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["IMPORTERS", "emit_convolution"]
 
 
 def _read_image(node: NodeContext) -> tuple[Dim, ...]:
-    """Gives the spatial sizes of the first input.
+    """Return the spatial sizes of the first input.
 
     Raises:
-        FrontendError: it has none, or more than three.
+        FrontendError: the input has no spatial axes, or more than three.
     """
     shape = node.shape(0)
     if not 3 <= len(shape) <= 5:
@@ -33,10 +33,10 @@ def _read_padding(
     strides: Sequence[int],
     dilation: Sequence[int],
 ) -> tuple[int, ...]:
-    """Gives the padding (before all axes, then after them) that ``pads`` or ``auto_pad`` ask for.
+    """Return the padding (before all axes, then after all axes) requested by ``pads`` or ``auto_pad``.
 
     Raises:
-        FrontendError: ``auto_pad`` depends on a size that is dynamic, or is unknown.
+        FrontendError: ``auto_pad`` depends on a dynamic size, or is unknown.
     """
     mode = _read_auto_pad(node)
     nothing = (0,) * (2 * len(image))
@@ -60,7 +60,7 @@ def _read_auto_pad(node: NodeContext) -> str:
 
 
 def _divide_padding(total: Sequence[int], mode: str) -> tuple[int, ...]:
-    """Gives paddings on both sides; with ``SAME_UPPER`` an odd one is larger at the end."""
+    """Divide padding between both sides; with ``SAME_UPPER`` an odd padding is larger at the end."""
     smaller, larger = [width // 2 for width in total], [width - width // 2 for width in total]
     return (*smaller, *larger) if mode == "SAME_UPPER" else (*larger, *smaller)
 
@@ -74,7 +74,7 @@ def _same_padding(node: NodeContext, size: Dim, reach: int, stride: int) -> int:
 
 
 def _read_each(node: NodeContext, name: str, rank: int, *, default: int = 1) -> tuple[int, ...]:
-    """Gives an attribute that has one value for each spatial axis."""
+    """Return an attribute with one value for each spatial axis."""
     values = node.attr_ints(name, (default,) * rank)
     if len(values) != rank:
         raise node.error(f"attribute `{name}` has the wrong number of values", got=values, expected=rank)
@@ -84,7 +84,7 @@ def _read_each(node: NodeContext, name: str, rank: int, *, default: int = 1) -> 
 
 
 def _read_window(node: NodeContext, rank: int, index: int = 1) -> tuple[int, ...]:
-    """Gives the spatial sizes of the filter, which is this input of the node."""
+    """Return the spatial sizes of the filter, given as this input of the node."""
     weight = node.shape(index)
     window = tuple(size for size in weight[2:] if isinstance(size, int))
     if len(weight) != rank + 2 or len(window) != rank:
@@ -96,13 +96,13 @@ def _read_window(node: NodeContext, rank: int, index: int = 1) -> tuple[int, ...
 
 
 def emit_convolution(node: NodeContext, x: Value, weight: Value, *, weight_index: int = 1) -> Value:
-    """Adds the convolution that a node's attributes describe.
+    """Emit the convolution described by a node's attributes.
 
     Args:
         node: the node; its input 0 has the image's shape.
         x: the image.
         weight: the filter.
-        weight_index: the input that has the filter's shape.
+        weight_index: the input with the filter's shape.
     """
     image = _read_image(node)
     rank = len(image)
@@ -154,7 +154,7 @@ def _read_transposed_padding(
     dilation: Sequence[int],
     extra: Sequence[int],
 ) -> tuple[int, ...]:
-    """Gives what is cut off: ``pads``, or what leaves ``output_shape``, or the image's size times the strides."""
+    """Return the padding to crop: ``pads``, or padding for ``output_shape``, or for the image's size times strides."""
     mode, rank = _read_auto_pad(node), len(image)
     wanted: Sequence[Dim] = node.attr_ints("output_shape", ())[-rank:]
     if not wanted and mode.startswith("SAME"):
@@ -190,7 +190,7 @@ def _pool_attrs(node: NodeContext) -> dict[str, object]:
 
 
 def _import_max_pool(node: NodeContext) -> Sequence[Imported]:
-    node.ignore_attrs("storage_order")  # concerns the second output only, which is refused
+    node.ignore_attrs("storage_order")  # concerns only the unsupported second output
     return (node.emit(f"nn.max_pool{len(_read_image(node))}d", node.value(0), **_pool_attrs(node)),)
 
 

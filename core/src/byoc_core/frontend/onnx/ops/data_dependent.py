@@ -1,4 +1,4 @@
-"""Importers of ops whose operands' elements decide the sizes of their results; with constants they are computed."""
+"""Importers for ops with result sizes depending on operands' elements; ops of constants are computed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _refusal(node: NodeContext, error: ExecutionError) -> FrontendError:
 def _emit(node: NodeContext, op: OpDef, attrs: Mapping[str, AttrValue], operands: Sequence[Value]) -> Sequence[Value]:
     given = tuple(operand.type for operand in operands)
     context = TypeContext(op.name, given, attrs, operand_names=op.operand_names(len(operands)))
-    assert op.sized_results is not None  # the ops of this family state it
+    assert op.sized_results is not None  # declared by all ops of this family
     types = op.sized_results(context, node.fresh_size(op.name))
     return node.emit_all(op.name, operands, dict(attrs), out_types=types)
 
@@ -69,7 +69,7 @@ def _import_range(node: NodeContext) -> Sequence[Imported]:
 
 
 def emit_range(node: NodeContext, start: Value, stop: Value, step: Value) -> Value:
-    """Adds the range between scalars whose values only running tells."""
+    """Emit the range between scalars of values only known after running."""
     (result,) = _emit(node, node.find_op("range"), {}, (start, stop, step))
     return result
 

@@ -1,4 +1,4 @@
-"""Slices between bounds that are data: a range of positions, and what lies there."""
+"""Slices between bounds given as data: a range of positions, and the elements at these positions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["read_bounds", "slice_between"]
 
 
 def read_bounds(node: NodeContext, index: int) -> list[Value]:
-    """Gives the elements of an input, a vector of a known number of integers, as int64 scalars.
+    """Return the elements of an input, a vector of a known number of integers, as int64 scalars.
 
     Raises:
-        FrontendError: their number is unknown.
+        FrontendError: the number of elements is unknown.
     """
     if node.shape_value(index) is not None:
         return [_size(node, dim) for dim in node.dims(index)]
@@ -35,7 +35,7 @@ def read_bounds(node: NodeContext, index: int) -> list[Value]:
 def slice_between(
     node: NodeContext, axes: Sequence[int], steps: Sequence[int], starts: Sequence[Value], stops: Sequence[Value]
 ) -> Value:
-    """Gives the slice of the first input between int64 scalars, which are cut at the ends of their axes.
+    """Return the slice of the first input between int64 scalars, clipped at the ends of their axes.
 
     Raises:
         FrontendError: a step is 0, or there is no such axis.
@@ -54,7 +54,7 @@ def slice_between(
 
 
 def _cut(node: NodeContext, bound: Value, size: Value, lowest: Value, highest: Value) -> Value:
-    """Gives a bound, counted from the end of the axis where it is negative, within limits."""
+    """Return a bound within limits; a negative bound counts from the end of the axis."""
     is_negative = node.emit("less", bound, _size(node, 0))
     place = node.emit("where", is_negative, node.emit("add", bound, size), bound)
     return node.emit("minimum", node.emit("maximum", place, lowest), highest)

@@ -1,4 +1,4 @@
-"""Importers of elementwise ops whose ONNX form is more than another spelling."""
+"""Importers for elementwise ops without a direct spelling in ONNX."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["IMPORTERS", "emit_cast", "emit_saturated_cast"]
 
 
 def _folded(op: str) -> NodeImporter:
-    """Gives the importer of ops on any number of inputs, which become a chain of ops on two."""
+    """Build the importer of ops on any number of inputs, imported as a chain of binary ops."""
 
     def import_node(node: NodeContext) -> Sequence[Imported]:
         return (_fold(node, op),)
@@ -83,8 +83,8 @@ def _import_cast(node: NodeContext) -> Sequence[Imported]:
 
 
 def emit_cast(node: NodeContext, dtype: str) -> Imported:
-    """Return the first input in another dtype; attribute ``saturate`` says what becomes of numbers beyond its range."""
-    node.ignore_attrs("round_mode")  # concerns float8_e8m0, which is not imported
+    """Return the first input in another dtype; attribute ``saturate`` controls numbers beyond the dtype's range."""
+    node.ignore_attrs("round_mode")  # concerns the unsupported float8_e8m0
     saturate = node.attr_flag("saturate", default=True)
     if node.type(0).dtype == dtype:
         return node.imported(0)
@@ -94,7 +94,8 @@ def emit_cast(node: NodeContext, dtype: str) -> Imported:
 def emit_saturated_cast(node: NodeContext, value: Value, dtype: str, *, saturate: bool) -> Value:
     """Return a value in another dtype; with ``saturate`` numbers beyond the range of an 8-bit float become its largest.
 
-    They are clipped before; NaN stays NaN. The largest numbers of these types are numbers of all other floats.
+    The numbers are clipped before the cast; NaN stays NaN. All other floats can represent the largest numbers of these
+    types.
     """
     source = node.tensor_type(value).dtype
     if saturate and dtype.startswith("float8"):
@@ -115,7 +116,7 @@ def _import_identity(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_dropout(node: NodeContext) -> Sequence[Imported]:
-    """At inference nothing is dropped."""
+    """Import dropout as identity: at inference nothing is dropped."""
     node.ignore_attrs("ratio", "seed")
     if node.has_input(2):
         training = node.array(2)

@@ -1,4 +1,4 @@
-"""What importers share to compute with floats where a node has another dtype."""
+"""Helpers shared by importers for computing in floats for nodes of another dtype."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["compute_in_wide_floats", "float_function"]
 
 
 def compute_in_wide_floats(node: NodeContext, value: Value, compute: Callable[[Value], Value]) -> Value:
-    """Gives what is computed from a value; floats below 32 bits compute in float32, so that they round once.
+    """Return the result of a computation on a value; floats below 32 bits compute in float32, with a single rounding.
 
     Args:
         node: the node, whose input 0 has the dtype of the value.
-        value: what it is computed from.
+        value: the operand of the computation.
         compute: emits the ops; its result has the dtype of its operand.
     """
     dtype = node.type(0).dtype
@@ -26,7 +26,7 @@ def compute_in_wide_floats(node: NodeContext, value: Value, compute: Callable[[V
 
 
 def float_function(node: NodeContext, op: str, value: Value, **attrs: object) -> Value:
-    """Gives an op of floats on a value of the dtype of input 0; of integers in float64, the result truncated."""
+    """Emit an op of floats on a value of the dtype of input 0; for integers in float64, with the result truncated."""
     dtype = node.type(0).dtype
     if is_float(dtype):
         return node.emit(op, value, **attrs)

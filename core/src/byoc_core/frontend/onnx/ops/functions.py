@@ -1,4 +1,4 @@
-"""Importers of functions whose ONNX form is more than another spelling."""
+"""Importers for functions without a direct spelling in ONNX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Importers of gathers, scatters, one-hot, and of ops that repeat or reverse slices."""
+"""Importers for gathers, scatters, one-hot, and for ops repeating or reversing slices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _import_gather_nd(node: NodeContext) -> Sequence[Imported]:
 
 
 def _read_reduction(node: NodeContext) -> str:
-    """Gives what becomes of updates; before opset 16 they replace, and ``min`` and ``max`` came with opset 18."""
+    """Return the treatment of updates; before opset 16 updates replace; ``min`` and ``max`` came with opset 18."""
     if node.opset < 16:
         return "update"
     known = ("none", "add", "mul") if node.opset < 18 else ("none", "add", "mul", "max", "min")
@@ -59,7 +59,7 @@ def _import_tensor_scatter(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_one_hot(node: NodeContext) -> Sequence[Imported]:
-    """Indices that are no integers are rounded towards zero, as the specification says (ONNX Runtime does not)."""
+    """Import one-hot; float indices are rounded towards zero by the specification (ONNX Runtime rounds differently)."""
     indices = node.value(0)
     if is_float(node.type(0).dtype):
         indices = node.emit("cast", indices, dtype="int64")
@@ -69,7 +69,7 @@ def _import_one_hot(node: NodeContext) -> Sequence[Imported]:
 
 
 def _read_depth(node: NodeContext) -> Dim:
-    """Gives the one element of input 1, which may be of any dtype of numbers."""
+    """Return the only element of input 1; the element may be of any dtype of numbers."""
     array = node.array(1)
     if array is None or array.dtype.name in ("int32", "int64"):
         depths = node.dims(1)
@@ -84,7 +84,7 @@ def _read_depth(node: NodeContext) -> Dim:
 
 
 def _read_one_hot_values(node: NodeContext) -> tuple[Value, Value]:
-    """Gives the values off and on, the two elements of input 2, as 0-d tensors."""
+    """Return the values off and on, the two elements of input 2, as 0-d tensors."""
     array = node.array(2)
     if array is not None and array.shape == (2,):
         return node.constant(array[0]), node.constant(array[1])

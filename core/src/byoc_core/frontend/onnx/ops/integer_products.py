@@ -1,6 +1,7 @@
-"""Importers of convolution and matrix product on quantised integers.
+"""Importers for convolution and matrix product on quantised integers.
 
-The integers less their zero points are multiplied and summed in int32, as the standard asks; only scales are floats.
+The integers less their zero points are multiplied and summed in int32, as required by the standard; only scales are
+floats.
 """
 
 from __future__ import annotations
@@ -14,28 +15,28 @@ from byoc_core.ir.module import Value
 __all__ = ["IMPORTERS"]
 
 _Spread = Callable[[NodeContext, int, int], Value]
-"""Gives a parameter (an input) in a shape that broadcasts against another input."""
+"""Returns a parameter (an input) in a shape broadcasting against another input."""
 
 
 def _scalar(node: NodeContext, index: int, of: int = 0) -> Value:
-    """Gives a parameter that is one value."""
+    """Return a parameter with a single value."""
     if node.shape(index) not in ((), (1,)):
         raise node.error(f"its input {index} is not a scalar, which is not imported", got=f"shape {node.shape(index)}")
     return node.reshape(node.value(index), ())
 
 
 def _along_filters(node: NodeContext, index: int, of: int) -> Value:
-    """Gives a scalar, or one value for each filter, so that it broadcasts against filters ``(O, I, ...)``."""
+    """Return a scalar, or one value per filter, in a shape broadcasting against filters ``(O, I, ...)``."""
     return _before(node, index, len(node.shape(of)) - 1)
 
 
 def _along_channels(node: NodeContext, index: int, of: int) -> Value:
-    """Gives a scalar, or one value for each filter, so that it broadcasts against images ``(N, O, ...)``."""
+    """Return a scalar, or one value per filter, in a shape broadcasting against images ``(N, O, ...)``."""
     return _before(node, index, len(node.shape(of)) - 2)
 
 
 def _before(node: NodeContext, index: int, num_axes: int) -> Value:
-    """Gives a scalar, or one value for each filter in front of so many axes of size 1."""
+    """Return a scalar, or one value per filter followed by ``num_axes`` axes of size 1."""
     shape = node.shape(index)
     if len(shape) > 1:
         raise node.error(f"its input {index} has rank {len(shape)}", expected="a scalar, or one value for each filter")
@@ -43,7 +44,7 @@ def _before(node: NodeContext, index: int, num_axes: int) -> Value:
 
 
 def _along_rows(node: NodeContext, index: int, of: int) -> Value:
-    """Gives a scalar, or one value for each row, so that it broadcasts against matrices ``(..., M, K)``."""
+    """Return a scalar, or one value per row, in a shape broadcasting against matrices ``(..., M, K)``."""
     shape = node.shape(index)
     if shape in ((), (1,)):
         return _scalar(node, index)
@@ -51,12 +52,12 @@ def _along_rows(node: NodeContext, index: int, of: int) -> Value:
 
 
 def _along_columns(node: NodeContext, index: int, of: int) -> Value:
-    """Gives a scalar, or one value for each column, so that it broadcasts against matrices ``(..., K, N)``."""
+    """Return a scalar, or one value per column, in a shape broadcasting against matrices ``(..., K, N)``."""
     return _scalar(node, index) if node.shape(index) in ((), (1,)) else node.value(index)
 
 
 def _centred(node: NodeContext, index: int, zero_point: int, spread: _Spread) -> Value:
-    """Gives an input less its zero point, in int32."""
+    """Return an input less its zero point, in int32."""
     value = node.emit("cast", node.value(index), dtype="int32")
     if not node.has_input(zero_point):
         return value
@@ -80,7 +81,7 @@ def _import_matmul_integer(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_quantised_conv(node: NodeContext) -> Sequence[Imported]:
-    """``x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias``; the bias has the scale of the sums."""
+    """Import ``x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias``; the bias has the scale of the sums."""
     x, w = _centred(node, 0, 2, _scalar), _centred(node, 3, 5, _along_filters)
     sums = emit_convolution(node, x, w, weight_index=3)
     if node.has_input(8):
@@ -90,20 +91,20 @@ def _import_quantised_conv(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_quantised_matmul(node: NodeContext) -> Sequence[Imported]:
-    """``a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero``."""
+    """Import ``a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero``."""
     sums = node.emit("matmul", _centred(node, 0, 2, _along_rows), _centred(node, 3, 5, _along_columns))
     scale = node.emit("multiply", _scale(node, 1, 0, _along_rows), _scale(node, 4, 3, _along_columns))
     return (_requantised(node, sums, scale),)
 
 
 def _scale(node: NodeContext, index: int, of: int, spread: _Spread) -> Value:
-    """Gives a scale, in float32 where its own dtype is narrower: sums of products are beyond float16's range."""
+    """Return a scale, in float32 for narrower dtypes: sums of products are beyond float16's range."""
     value = spread(node, index, of)
     return node.emit("cast", value, dtype="float32") if node.type(index).dtype in ("float16", "bfloat16") else value
 
 
 def _requantised(node: NodeContext, sums: Value, scale: Value) -> Value:
-    """Gives sums times their scale, quantised with the result's scale (input 6) and zero point (input 7)."""
+    """Multiply sums by their scale, and quantise with the result's scale (input 6) and zero point (input 7)."""
     real = node.emit("multiply", node.emit("cast", sums, dtype="float32"), scale)
     return node.emit("quantize", real, _scale(node, 6, 0, _scalar), _scalar(node, 7))
 

@@ -1,4 +1,4 @@
-"""Importers of linear algebra."""
+"""Importers for linear algebra."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _import_matmul(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_gemm(node: NodeContext) -> Sequence[Imported]:
-    """``alpha * A' @ B' + beta * C``; with ``transB`` it is ``nn.dense``."""
+    """Import ``alpha * A' @ B' + beta * C``; with ``transB`` the product is ``nn.dense``."""
     alpha, beta = node.attr_float("alpha", 1.0), node.attr_float("beta", 1.0)
     left, right = node.value(0), node.value(1)
     for index in (0, 1):

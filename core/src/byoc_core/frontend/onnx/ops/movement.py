@@ -1,4 +1,4 @@
-"""Importers of ops that move elements."""
+"""Importers for ops moving elements."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["IMPORTERS", "read_axes", "read_slice"]
 
 
 def read_axes(node: NodeContext) -> tuple[int, ...] | None:
-    """Gives the axes of ``Squeeze`` and ``Unsqueeze``: an attribute before opset 13, then an input; or none."""
+    """Return the axes of ``Squeeze`` and ``Unsqueeze``: an attribute before opset 13, then an input; or none."""
     if node.opset < 13:
         return node.attr_ints("axes") if node.has_attr("axes") else None
     return node.ints(1) if node.has_input(1) else None
 
 
 def read_slice(node: NodeContext) -> tuple[tuple[int, ...], tuple[Dim, ...], tuple[Dim, ...], tuple[int, ...]]:
-    """Gives axes, first indices, end indices and steps of ``Slice``: attributes before opset 10, then inputs.
+    """Return axes, first indices, end indices and steps of ``Slice``: attributes before opset 10, then inputs.
 
     The indices may be symbolic.
     """
@@ -115,7 +115,7 @@ def _import_split(node: NodeContext) -> Sequence[Imported]:
 
 
 def _even_sections(node: NodeContext, size: Dim, count: int) -> tuple[Dim, ...]:
-    """Gives the sizes of equal parts; since opset 18 the last may be smaller. Of a dynamic size, running checks it."""
+    """Return the sizes of equal parts; since opset 18 the last may be smaller. Dynamic sizes are checked when run."""
     if count < 1:
         raise node.error("splits into no parts")
     node.check_count(count)
@@ -129,9 +129,9 @@ def _even_sections(node: NodeContext, size: Dim, count: int) -> tuple[Dim, ...]:
 
 
 def _import_expand(node: NodeContext) -> Sequence[Imported]:
-    """Imports an expansion, whose target may have a 1 where the input has more.
+    """Import an expansion; its target may have a 1 for a larger size of the input.
 
-    Two sizes of which nothing is known give ``broadcast(n, m)``; that they fit is checked when the model runs.
+    Two unrelated unknown sizes result in ``broadcast(n, m)``, with a compatibility check at run time.
     """
     shape, target = node.shape(0), node.dims(1)
     rank = max(len(shape), len(target))
@@ -146,11 +146,11 @@ def _import_expand(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_slice(node: NodeContext) -> Sequence[Imported]:
-    """Imports a slice. ONNX cuts bounds at the ends of an axis.
+    """Import a slice. ONNX clips bounds at the ends of an axis.
 
-    Where an axis of known size is cut between symbolic bounds (positions out of a table), they are taken to lie on the
-    axis, which is checked when the model runs: otherwise no size behind the slice would be the one that was asked for.
-    Between bounds that are data it takes what lies there, of a size that only running tells.
+    For an axis of known size between symbolic bounds (positions from a table), the bounds are assumed to lie on the
+    axis, with a check at run time: otherwise no size after the slice would be the requested size. A slice between
+    bounds given as data takes the elements there, of a size only known after running.
     """
     if node.opset >= 10 and (node.shape_value(1) is None or node.shape_value(2) is None):
         starts, stops = read_bounds(node, 1), read_bounds(node, 2)

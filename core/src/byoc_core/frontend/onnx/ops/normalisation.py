@@ -1,4 +1,4 @@
-"""Importers of normalisation."""
+"""Importers for normalisation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from byoc_core.opset.types import TensorType
 __all__ = ["IMPORTERS", "NARROW_FLOATS"]
 
 NARROW_FLOATS = ("bfloat16", "float16")
-"""The floats whose softmax is rounded step by step."""
+"""The floats with softmax rounded step by step."""
 
 
 def _import_batch_norm(node: NodeContext) -> Sequence[Imported]:
@@ -30,13 +30,13 @@ def _import_batch_norm(node: NodeContext) -> Sequence[Imported]:
 
 
 def _check_stash_type(node: NodeContext) -> None:
-    # The kernels compute narrow types in float32, which is what `stash_type=1` asks for.
+    # The kernels compute narrow types in float32, as requested by `stash_type=1`.
     if node.attr_int("stash_type", 1) != 1:
         raise node.error("attribute `stash_type` is not imported", expected="1")
 
 
 def _import_over_axes(op: str, num_parameters: int) -> NodeImporter:
-    """Gives the importer of layer and RMS norm, whose parameters broadcast to the axes from ``axis`` on."""
+    """Build the importer of layer and RMS norm; parameters broadcast to the axes from ``axis`` on."""
 
     def import_node(node: NodeContext) -> Sequence[Imported]:
         shape = node.shape(0)
@@ -57,7 +57,7 @@ def _import_over_axes(op: str, num_parameters: int) -> NodeImporter:
 
 
 def _import_group_norm(node: NodeContext) -> Sequence[Imported]:
-    """Before opset 21 there is one scale and one bias for each group."""
+    """Import group norm; before opset 21 each group has a single scale and bias."""
     _check_stash_type(node)
     channels, groups = node.shape(0)[1], node.attr_int("num_groups")
     if groups < 1:
@@ -84,7 +84,7 @@ def _import_lrn(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_over_one_axis(compute: Callable[[NodeContext, Value, int], Value]) -> NodeImporter:
-    """Gives the importer of the softmax family; before opset 13 all axes from ``axis`` (default 1) on count as one."""
+    """Build the importer of the softmax family; before opset 13 all axes from ``axis`` (default 1) on are joined."""
 
     def import_node(node: NodeContext) -> Sequence[Imported]:
         shape = node.shape(0)
@@ -98,7 +98,7 @@ def _import_over_one_axis(compute: Callable[[NodeContext, Value, int], Value]) -
 
 
 def _softmax(node: NodeContext, value: Value, axis: int) -> Value:
-    """Return the softmax of a value; each step of it is rounded to a narrow dtype, as ONNX's function body says."""
+    """Return the softmax of a value; for narrow dtypes each step is rounded, following ONNX's function body."""
     is_narrow = node.tensor_type(value).dtype in NARROW_FLOATS
     return node.emit("nn.stepwise_softmax" if is_narrow else "nn.softmax", value, axis=axis)
 
@@ -108,7 +108,7 @@ def _log_softmax(node: NodeContext, value: Value, axis: int) -> Value:
 
 
 def _hardmax(node: NodeContext, value: Value, axis: int) -> Value:
-    """1 where the index along the axis is that of the first largest element."""
+    """Return 1 at the index of the first largest element along the axis, else 0."""
     type_ = _tensor(value)
     sizes = [size if index == axis else 1 for index, size in enumerate(type_.shape or ())]
     ones = node.emit("broadcast_to", node.constant(np.ones((), np.int64)), shape=sizes)
@@ -123,7 +123,7 @@ def _tensor(value: Value) -> TensorType:
 
 
 def _import_lp_norm(node: NodeContext) -> Sequence[Imported]:
-    """What has a norm of zero becomes zero."""
+    """Import normalisation by a norm; values with a norm of zero become zero."""
     p, axis = node.attr_int("p", 2), node.axis(node.attr_int("axis", -1), len(node.shape(0)))
     if p not in (1, 2):
         raise node.error("attribute `p` is not known", got=p, expected="1 or 2")
@@ -137,7 +137,7 @@ def _import_lp_norm(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_mean_variance(node: NodeContext) -> Sequence[Imported]:
-    """``(x - mean) / (sqrt(mean(x**2) - mean**2) + 1e-9)``, the variance computed from the centred values."""
+    """Import ``(x - mean) / (sqrt(mean(x**2) - mean**2) + 1e-9)``; the variance is computed from centred values."""
     axes, x = node.attr_ints("axes", (0, 2, 3)), node.value(0)
     centred = node.emit("subtract", x, node.emit("mean", x, axis=axes, keepdims=True))
     variance = node.emit("mean", node.emit("multiply", centred, centred), axis=axes, keepdims=True)

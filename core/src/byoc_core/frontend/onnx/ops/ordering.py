@@ -1,4 +1,4 @@
-"""Importers of ops that put elements in order, and of cumulative ops."""
+"""Importers for ops sorting elements, and for cumulative ops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["IMPORTERS"]
 
 
 def _import_topk(node: NodeContext) -> Sequence[Imported]:
-    """``k`` is an attribute before opset 10, then an input; before opset 11 the largest are taken, in order."""
+    """Import top-k; ``k`` is an attribute before opset 10, then an input; before opset 11 the largest, sorted."""
     k = (node.attr_int("k"),) if node.opset < 10 else node.dims(1)
     if len(k) != 1:
         raise node.error("its number of elements is not a single one", got=ShapeValue(k))
@@ -20,7 +20,7 @@ def _import_topk(node: NodeContext) -> Sequence[Imported]:
 
 
 def _cumulative(op: str) -> NodeImporter:
-    """Gives the importer of a cumulative op, whose axis is an input."""
+    """Build the importer of a cumulative op with the axis as input."""
 
     def import_node(node: NodeContext) -> Sequence[Imported]:
         axes = node.ints(1)

@@ -1,4 +1,4 @@
-"""Importers of ops that pad and crop."""
+"""Importers for ops padding and cropping."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from byoc_core.opset.types import TensorType
 
 __all__ = ["IMPORTERS"]
 
-# Beyond the end of every axis, as Slice writes it.
+# Beyond the end of every axis, in the notation of Slice.
 _OPEN_END = np.iinfo(np.int64).max
 
 
 def _import_pad(node: NodeContext) -> Sequence[Imported]:
-    """Negative widths crop, before what is left is padded."""
+    """Import padding; negative widths crop before the remaining elements are padded."""
     modes = ("constant", "reflect", "edge", *(("wrap",) if node.opset >= 19 else ()))
     mode = node.attr_string("mode", "constant")
     if mode not in modes:
         raise node.error("attribute `mode` is not known", got=mode, expected=" or ".join(modes))
     if node.opset < 11:
-        node.ignore_attrs("value")  # other modes have no use for it
+        node.ignore_attrs("value")  # unused in other modes
     widths = _read_widths(node)
     cropped = _crop(node, widths)
     grown = [max(width, 0) for width in widths]
@@ -41,7 +41,7 @@ def _import_pad(node: NodeContext) -> Sequence[Imported]:
 
 
 def _read_widths(node: NodeContext) -> list[int]:
-    """Gives (before, after) for each axis in turn; the axes are an input since opset 18."""
+    """Return (before, after) for each axis in turn; the axes are an input since opset 18."""
     rank = len(node.shape(0))
     pads = node.attr_ints("pads") if node.opset < 11 else node.ints(1)
     axes = tuple(range(rank))
@@ -58,7 +58,7 @@ def _read_widths(node: NodeContext) -> list[int]:
 
 
 def _crop(node: NodeContext, widths: Sequence[int]) -> Value:
-    """Gives the input without the elements that negative widths take away."""
+    """Return the input without the elements removed by negative widths."""
     shape = node.shape(0)
     taken = [max(-width, 0) for width in widths]
     axes = [axis for axis in range(len(shape)) if any(taken[2 * axis : 2 * axis + 2])]
@@ -74,7 +74,7 @@ def _crop(node: NodeContext, widths: Sequence[int]) -> Value:
 
 
 def _padding_number(node: NodeContext) -> float | None:
-    """Gives the padding value, or ``None`` where it is not constant or no float equals it."""
+    """Return the padding value, or ``None`` if not constant or not equal to any float."""
     if node.opset < 11:
         return node.attr_float("value", 0.0)
     if not node.has_input(2):
@@ -92,7 +92,7 @@ def _padding_number(node: NodeContext) -> float | None:
 
 
 def _surround(node: NodeContext, value: Value, widths: Sequence[int], fill: Value) -> Value:
-    """Gives a value with copies of a scalar around it, joined axis by axis: exact, whatever the dtype."""
+    """Surround a value with copies of a scalar, joined axis by axis: exact for every dtype."""
     scalar = node.reshape(fill, ())
     shape = list(_shape(value))
     for axis in range(len(shape)):
@@ -115,7 +115,7 @@ def _shape(value: Value) -> tuple[Dim, ...]:
 
 
 def _import_center_crop_pad(node: NodeContext) -> Sequence[Imported]:
-    """What is odd is cropped at the end, and padded at the end."""
+    """Import centred cropping and padding; odd differences are cropped or padded at the end."""
     shape, target = node.shape(0), node.dims(1)
     axes = node.attr_ints("axes", range(len(shape)))
     if len(target) != len(axes):

@@ -1,4 +1,4 @@
-"""Importers of quantisation."""
+"""Importers for quantisation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _zero_point(node: NodeContext, dtype: str, shape: tuple[Dim, ...]) -> Value:
 
 
 def _scale(node: NodeContext) -> tuple[Value, tuple[Dim, ...]]:
-    """Gives the scale, a list of one as scalar unless it is of a block, and its shape."""
+    """Return the scale and its shape; a list of a single scale becomes a scalar, except for blocks."""
     shape = () if node.shape(1) == (1,) and not node.attr_int("block_size", 0) else node.shape(1)
     return node.reshape(node.value(1), shape), shape
 
@@ -72,7 +72,7 @@ def _import_dequantize(node: NodeContext) -> Sequence[Imported]:
 def _float8_parameters(
     node: NodeContext, scale: Value, shape: tuple[Dim, ...], axis: int, block_size: int
 ) -> tuple[Value, Value | None]:
-    """Return scale and zero point as the arithmetic of 8-bit floats broadcasts them; ``None`` for a zero point of 0."""
+    """Return scale and zero point in shapes broadcasting in 8-bit float arithmetic; ``None`` for a zero point of 0."""
     if block_size:
         raise node.error("has blocks of 8-bit floats that share a scale", expected="one scale, or one for each index")
     if shape:
@@ -90,7 +90,7 @@ def _float8_parameters(
 
 
 def _import_dynamic_quantize(node: NodeContext) -> Sequence[Imported]:
-    """The range of the tensor, zero included, becomes 0 to 255."""
+    """Import dynamic quantisation: the range of the tensor, zero included, becomes 0 to 255."""
     x, none = node.value(0), node.scalar(0.0, 0)
     high = node.emit("maximum", node.emit("max", x), none)
     # The negated lower end: the largest of the negated elements, or zero.

@@ -1,4 +1,4 @@
-"""Importers of recurrent layers."""
+"""Importers for recurrent layers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 
 
 def _import_recurrence(num_gates: int) -> NodeImporter:
-    """Gives the importer of a layer with so many gates."""
+    """Build the importer of a layer with ``num_gates`` gates."""
 
     def import_node(node: NodeContext) -> Sequence[Imported]:
         direction = node.attr_string("direction", "forward")
@@ -57,7 +57,7 @@ def _import_recurrence(num_gates: int) -> NodeImporter:
 
 
 def _read_sizes(node: NodeContext, *, batch_first: bool) -> tuple[Dim, Dim, Dim]:
-    """Gives the number of steps, the size of the batch, and that of the hidden state."""
+    """Return the number of steps, the size of the batch, and the size of the hidden state."""
     for index in (0, 2):
         if len(node.shape(index)) != 3:
             raise node.error(f"its input {index} has the wrong rank", got=len(node.shape(index)), expected=3)
@@ -67,7 +67,7 @@ def _read_sizes(node: NodeContext, *, batch_first: bool) -> tuple[Dim, Dim, Dim]
 
 
 def _states(node: NodeContext, shape: tuple[Dim, ...], *, batch_first: bool) -> list[Value]:
-    """Gives the initial states as ``(D, N, H)``."""
+    """Return the initial states as ``(D, N, H)``."""
     states = []
     for index in (5, 6) if node.op_type == "LSTM" else (5,):
         state = _optional(node, index, shape)
@@ -77,7 +77,7 @@ def _states(node: NodeContext, shape: tuple[Dim, ...], *, batch_first: bool) -> 
 
 
 def _lengths(node: NodeContext, steps: Dim, batch: Dim) -> list[Value]:
-    """Gives the number of steps of each sequence; nothing where all are known to have all steps."""
+    """Return the number of steps of each sequence; nothing if all are known to have all steps."""
     if not node.has_input(4):
         return []
     lengths = node.array(4)
@@ -87,7 +87,7 @@ def _lengths(node: NodeContext, steps: Dim, batch: Dim) -> list[Value]:
 
 
 def _optional(node: NodeContext, index: int, shape: Sequence[object]) -> Value:
-    """Gives an input, or zeros where it is left out."""
+    """Return an input, or zeros if omitted."""
     if node.has_input(index):
         return node.value(index)
     sizes = [size for size in shape if isinstance(size, int)]
@@ -98,7 +98,7 @@ def _optional(node: NodeContext, index: int, shape: Sequence[object]) -> Value:
 
 
 def _read_activations(node: NodeContext, directions: int) -> tuple[str, ...]:
-    """Gives the activations of one direction; both must have the same."""
+    """Return the activations of a single direction; both directions must have the same."""
     default = _ACTIVATIONS.get(node.op_type, ("Tanh",))
     given = node.attr_strings("activations", default * directions)
     accepted = [default] if node.op_type != "RNN" else [("Tanh",), ("Relu",)]
@@ -113,7 +113,7 @@ def _read_activations(node: NodeContext, directions: int) -> tuple[str, ...]:
 
 
 def _check_variant(node: NodeContext) -> None:
-    """Refuses what changes the numbers and is not imported."""
+    """Raise an error for unsupported variants with other results."""
     if node.attr_int("layout", 0) not in (0, 1):
         raise node.error("attribute `layout` is unknown", got=node.attr_int("layout"), expected="0 or 1")
     if node.op_type == "LSTM":

@@ -1,4 +1,4 @@
-"""Importers of reductions."""
+"""Importers for reductions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from byoc_core.ir.module import Value
 __all__ = ["IMPORTERS", "vector_norm"]
 
 Axes = tuple[int, ...] | None
-"""The axes that are reduced: ``None`` for all, ``()`` for none."""
+"""The reduced axes: ``None`` for all, ``()`` for none."""
 
 _Compute = Callable[[NodeContext, Value, Axes, bool], Value]
-"""Computes a reduction: from a value of the dtype of input 0, its axes, and whether they stay with size 1."""
+"""Computes a reduction of a value of the dtype of input 0, given the axes, and whether the axes stay with size 1."""
 
 
 def vector_norm(node: NodeContext, value: Value, p: int, axes: Axes, *, keepdims: bool) -> Value:
-    """Gives the 1-norm or 2-norm along axes."""
+    """Return the 1-norm or 2-norm along axes."""
     if p == 1:
         return _reduced(node, "sum", node.emit("abs", value), axes, keepdims=keepdims)
     return float_function(node, "sqrt", _sum_square(node, value, axes, keepdims))
@@ -70,9 +70,9 @@ def _mean(node: NodeContext, value: Value, axes: Axes, keepdims: bool) -> Value:
 
 
 def _reduction(compute: _Compute, *, axes_input_since: int = 18) -> NodeImporter:
-    """Gives the importer of a reduction whose axes are an attribute up to an opset, then an input.
+    """Build the importer of a reduction with axes as attribute up to an opset, then as input.
 
-    With ``noop_with_empty_axes`` and no axes nothing is summed, but what else the op computes is computed.
+    With ``noop_with_empty_axes`` and no axes nothing is summed, but the op's other computations still happen.
     """
 
     def import_node(node: NodeContext) -> Sequence[Imported]:
@@ -90,7 +90,7 @@ def _reduction(compute: _Compute, *, axes_input_since: int = 18) -> NodeImporter
 
 
 def _place(op: str) -> NodeImporter:
-    """Gives the importer of the search for an extreme element."""
+    """Build the importer of the search for an extreme element."""
 
     def import_node(node: NodeContext) -> Sequence[Imported]:
         flags = {

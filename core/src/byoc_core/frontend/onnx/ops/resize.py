@@ -1,4 +1,4 @@
-"""Importers of resizing."""
+"""Importers for resizing."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _MAX_DENOMINATOR = 256
 
 
 def _import_upsample(node: NodeContext) -> Sequence[Imported]:
-    """Before opset 9 the scales are an attribute."""
+    """Import upsampling; before opset 9 the scales are an attribute."""
     given = node.attr_floats("scales") if node.opset < 9 else _read_scales(node, 1)
     return (_resize_by_scales(node, given),)
 
 
 def _resize_by_scales(node: NodeContext, scales: Sequence[float]) -> Value:
-    """Resizes as operator sets before 11 do: places ``i / scale``, cut down where it grows, up where it shrinks."""
+    """Resize by the rule before opset 11: positions ``i / scale``, rounded down if growing, up if shrinking."""
     method = _read_method(node, ("nearest", "linear"))
     shape = node.shape(0)
     _check_count(node, "scales", scales, len(shape))
@@ -66,7 +66,7 @@ def _import_resize(node: NodeContext) -> Sequence[Imported]:
     rounding = _read_choice(node, "nearest_mode", "round_prefer_floor", _ROUNDINGS)
     if node.attr_flag("antialias"):
         raise node.error("attribute `antialias` is not imported", expected="0")
-    node.ignore_attrs("extrapolation_value")  # concerns a coordinate mode that is refused
+    node.ignore_attrs("extrapolation_value")  # concerns an unsupported coordinate mode
     scales, sizes = _read_goal(node, [shape[axis] for axis in axes])
     changed = [
         position
@@ -93,7 +93,7 @@ def _import_resize(node: NodeContext) -> Sequence[Imported]:
 
 
 def _read_goal(node: NodeContext, old: Sequence[Dim]) -> tuple[list[float] | None, list[Dim]]:
-    """Gives the scales (``None`` where sizes are given) and the new sizes of the axes."""
+    """Return the scales (``None`` if sizes are given) and the new sizes of the axes."""
     policy = node.attr_string("keep_aspect_ratio_policy", "stretch")
     array = node.array(2) if node.has_input(2) else None
     if node.has_input(2) and (array is None or array.size):
@@ -126,7 +126,7 @@ def _read_scales(node: NodeContext, index: int) -> list[float]:
 
 
 def _scaled(node: NodeContext, size: Dim, scale: float) -> Dim:
-    """Gives ``floor(size * scale)``; of a dynamic size for simple fractions only, where nothing can round."""
+    """Return ``floor(size * scale)``; for a dynamic size only for simple fractions, excluding any rounding."""
     if scale <= 0:
         raise node.error("has a scale that is too small", got=scale, expected="above 0")
     if isinstance(size, int):

@@ -1,4 +1,4 @@
-"""Importer of ``Scan``: a graph for each slice of its inputs."""
+"""Importer for ``Scan``: a graph applied to each slice of its inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["IMPORTERS"]
 
 @dataclass(frozen=True)
 class _Source:
-    """What is scanned: a value, the axis along which it is sliced, and whether the last slice comes first."""
+    """A scanned input: a value, the slicing axis, and whether the last slice comes first."""
 
     value: Value
     axis: int
@@ -43,7 +43,7 @@ def _import_scan(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_batched(node: NodeContext) -> Sequence[Imported]:
-    """Imports the op as it was in operator set 8: axis 0 is a batch of independent sequences along axis 1."""
+    """Import the op in the form of operator set 8: axis 0 is a batch of independent sequences along axis 1."""
     num_sources = node.attr_int("num_scan_inputs")
     num_states = _check_counts(node, node.num_inputs - 1, num_sources)
     backward = _list(node, "directions", num_sources)
@@ -72,7 +72,7 @@ def _import_batched(node: NodeContext) -> Sequence[Imported]:
 
 
 def _check_counts(node: NodeContext, num_inputs: int, num_sources: int) -> int:
-    """Gives the number of states, after checking it against the body."""
+    """Return the number of states, after a check against the body."""
     body, num_states = node.attr_graph("body"), num_inputs - num_sources
     if num_sources < 1 or num_states < 0:
         raise node.error("attribute `num_scan_inputs` does not fit the inputs", got=num_sources)
@@ -95,7 +95,7 @@ def _list(node: NodeContext, name: str, count: int) -> tuple[int, ...]:
 def _scan(
     node: NodeContext, states: Sequence[Imported], sources: Sequence[_Source], backward: Sequence[int]
 ) -> list[Imported]:
-    """Gives the final states and the scan outputs, stacked on axis 0."""
+    """Return the final states and the scan outputs, stacked on axis 0."""
     body = node.attr_graph("body")
     length = _length(node, sources)
 
@@ -118,7 +118,7 @@ def _scan(
 
 
 def _length(node: NodeContext, sources: Sequence[_Source]) -> Dim:
-    """Gives the number of slices, which must be the same for all sources."""
+    """Return the number of slices, required to be the same for all sources."""
     sizes = [node.shape_of(source.value)[source.axis] for source in sources]
     for size in sizes:
         difference = size - sizes[0]

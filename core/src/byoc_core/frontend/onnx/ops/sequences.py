@@ -1,4 +1,4 @@
-"""Importers of sequences whose length and positions are known: they are lists while importing, and no op is left."""
+"""Importers for sequences of known length and positions: lists during import, without ops in the IR."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["IMPORTERS"]
 
 
 def _elements(node: NodeContext) -> tuple[Imported, ...]:
-    """Gives the elements of the sequence that is the first input."""
+    """Return the elements of the sequence in the first input."""
     found = node.imported(0)
     if not isinstance(found, SequenceValue):
         raise node.error("its first input is no sequence that is known before the model runs")
@@ -20,7 +20,7 @@ def _elements(node: NodeContext) -> tuple[Imported, ...]:
 
 
 def _position(node: NodeContext, index: int, count: int, *, default: int = -1, may_append: bool = False) -> int:
-    """Gives a known position among so many elements, from the front; ``default`` where the input is left out."""
+    """Return a known position among ``count`` elements, from the front; ``default`` if the input is omitted."""
     given = node.ints(index) if node.has_input(index) else (default,)
     if len(given) != 1 or not -count <= given[0] < count + may_append:
         raise node.error(f"names no position of a sequence of {count}", got=", ".join(map(str, given)))
@@ -32,7 +32,7 @@ def _import_construct(node: NodeContext) -> Sequence[Imported]:
 
 
 def _import_empty(node: NodeContext) -> Sequence[Imported]:
-    node.ignore_attrs("dtype")  # what is inserted has a dtype
+    node.ignore_attrs("dtype")  # inserted elements have a dtype
     return (SequenceValue(()),)
 
 
@@ -84,7 +84,7 @@ def _import_split(node: NodeContext) -> Sequence[Imported]:
 
 
 def _sections(node: NodeContext, size: object) -> tuple[int, ...]:
-    """Gives the sizes of the parts: as listed, or all of one size but the last, which may be smaller."""
+    """Return the sizes of the parts: the listed sizes, or equal sizes except for a possibly smaller last part."""
     step = 1
     if node.has_input(1):
         listed = node.ints(1)

@@ -1,7 +1,7 @@
 """Elementwise ops and reductions on known shapes: the numbers in ``Reshape`` and ``Expand`` targets.
 
-Each function gives the node's results, or ``None`` where they cannot be known; then the node is imported as any other,
-and computes when the model runs. What comparisons and signs say is proven for all sizes of zero or more.
+Each function returns the node's results, or ``None`` for unknown results. In this case the node is imported in the
+ordinary way, and computed at run time. Results of comparisons and signs are proven for all sizes of zero or more.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from byoc_core.frontend.onnx.weights import DTYPES
 __all__ = ["IMPORTERS", "Results", "wrapped"]
 
 Results = Sequence[Imported] | None
-"""What each output stands for, or ``None`` where that cannot be known."""
+"""The imported form of each output, or ``None`` if unknown."""
 
 
 def wrapped(objects: object, dtype: str) -> Results:
-    """Gives an array of elements as a node's only result; ``None`` where it is large or has many axes."""
+    """Return an array of elements as a node's only result; ``None`` for large arrays or many axes."""
     value = ShapeValue.from_objects(objects, dtype)
     return None if value is None else (value,)
 
 
 def _elementwise(compute: Callable[..., Element | None], dtype: str | None = None) -> ShapeImporter:
-    """Gives the importer of an op on numbers: of integers by ``compute``, of floats by what is exact for ratios."""
+    """Build the importer of an op on integers, computed by ``compute``; floats and mixed dtypes give ``None``."""
 
     def import_node(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
         dtypes = {value.dtype for value in inputs}
@@ -50,7 +50,7 @@ def _elementwise(compute: Callable[..., Element | None], dtype: str | None = Non
 
 
 def _mapped(compute: Callable[..., Element | None], inputs: Sequence[ShapeValue], dtype: str) -> Results:
-    """Applies a function to the elements of tensors that broadcast; ``None`` where it is once ``None``."""
+    """Apply a function to the elements of broadcasting tensors; return ``None`` if any result is ``None``."""
     try:
         columns = np.broadcast_arrays(*(value.objects for value in inputs))
     except ValueError:
@@ -65,7 +65,7 @@ def _mapped(compute: Callable[..., Element | None], inputs: Sequence[ShapeValue]
 
 
 def _number(compute: Callable[..., Dim | None], of_ratios: Callable[[Ratio, Ratio], Ratio | None]) -> ShapeImporter:
-    """Like :func:`_elementwise`; floats go through exact ratios unless all of them are constants, which round."""
+    """Build an importer like :func:`_elementwise`; floats are exact ratios, but constants alone give ``None``."""
     of_integers = _elementwise(compute)
 
     def import_node(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
@@ -80,7 +80,7 @@ def _number(compute: Callable[..., Dim | None], of_ratios: Callable[[Ratio, Rati
 
 
 def _divide(left: Dim, right: Dim) -> Dim | None:
-    """Truncates, as ONNX does; for symbolic sizes that is known only where nothing is negative."""
+    """Divide with truncation, following ONNX; for symbolic sizes only if no operand is negative."""
     if right == 0:
         return None
     if isinstance(left, int) and isinstance(right, int):
@@ -101,7 +101,7 @@ def _mod(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
 
 
 def _is_exact(*ratios: Ratio) -> bool:
-    """Tells whether floats hold ratios of sizes exactly: their denominators are powers of two."""
+    """Return whether floats represent ratios of sizes exactly: all denominators are powers of two."""
     return all(ratio.denominator & (ratio.denominator - 1) == 0 for ratio in ratios)
 
 
@@ -125,7 +125,7 @@ def _multiply_ratios(left: Ratio, right: Ratio) -> Ratio | None:
 
 
 def _divide_ratios(left: Ratio, right: Ratio) -> Ratio | None:
-    """One division by a constant may round; what floors or truncates it afterwards still gives the exact integer."""
+    """Divide by a constant; a single division may round, but later floor or truncation gives the exact integer."""
     divisor = right.numerator
     if not isinstance(divisor, int) or divisor <= 0 or not _is_exact(left, right):
         return None
@@ -146,7 +146,7 @@ def _cast(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     (value,) = inputs
     dtype = DTYPES.get(node.attr_int("to"), "")
     if node.has_attr("saturate"):
-        node.ignore_attrs("saturate")  # it speaks of 8-bit floats only
+        node.ignore_attrs("saturate")  # concerns 8-bit floats only
     to_float = dtype in FLOAT_SHAPE_DTYPES
     if not to_float and dtype not in SHAPE_DTYPES:
         return None
@@ -206,7 +206,7 @@ def _extremum(function: Callable[[Dim, Dim], Dim]) -> ShapeImporter:
 
 
 def _reduction(function: Callable[[Objects], Dim], *, axes_input_since: int) -> ShapeImporter:
-    """Gives the importer of a reduction of a vector of sizes to one number."""
+    """Build the importer of a reduction of a vector of sizes to a number."""
 
     def import_node(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
         value = inputs[0]
@@ -253,4 +253,4 @@ IMPORTERS: dict[str, ShapeImporter] = {
     "Sub": _number(lambda x, y: x - y, _subtract_ratios),
     "Where": _where,
 }
-"""The ops that compute on known shapes, by ONNX name."""
+"""The ops computed on known shapes, by ONNX name."""

@@ -1,7 +1,7 @@
-"""Ops that move the elements of known shapes, and ranges of sizes.
+"""Ops moving the elements of known shapes, and ranges of sizes.
 
-They are the reference kernels of the ops, on arrays of dimensions. Each function gives the node's results, or ``None``
-where they cannot be known; then the node is imported as any other.
+The functions apply the reference kernels of the ops to arrays of dimensions. Each function returns the node's results,
+or ``None`` for unknown results; in this case the node is imported in the ordinary way.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _identity(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
 def _concat(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
     axis, rank = node.attr_int("axis"), len(inputs[0].shape)
     if any(len(value.shape) != rank or value.dtype != inputs[0].dtype for value in inputs):
-        return None  # whoever imports the node says what is wrong
+        return None  # the ordinary import reports the error
     return wrapped(
         _run(node, "concat", *(value.objects for value in inputs), axis=node.axis(axis, rank)), inputs[0].dtype
     )
@@ -184,4 +184,4 @@ IMPORTERS: dict[str, ShapeImporter] = {
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }
-"""The ops that move the elements of known shapes, by ONNX name."""
+"""The ops moving the elements of known shapes, by ONNX name."""

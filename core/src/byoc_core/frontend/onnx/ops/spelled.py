@@ -1,4 +1,4 @@
-"""Importers of the ops that state their ONNX spelling themselves: the core's, and those of plugins."""
+"""Importers for ops declaring their own ONNX spelling: ops of the core and of plugins."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ OnnxName = tuple[str, str]
 
 
 def spelled_importers(ops: Mapping[str, OpDef]) -> dict[OnnxName, NodeImporter]:
-    """Return the importers of all ops that state how ONNX spells them.
+    """Return the importers of all ops with a declared ONNX spelling.
 
     Raises:
-        IRError: two ops state one spelling.
+        IRError: two ops declare the same spelling.
     """
     found: dict[OnnxName, OpDef] = {}
     for op in ops.values():
