@@ -13,22 +13,23 @@ __all__ = ["dnnl_ops_page"]
 
 _NOTICE = "<!-- Made by `python -m docs.generate` from the backend's tables: change these, not this page. -->"
 _INTRO = """\
-`dnnl` makes oneDNN's primitives of ops. An op is taken where oneDNN has a fast implementation for the sizes and the
-processor at hand; one whose name begins with `ref` is a refusal. Never taken are tensors without elements, and those of
-more than 12 axes. bfloat16 and float16 need a processor with instructions for them.
+This page is for users: the ops run by `dnnl` as oneDNN primitives, and the reasons for all others. An op is taken if
+oneDNN has a fast implementation for the sizes and the processor; implementations with a name beginning with `ref` are
+refused. Tensors without elements and tensors with more than 12 axes are never taken. bfloat16 and float16 need a
+processor with instructions for the dtype.
 
-Some primitives compute what the op means for finite numbers only. They are taken where the operands are proved finite;
-where nothing proves that a check stands before them, and where it does not hold the reference kernels compute the
-region anew. What oneDNN 3.2 computes too inexactly is computed by functions of the core; such steps are named `byoc`.
-`exe.report()` shows the reasons of a model of yours.
+Some primitives are right for finite numbers only. These primitives are taken if the operands are proved finite. Without
+a proof, a check stands before the primitive; if the check fails, the reference kernels compute the region again. Ops
+computed too inexactly by oneDNN 3.2 are computed by functions of the core, in steps named `byoc`. `exe.report()` shows
+the reasons for a model.
 
-`nn.attention` that is float32, not causal, and does not give zeros for a step that sees no key is taken as what it
-consists of: two products and a softmax."""
+`nn.attention` in float32 is taken as two products and a softmax, if not causal, and without zeros for steps that see no
+key."""
 
 
 def dnnl_ops_page() -> str:
     """Gives the page: a table of what is taken, then the reasons."""
-    lines = ["# What dnnl takes", "", _NOTICE, "", _INTRO, "", "## Taken", "", "| ops | dtypes | what it becomes |"]
+    lines = ["# Ops taken by dnnl", "", _NOTICE, "", _INTRO, "", "## Taken", "", "| ops | dtypes | primitive |"]
     lines.append("|---|---|---|")
     rows: dict[tuple[object, tuple[str, ...], bool], list[str]] = {}
     for op in sorted(LOWERINGS):
@@ -54,6 +55,6 @@ def _names(ops: list[str]) -> str:
 def _what(lowering: Callable[..., object]) -> str:
     """Gives the first sentence of a lowering's docstring, and what it does not take."""
     paragraphs = (getdoc(lowering) or "").replace("``", "`").split("\n\n")
-    found = [paragraphs[0].removeprefix("Adds "), *(text for text in paragraphs[1:] if text.startswith("Not taken: "))]
+    found = [paragraphs[0].removeprefix("Add "), *(text for text in paragraphs[1:] if text.startswith("Not taken: "))]
     text = " ".join(" ".join(found).split())
     return text[:1].upper() + text[1:]

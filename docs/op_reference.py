@@ -30,31 +30,32 @@ __all__ = ["op_reference_page", "taken_dtypes"]
 
 _NOTICE = "<!-- Made by `python -m docs.generate` from the definitions of the ops: change these, not this page. -->"
 _INTRO = """\
-What every op takes and computes: the {count} ops that byoc knows, by their names in script after `R.`. Operands are
-given by position, attributes by name. An operand `x...` stands for any number of values. A backend reads the same
-definitions: `byoc_core.ops.default_ops()["add"]` has operands, attributes, traits and the type rule.
+This page is for users and authors of backends: the operands, attributes, dtypes and meaning of all {count} ops, by the
+name in script after `R.`. Operands are positional, attributes are named. An operand `x...` stands for any number of
+values. A backend reads the same definitions: `byoc_core.ops.default_ops()["add"]` has operands, attributes, traits and
+the type rule.
 
 - **Types of attributes**: `ints`, `floats`, `strs` and `dims` are tuples; `dim` is an integer or a symbolic size
   (`"2*n"`); `dtype` is the name of a dtype.
-- **Dtypes** are those that the type rule takes in the canonical cases of the op (`byoc_core.ops.cases`). Operands that
-  are listed together have one dtype.
+- **Dtypes** are the dtypes accepted by the type rule in the canonical cases of the op (`byoc_core.ops.cases`).
+  Operands listed together have one dtype.
   "floats" are {floats}; "signed" are {signed}; "unsigned" are {unsigned}.
-- **Traits** are what passes and backends may assume: {traits}.
+- **Traits** are assumptions open to passes and backends: {traits}.
 
-A backend may take an op on some of its dtypes, or not at all: [ccompiler](ccompiler-ops.md), [dnnl](dnnl-ops.md).
-A package may bring ops of its own ([`byoc_ops`](hooks/byoc_ops.md))."""
+A backend may take an op on some dtypes, or not at all: [ccompiler](ccompiler-ops.md), [dnnl](dnnl-ops.md).
+A package may add ops ([`byoc_ops`](hooks/byoc_ops.md))."""
 _TRAITS = {
     "pure": "same inputs, same outputs, no effect",
-    "elementwise": "each element of the result depends on the operands' elements in its place",
+    "elementwise": "each element of the result depends on the elements of the operands at the same place",
     "commutative": "two operands may be swapped",
-    "either-zero": "a result that is zero may have either sign",
+    "either-zero": "a zero in the result may have either sign",
     "reshaping": "the same elements in the same row-major order",
     "reduction": "combines elements along axes",
     "data-dependent": "the operands' elements decide sizes of the results",
 }
 _KINDS = {"float": "floats", "int": "signed", "uint": "unsigned", "bool": "bool"}
 _PRINTED_ELSEWISE = (CALL, CALL_DPS_PACKED, CALL_PACKED, COMPOSITE)
-_STRUCTURE = "Structure: calls, branches, loops, and groups of ops that a backend takes as one."
+_STRUCTURE = "Structure: calls, branches, loops, and groups of ops compiled by a backend as one op."
 
 
 def op_reference_page() -> str:

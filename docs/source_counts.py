@@ -13,8 +13,10 @@ __all__ = [
     "core_imports",
     "default_calls",
     "docstring_words",
+    "docstrings_in",
     "function_lengths",
     "lazy_imports",
+    "words_of",
 ]
 
 RELATIVES = frozenset({"that", "what", "which", "who", "whom", "whose", "whoever", "whatever"})
@@ -134,7 +136,11 @@ class DocstringWords:
 
 def docstring_words(sources: Iterable[str]) -> DocstringWords:
     """Return the counts over all docstrings of some modules."""
-    texts = [text for source in sources for text in _docstrings(source)]
+    return words_of([text for source in sources for text in docstrings_in(source)])
+
+
+def words_of(texts: Sequence[str]) -> DocstringWords:
+    """Return the counts over some texts."""
     words = [word.lower() for text in texts for word in re.findall(r"[A-Za-z']+", text)]
     return DocstringWords(
         docstrings=len(texts),
@@ -145,7 +151,8 @@ def docstring_words(sources: Iterable[str]) -> DocstringWords:
     )
 
 
-def _docstrings(source: str) -> Iterator[str]:
+def docstrings_in(source: str) -> Iterator[str]:
+    """Yield the docstrings of a module, its classes and its functions."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)):
             yield text

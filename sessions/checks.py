@@ -30,10 +30,11 @@ def wheels(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Checks style and format."""
+    """Checks style and format, and how plainly docstrings and pages are written."""
     session.install(*group("lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    session.run("python", "-m", "docs.prose")
 
 
 @nox.session(requires=["wheels"])

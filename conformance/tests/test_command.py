@@ -177,7 +177,7 @@ def test_help(conformance: Run) -> None:
     shown = conformance("--help").out
     assert "byoc conformance compare old.json new.json" in shown
     assert "--list" in shown
-    assert "Says what got better and worse" in conformance("compare", "-h").out
+    assert "List improvements and regressions" in conformance("compare", "-h").out
 
 
 def test_the_list_of_promises(conformance: Run) -> None:

@@ -65,7 +65,7 @@ def test_claims_that_are_not_compiled_are_no_pass(fakenpu: str, monkeypatch: pyt
     monkeypatch.setenv("FAKENPU_FAULT", "refuses-what-it-claims")
     with Runner(SubjectSpec(fakenpu, examples=1)) as runner:
         outcome = runner.run(find_item("L2-onnx[exp]")).outcome
-    assert outcome == Outcome(Status.NOT_COVERED, "nothing that it takes of these cases could be compiled")
+    assert outcome == Outcome(Status.NOT_COVERED, "no claimed op of these cases could be compiled")
 
 
 def test_what_a_companion_cannot_compile_is_not_blamed_on_the_subject(

@@ -27,41 +27,42 @@ ROOT = DOCS.parent
 LINK = re.compile(r"(?<=\]\()(?!https?://|#)[^)#\s]+")
 
 TREE = {
-    "Use it": [
+    "Use byoc": [
         "offload-by-hand",
         "ccompiler-ops",
         "dnnl-ops",
-        "generated-code",
         "partition-policies",
         "passes",
         "explain",
+        "generated-code",
         "debug",
         "threads",
-        "libraries",
         "native-calls",
+        "benchmarks/README",
+        "libraries",
+        "api-stability",
+        "glossary",
     ],
     "Write a backend": [
         "write-a-backend",
-        "own-ops",
+        "tutorial/README",
+        "patterns",
+        "how-partition-decides",
         "c-kit",
         "whole-graph-engine",
-        "tutorial/README",
+        "own-ops",
+        "threads-memory-constants",
         "hooks/README",
         "plugin-types",
         "ops",
-        "patterns",
-        "how-partition-decides",
-        "threads-memory-constants",
         "conformance",
         "publishing",
     ],
-    "Reference": [
-        "api-stability",
+    "Contribute": [
         "api/index",
         "adr/README",
         "plugins/ccompiler/docs/notes/README",
         "plugins/dnnl/docs/notes/README",
-        "benchmarks/README",
     ],
 }
 """The pages of the site, by the headings of its side bar."""

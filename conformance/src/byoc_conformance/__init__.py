@@ -1,4 +1,4 @@
-"""The conformance kit: proves that a backend keeps what every byoc backend promises.
+"""The conformance kit: proof of the promises common to all byoc backends.
 
 ::
 
@@ -12,7 +12,7 @@ or, in a test file of the backend's own::
     class TestMyNpu(BackendSuite):
         backend = "mynpu"
 
-Names are imported when they are first used: pytest imports this package in every run of every project.
+Names are imported at first use: pytest imports this package in every run of every project.
 """
 
 from __future__ import annotations

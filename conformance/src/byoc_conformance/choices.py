@@ -1,4 +1,4 @@
-"""What a user chooses, as text: options of backends, and which tests run."""
+"""Choices of a user in text form: options of backends, and the tests to run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["choose_items", "parse_levels", "parse_options"]
 def parse_options(
     texts: Iterable[str], companions: Sequence[str], flag: str = "--option"
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Gives the options of the backend under test, and those of companions by name.
+    """Return the options of the backend under test, and the options of companions by name.
 
     Args:
-        texts: ``KEY=VALUE``, or ``NAME.KEY=VALUE`` for a companion. A value that is JSON is read as JSON; others are
-            text.
-        companions: their names.
-        flag: what gives the texts, for errors.
+        texts: ``KEY=VALUE``, or ``NAME.KEY=VALUE`` for a companion. Values are parsed as JSON if possible; other
+            values are text.
+        companions: the names of the companions.
+        flag: the source of the texts, for errors.
 
     Raises:
         OptionsError: a text has another form.
@@ -44,7 +44,7 @@ def parse_options(
 
 
 def parse_levels(texts: Iterable[str], flag: str = "--level") -> tuple[Level, ...]:
-    """Gives levels by name; all where none is named.
+    """Return levels by name; all levels if no name is given.
 
     Raises:
         OptionsError: there is no such level.
@@ -59,11 +59,10 @@ def parse_levels(texts: Iterable[str], flag: str = "--level") -> tuple[Level, ..
 def choose_items(
     items: Sequence[Item], levels: Sequence[Level], patterns: Sequence[str] = (), flag: str = "--only"
 ) -> list[Item]:
-    """Return the tests of some levels whose ids match one of the patterns; without patterns, all of them.
+    """Return the tests of some levels with ids matching any of the patterns; without patterns, all tests of the levels.
 
     Raises:
-        OptionsError: a pattern matches no test of these levels. The error says so where the pattern matches tests of
-            other levels.
+        OptionsError: a pattern matches no test of these levels. The error mentions matching tests of other levels.
     """
     kept = {item.id: item for item in items if item.promise.level in levels}
     if not patterns:
@@ -78,7 +77,7 @@ def choose_items(
 
 
 def _no_match(pattern: str, items: Sequence[Item], levels: Sequence[Level], flag: str) -> OptionsError:
-    """Return the error for a pattern that matches no test of the levels."""
+    """Return the error for a pattern without a matching test in the levels."""
     of_all = {item.id: item for item in items}
     elsewhere = {of_all[name].promise.level for name in select_ids(pattern, of_all)}
     if not elsewhere:

@@ -1,4 +1,4 @@
-"""``byoc conformance``: the kit on the command line. What it needs is imported when it runs."""
+"""``byoc conformance``: the kit on the command line. Dependencies are imported when a command runs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["app"]
 
 
 class _RunUnlessNamed(TyperGroup):
-    """A group whose command ``run`` need not be written."""
+    """A command group with ``run`` as its default command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Puts ``run`` before arguments that name no command."""
+        """Put ``run`` before arguments without the name of a command."""
         named = [] if args and args[0] in self.commands else ["run"]
         return super().parse_args(ctx, [*named, *args])
 
@@ -35,7 +35,7 @@ def _examples(*lines: str) -> str:
 
 @app.callback()
 def _conformance() -> None:
-    """Holds a backend to what every byoc backend promises."""
+    """Hold a backend to the promises common to all byoc backends."""
 
 
 _BackendArgument = Annotated[
@@ -52,30 +52,28 @@ _BackendArgument = Annotated[
         "byoc conformance NAME --level L2 --only '*conv*'      a part",
         "byoc conformance NAME --option opt_level=3 --with OTHER",
         "byoc conformance NAME --only 'L2-op\\[abs]'             one test",
-        "byoc conformance --list                             what is promised",
-        "byoc conformance compare old.json new.json          what got better and worse",
+        "byoc conformance --list                             the promises",
+        "byoc conformance compare old.json new.json          improvements and regressions",
     ),
 )
 def run_kit(
     backend: _BackendArgument = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", metavar="DIR", help="Write conformance.json, .html, .md and badges there."),
+        typer.Option("--report", metavar="DIR", help="Write conformance.json, .html, .md and badges into this folder."),
     ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
             "--option",
             metavar="KEY=VALUE",
-            help="An option of the backend, as JSON or text; OTHER.KEY=VALUE for one given with --with. Repeat for "
-            "several.",
+            help="An option of the backend, as JSON or text; OTHER.KEY=VALUE for a backend given with --with. Repeat "
+            "for several.",
         ),
     ] = None,
     companions: Annotated[
         list[str] | None,
-        typer.Option(
-            "--with", metavar="OTHER", help="A backend that is asked after it in every build; repeat for several."
-        ),
+        typer.Option("--with", metavar="OTHER", help="A backend asked after NAME in every build; repeat for several."),
     ] = None,
     level: Annotated[
         list[str] | None,
@@ -86,32 +84,32 @@ def run_kit(
         typer.Option(
             "--only",
             metavar="GLOB",
-            help="Run the tests of these names only: * stands for any text, ? for one character, brackets for "
+            help="Run only tests with these names: * stands for any text, ? for one character, brackets for "
             "themselves. Repeat for several.",
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many tests run at a time.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="The number of tests run at a time.")] = 1,
     examples: Annotated[int, typer.Option("--examples", min=1, help="Random examples for each property.")] = 20,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of all random numbers.")] = 0,
-    patience: Annotated[float, typer.Option("--patience", min=0.01, help="Makes all deadlines longer.")] = 1.0,
+    patience: Annotated[float, typer.Option("--patience", min=0.01, help="A factor for all deadlines.")] = 1.0,
     xfail: Annotated[
         Path | None,
         typer.Option(
             "--xfail",
             metavar="FILE",
-            help="A TOML file whose table `xfail` says by test which are expected to be broken, and why.",
+            help="A TOML file with a table `xfail`: tests expected to be broken, with reasons.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report (or the list) as JSON.")] = False,
     list_promises: Annotated[
-        bool, typer.Option("--list", help="List promises, those of --level and --only, and stop.")
+        bool, typer.Option("--list", help="List the promises selected by --level and --only, and stop.")
     ] = False,
 ) -> None:
-    """Holds a backend to what every byoc backend promises, in worker processes, each test with a deadline.
+    """Hold a backend to the promises common to all byoc backends, in worker processes, with a deadline for each test.
 
-    Prints what came of each level, and every broken test. What the backend declines with a reason, or claims nothing
-    of, is not broken. Exits with 1 where a test is broken, or is expected to be and is not. Ctrl-C writes the report of
-    what was done so far. The word run need not be written.
+    Prints the outcome of each level, and every broken test. Work declined by the backend with a reason, or not claimed
+    at all, is not broken. Exits with 1 if a test is broken, or is expected to be and is not. Ctrl-C writes the report
+    of all tests done so far. The word run may be omitted.
     """
     from byoc_conformance import command_runs
 
@@ -147,12 +145,12 @@ def run_kit(
 )
 def compare(
     before: Annotated[Path, typer.Argument(metavar="BEFORE", help="A conformance.json.", show_default=False)],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Another.", show_default=False)],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Another conformance.json.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="Print the changes as JSON.")] = False,
 ) -> None:
-    """Says what got better and worse from one report to another, and what appeared and vanished.
+    """List improvements and regressions from one report to another, and appeared and vanished entries.
 
-    Exits with 1 where something got worse, or appeared and is red.
+    Exits with 1 if something got worse, or appeared and is red.
     """
     from byoc_conformance.command_runs import print_comparison
 

@@ -1,4 +1,4 @@
-"""What ``byoc conformance`` does: runs the kit and prints; results to stdout, progress to stderr."""
+"""The work of ``byoc conformance``: running and printing; results to stdout, progress to stderr."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Choices", "print_comparison", "print_promises", "run"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What the command line says."""
+    """The arguments of the command line."""
 
     backend: str
     options: Sequence[str]
@@ -46,13 +46,13 @@ class Choices:
 
 
 def run(choices: Choices) -> bool:
-    """Runs the kit, prints what came of it, and writes the report; after Ctrl-C, of what was done so far.
+    """Run the kit, print the outcome, and write the report; after Ctrl-C, the report of all tests done so far.
 
     Returns:
         Whether the report is red.
 
     Raises:
-        ByocError: the backend is not there, or a choice makes no sense.
+        ByocError: the backend is not installed, or a choice makes no sense.
         OSError: a file cannot be read or written.
     """
     options, of_companions = parse_options(choices.options, choices.companions)
@@ -86,7 +86,7 @@ def run(choices: Choices) -> bool:
 
 
 def _finish(report: Report, choices: Choices) -> None:
-    """Writes and prints a report; what cannot be written is printed all the same."""
+    """Write and print a report; print the report even if writing fails."""
     written = None
     try:
         if choices.folder is not None:
@@ -123,7 +123,7 @@ def _indent(text: str) -> str:
 
 @contextmanager
 def _show_progress(items: Sequence[Item]) -> Iterator[Callable[[Item, Judgement], None]]:
-    """Shows a bar on stderr if that is a terminal, and else a line for each level and each red test."""
+    """Show a bar on stderr if stderr is a terminal, else a line for each level and each red test."""
     if sys.stderr.isatty():
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -150,7 +150,7 @@ def print_promises(levels: Sequence[str] = (), patterns: Sequence[str] = (), *, 
     """Print promises with their texts, level by level.
 
     Args:
-        levels: names of levels; all levels where none is named.
+        levels: names of levels; all levels if empty.
         patterns: of ids of tests. Only promises with such a test are printed, each with these tests.
         as_json: whether to print JSON.
 
@@ -185,7 +185,7 @@ def print_promises(levels: Sequence[str] = (), patterns: Sequence[str] = (), *, 
 
 
 def print_comparison(before: Path, after: Path, *, as_json: bool) -> bool:
-    """Prints what changed from one report to another.
+    """Print the changes from one report to another.
 
     Returns:
         Whether anything got worse.

@@ -1,4 +1,4 @@
-"""The ops that every backend is asked about: the core's ops that have canonical cases."""
+"""The ops asked of every backend: the core's ops with canonical cases."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ __all__ = ["core_op_names"]
 
 
 def core_op_names() -> tuple[str, ...]:
-    """Return the names of the core's ops that have canonical cases: what the kit's tests of single ops are named by."""
+    """Return the names of the core's ops with canonical cases: the case names of the kit's tests of single ops."""
     return tuple(canonical_cases(default_ops()))

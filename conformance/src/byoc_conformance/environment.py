@@ -1,4 +1,4 @@
-"""What a report says of the place where it was made: versions of everything."""
+"""The environment recorded in a report: versions of everything."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["check_installed", "describe_cpu", "find_plugins", "find_version"]
 
 
 def check_installed(spec: SubjectSpec) -> None:
-    """Makes sure, before anything runs, that the backends under test are there. Imports none of them.
+    """Check that the backends under test are installed, before anything runs. No backend is imported.
 
     Raises:
-        BackendNotFoundError: one is not installed.
-        PluginError: one may not be used; says why.
+        BackendNotFoundError: a backend is not installed.
+        PluginError: a backend may not be used; with the reason.
     """
     catalog = installed(BACKENDS_GROUP)
     for name in (spec.backend, *spec.companions):
@@ -33,7 +33,7 @@ def check_installed(spec: SubjectSpec) -> None:
 
 
 def find_plugins(spec: SubjectSpec) -> tuple[PluginRecord, ...]:
-    """Gives the backends under test, and the runtimes that their distributions bring."""
+    """Return the backends under test, and the runtimes of their distributions."""
     backends = [record for name in (spec.backend, *spec.companions) if (record := installed(BACKENDS_GROUP).find(name))]
     distributions = {record.distribution for record in backends}
     runtimes = [record for record in installed(RUNTIMES_GROUP).records if record.distribution in distributions]
@@ -41,7 +41,7 @@ def find_plugins(spec: SubjectSpec) -> tuple[PluginRecord, ...]:
 
 
 def find_version(distribution: str) -> str:
-    """Gives the version of an installed distribution; empty where there is none."""
+    """Return the version of an installed distribution; empty if not installed."""
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -49,7 +49,7 @@ def find_version(distribution: str) -> str:
 
 
 def describe_cpu() -> str:
-    """Gives the name of the CPU's model, where the system tells, or else of its family."""
+    """Return the model name of the CPU if known to the system, else the name of its family."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

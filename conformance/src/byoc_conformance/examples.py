@@ -1,4 +1,4 @@
-"""A handful of small functions that the subject claims, found by asking it: what levels 3 and 4 work with."""
+"""A handful of small functions claimed by the subject, found by asking the subject: the basis of levels 3 and 4."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ _COUNTS = {
     "data-dependent": 1,
     "chain": 1,
 }
-"""How many of each kind, of different ops as far as there are such; of patterns, one instance of each."""
+"""The number of examples of each kind, of different ops if available; of each pattern, a single instance."""
 _MAX_PATTERNS = 12
 _MAX_INSTANCES = 40
-"""Instances of a pattern that are tried until one is claimed."""
+"""The number of instances of a pattern tried until the subject claims an instance."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Example:
-    """One small function that the subject claims as a whole, compiles and runs.
+    """A small function, claimed as a whole, compiled and run by the subject.
 
     Attributes:
-        name: what it is, for messages: ``"constant nn.dense 0"``.
-        kind: ``"single"`` (one op), ``"two-inputs"`` (one op of two), ``"several-results"``, ``"constant"`` (one op,
-            whose operands but the first are constants), ``"symbolic"`` (one op, sizes are symbols),
-            ``"data-dependent"`` (one op, results have sizes that only running tells), ``"pattern"``, or ``"chain"``
-            (three ops).
-        module: holds the function alone, with its constants.
-        function: the function's name; no two examples of a subject have the same.
-        inputs: read-only arrays, one for each parameter.
+        name: a description for messages: ``"constant nn.dense 0"``.
+        kind: ``"single"`` (one op), ``"two-inputs"`` (a binary op), ``"several-results"``, ``"constant"`` (a single op,
+            with constants for all operands but the first), ``"symbolic"`` (a single op, sizes are symbols),
+            ``"data-dependent"`` (a single op, with sizes of results known only after running), ``"pattern"``, or
+            ``"chain"`` (three ops).
+        module: holds the function alone, with the constants.
+        function: the function's name; distinct for all examples of a subject.
+        inputs: read-only arrays, in order of the parameters.
     """
 
     name: str
@@ -61,18 +61,18 @@ class Example:
     inputs: tuple[Array, ...]
 
     def new_inputs(self) -> tuple[Array, ...]:
-        """Gives copies of the inputs that may be written to."""
+        """Return writeable copies of the inputs."""
         return tuple(array.copy() for array in self.inputs)
 
     def expected(self) -> tuple[Array, ...]:
-        """Gives what the reference kernels compute."""
+        """Return the results of the reference kernels."""
         return evaluate_function(self.module, self.function, self.inputs)
 
 
 def find_examples(subject: Subject) -> tuple[Example, ...]:
-    """Gives the examples of a subject; none where it claims nothing. Equal subjects have equal examples.
+    """Return the examples of a subject; none if the subject claims nothing. Equal subjects have equal examples.
 
-    Those that cannot be compiled, or raise when they run, are left out: levels 1 and 2 tell of them.
+    Functions with an error at compile time or run time are left out: levels 1 and 2 report these errors.
 
     Raises:
         NotCoveredError: nothing can be compiled, or run, on this machine.
@@ -85,7 +85,7 @@ def find_examples(subject: Subject) -> tuple[Example, ...]:
 
 @cache
 def _look_for_examples(subject: Subject) -> tuple[tuple[Example, ...], str]:
-    """Gives the examples, and why there can be none on this machine."""
+    """Return the examples, and the reason if this machine allows none."""
     try:
         claimed = _claimed(subject, [*_op_examples(subject), *_pattern_examples(subject)])
         if not claimed:
@@ -100,12 +100,12 @@ def _look_for_examples(subject: Subject) -> tuple[tuple[Example, ...], str]:
 
 @cache
 def compile_examples(subject: Subject) -> Attempt:
-    """Gives all examples compiled as one module, once for a subject: what a test changes must be its own."""
+    """Return all examples compiled as a single module, once per subject. Tests must modify copies only."""
     return subject.attempt(join_examples(find_examples(subject)))
 
 
 def join_examples(examples: Iterable[Example]) -> IRModule:
-    """Gives one module that holds the functions of several examples."""
+    """Return a module with the functions of several examples."""
     constants, functions = ConstantStore(), {}
     for example in examples:
         functions[example.function] = example.module[example.function]
@@ -115,7 +115,7 @@ def join_examples(examples: Iterable[Example]) -> IRModule:
 
 
 def _claimed(subject: Subject, examples: Sequence[Example]) -> list[Example]:
-    """Gives the examples that the subject takes, in halves where one of them makes partition fail."""
+    """Return the examples claimed by the subject; bisect if an example makes partition fail."""
     if not examples:
         return []
     try:
@@ -137,7 +137,7 @@ def _takes(attempt: Attempt, example: Example) -> bool:
 
 
 def _first_of(examples: Iterable[Example], kind: str, count: int) -> list[Example]:
-    """Gives examples of a kind: of different ops (or patterns), spread evenly over those that there are."""
+    """Return examples of a kind, of different ops (or patterns), spread evenly over the ops present."""
     firsts: dict[str, Example] = {}
     for example in examples:
         if example.kind == kind:
@@ -162,14 +162,14 @@ def _running(subject: Subject, examples: Sequence[Example]) -> Iterator[Example]
 
 
 def _op_examples(subject: Subject) -> Iterator[Example]:
-    """Yields the canonical cases of all ops, static and symbolic, with constants and without."""
+    """Yield the canonical cases of all ops, static and symbolic, with constants and without."""
     for op in subject.ops_with_cases:
         for number, case in enumerate(op.canonical_cases):
             yield from _case_examples(subject, case, f"{op.name} {number}")
 
 
 def _examples_of_other_dtypes(subject: Subject) -> Iterator[Example]:
-    """Yields the most common case of each op in all dtypes but its own: for those that take none of the common ones."""
+    """Yield the most common case of each op in all other dtypes: for subjects without any common dtype."""
     for op in subject.ops_with_cases:
         case = op.canonical_cases[0]
         for dtype in dtypes_of(case, op)[1:]:
@@ -199,20 +199,20 @@ def _static_kind(op: OpDef, case: OpCase) -> str:
 def _op_example(
     kind: str, ending: str, op: OpDef, case: OpCase, types: Sequence[TensorType], arrays: Sequence[Array]
 ) -> Iterator[Example]:
-    """Yields the example whose first operands have these types and whose others are constants, if the op permits."""
+    """Yield the example with parameters of these types and constants for all further operands, if the op permits."""
     constants = ConstantStore()
     params = [Var(f"x{index}", type_) for index, type_ in enumerate(types)]
     fixed = [constants.add(array) for array in arrays[len(params) :]]
     name = _identifier(kind, ending)
     try:
         function, _ = function_of(op, [*params, *fixed], case.attrs, name)
-    except IRTypeError:  # sizes that do not fit for every value of the symbols
+    except IRTypeError:  # sizes incompatible for some values of the symbols
         return
     yield Example(f"{kind} {ending}", kind, IRModule({name: function}, constants), name, _frozen(arrays[: len(params)]))
 
 
 def _pattern_examples(subject: Subject) -> Iterator[Example]:
-    """Yields static instances of the subject's patterns on which the reference kernels can run."""
+    """Yield static instances of the subject's patterns, if the reference kernels can run the instance."""
     for pattern in subject.handle.patterns():
         found = [item for item in find_instances(pattern.pattern, subject.ops).found if item.kind != "symbolic"]
         for number, instance in enumerate(found[:_MAX_INSTANCES]):
@@ -231,7 +231,7 @@ def _pattern_examples(subject: Subject) -> Iterator[Example]:
 
 
 def _chains(subject: Subject, claimed: Sequence[Example]) -> Iterator[Example]:
-    """Yields functions of three claimed ops on values of one type: one after the other, and with all results given."""
+    """Yield functions of three claimed ops on values of one type: in a chain, with the last or with all results."""
     bindings = [e.module[e.function].bindings[0] for e in claimed if e.kind in {"single", "two-inputs"}]
     fitting: dict[str, Binding] = {}
     for binding in bindings:
@@ -252,7 +252,7 @@ def _is_float32(binding: Binding) -> bool:
 
 
 def _chain(subject: Subject, kind: str, steps: Sequence[Binding]) -> Example | None:
-    """Gives ``step(step(step(x, y), y), y)``, or ``None`` where their types do not fit one another."""
+    """Return ``step(step(step(x, y), y), y)``, or ``None`` if the types do not match."""
     ending = f"{' '.join(step.op.name for step in steps)} in a row"
     name = _identifier(kind, ending)
     builder = FunctionBuilder(name, ops=subject.ops)
@@ -269,10 +269,10 @@ def _chain(subject: Subject, kind: str, steps: Sequence[Binding]) -> Example | N
 
 
 def _is_computable(example: Example) -> bool:
-    """Whether the reference kernels take the inputs and give finite numbers."""
+    """Return whether the reference kernels accept the inputs and return finite numbers."""
     try:
         results = example.expected()
-    except Exception:  # noqa: BLE001 - an index out of range, or whatever else a kernel says of numbers drawn blindly
+    except Exception:  # noqa: BLE001 - an index out of range, or any other error on blindly drawn numbers
         return False
     return all(bool(np.all(np.isfinite(result.astype(np.float64)))) for result in results)
 

@@ -1,4 +1,4 @@
-"""Runs a little Python in a process of its own, which has imported nothing yet."""
+"""Short Python programs, each run in a fresh process without prior imports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["compile_side", "run_in_fresh_process"]
 
 _PREFACE = "import json, sys; sys.path[:] = json.loads(sys.argv[1])\n"
 _EPILOGUE = "\nimport os; sys.stdout.flush(); sys.stderr.flush(); os._exit(0)\n"
-"""Ends the process whatever is left in it: that it can end by itself is a promise of its own."""
+"""Code ending the process, whatever threads remain: ending without help is a separate promise."""
 _NUM_STDERR_LINES = 6
 
 
@@ -27,18 +27,18 @@ def run_in_fresh_process(
     environment: Mapping[str, str] | None = None,
     ends_by_itself: bool = False,
 ) -> str:
-    """Gives what the code printed.
+    """Return the text printed by the code.
 
     Args:
-        code: Python; it imports from where this process does, and its arguments begin at ``sys.argv[2]``.
-        arguments: for it.
+        code: Python code with this process's import path; arguments begin at ``sys.argv[2]``.
+        arguments: the arguments of the code.
         timeout: seconds.
-        environment: variables that are other than in this process.
-        ends_by_itself: the interpreter shuts down, for which threads and handlers may be waited; else the process ends
-            behind the last line.
+        environment: variables with other values than in this process.
+        ends_by_itself: whether the interpreter shuts down, with possible waits for threads and handlers; else the
+            process ends behind the last line.
 
     Raises:
-        FailedError: it raised, crashed, or did not end in time; with the last lines that it wrote to stderr.
+        FailedError: the code raised, crashed, or did not end in time; with the last lines on stderr.
     """
     command = [
         sys.executable,
@@ -68,12 +68,12 @@ def run_in_fresh_process(
 
 
 def compile_side(backend: PluginRecord, runtime: PluginRecord) -> tuple[str, ...]:
-    """Gives the modules that a runtime must do without, where the compile side is not installed.
+    """Return the modules unavailable to a runtime if the compile side is not installed.
 
     Args:
-        backend: whose compile half is one of them; not where it is a package that the run half lies in, which cannot
-            be missing where a module in it is to run.
-        runtime: its run half.
+        backend: the backend; the compile half is included, except a package around the run half, because importing
+            the run half imports the package.
+        runtime: the run half of the backend.
     """
     compile_half, run_half = (record.value.partition(":")[0] for record in (backend, runtime))
     is_apart = compile_half and not f"{run_half}.".startswith(f"{compile_half}.")

@@ -1,4 +1,4 @@
-"""Calls of compiled functions as machine code makes them: by address, over tensors of the C ABI."""
+"""Calls of compiled functions, as by machine code: by address, over tensors of the C ABI."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def call_natively(entry: NativeEntry, arrays: Sequence[npt.NDArray[Any]]) -> Non
 
     Args:
         entry: the function.
-        arrays: inputs and then outputs, in any strides.
+        arrays: inputs and then outputs, with any strides.
 
     Raises:
-        FailedError: the function returns a status that is not 0.
+        FailedError: the function returns a nonzero status.
     """
     tensors, values = (DLTensor * len(arrays))(), (TVMFFIAny * len(arrays))()
     axes = []

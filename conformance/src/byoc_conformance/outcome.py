@@ -1,4 +1,4 @@
-"""What comes of holding a backend to one promise."""
+"""The outcome of holding a backend to a promise."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["Cell", "DeclinedError", "FailedError", "NotCoveredError", "Outcome",
 
 
 class Status(StrEnum):
-    """How a test ended, from the best to the worst."""
+    """The end of a test, from the best to the worst."""
 
     PASSED = "passed"
-    """The promise was kept, on work that the backend itself did."""
+    """The promise was kept, on work done by the backend itself."""
     DECLINED = "declined"
-    """The backend says, with a reason, that it does not do this."""
+    """The backend declines the work, with a reason."""
     NOT_COVERED = "not-covered"
-    """There was nothing to hold the backend to: it claims nothing that the promise is about."""
+    """Nothing to test: the backend claims nothing covered by the promise."""
     FAILED = "failed"
     """The promise was broken."""
     CRASHED = "crashed"
@@ -33,7 +33,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """How one op fared in one dtype: a cell of the coverage table."""
+    """The status of an op in a dtype: a cell of the coverage table."""
 
     op: str
     dtype: str
@@ -42,12 +42,12 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a test ended.
+    """The outcome of a test.
 
     Attributes:
         status: in a word.
-        text: why, where it did not pass; what was seen, where that is worth telling.
-        cells: what it says of single ops and dtypes.
+        text: the reason for a status other than passed; observations worth reporting.
+        cells: statuses of single ops and dtypes.
     """
 
     status: Status = Status.PASSED
@@ -56,29 +56,29 @@ class Outcome:
 
 
 class VerdictError(Exception):
-    """Ends a test with an outcome that is not a pass."""
+    """The end of a test with an outcome other than a pass."""
 
     status: Status
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome that it stands for."""
+        """The corresponding outcome."""
         return Outcome(self.status, str(self))
 
 
 class FailedError(VerdictError):
-    """The promise is broken; the text says what was seen, and what was promised."""
+    """The promise is broken; the text states the observation and the promise."""
 
     status = Status.FAILED
 
 
 class DeclinedError(VerdictError):
-    """The backend declines everything that the test is about; the text is its reason."""
+    """The backend declines all work under test; the text is its reason."""
 
     status = Status.DECLINED
 
 
 class NotCoveredError(VerdictError):
-    """The backend claims nothing that the test is about; the text says what was looked for."""
+    """The backend claims no work under test; the text states the missing work."""
 
     status = Status.NOT_COVERED

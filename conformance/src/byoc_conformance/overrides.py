@@ -1,4 +1,4 @@
-"""Tests that are expected to fail, each with a reason. There is no other way to make the kit ask for less."""
+"""Tests with an expected failure, each with a reason. There is no other way to make the kit ask for less."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Overrides:
     """Reasons by test.
 
     Args:
-        reasons: by the id of a test, or by a pattern of ids in which ``*`` stands for any text and ``?`` for one
-            character. An id goes before patterns, and a pattern before those behind it.
+        reasons: by the id of a test, or by a pattern of ids: ``*`` matches any text and ``?`` a single character. Ids
+            take precedence over patterns, and earlier patterns over later patterns.
         ids: of all tests of the kit.
-        where: what gives the reasons, for errors.
+        where: the source of the reasons, for errors.
 
     Raises:
-        OptionsError: these are no texts by test, a reason has fewer than three words, or a key names no test.
+        OptionsError: the reasons are no texts by test, a reason has fewer than three words, or a key names no test.
     """
 
     def __init__(self, reasons: Mapping[str, object], ids: Iterable[str], *, where: str = "xfail") -> None:
@@ -44,25 +44,25 @@ class Overrides:
                 self._reasons.setdefault(name, reason)
 
     def reason(self, name: str) -> str | None:
-        """Gives why a test is expected to fail; ``None`` where it is not."""
+        """Return the reason for an expected failure of a test; ``None`` if no failure is expected."""
         return self._reasons.get(name)
 
 
 def select_ids(pattern: str, ids: Iterable[str]) -> list[str]:
-    """Gives the ids that a pattern matches: ``*`` stands for any text and ``?`` for one character.
+    """Return the ids matched by a pattern: ``*`` matches any text and ``?`` a single character.
 
-    Brackets stand for themselves, since ids have them.
+    Brackets match literally, since ids contain brackets.
     """
     regex = re.compile("".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in pattern))
     return [name for name in ids if regex.fullmatch(name)]
 
 
 def read_overrides(path: Path) -> dict[str, str]:
-    """Gives the reasons of a TOML file: its table ``xfail``, with ids or patterns as keys.
+    """Return the reasons of a TOML file: the table ``xfail``, with ids or patterns as keys.
 
     Raises:
-        OptionsError: it is no such file.
-        OSError: it cannot be read.
+        OptionsError: the file has another form.
+        OSError: the file cannot be read.
     """
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Promises as data: what a backend must keep, and the test that holds it to it."""
+"""Promises as data: the duties of a backend, each with a test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Item", "Level", "Promise"]
 
 
 class Level(StrEnum):
-    """The levels of the kit; each builds on those before it."""
+    """The levels of the kit; each builds on the levels before."""
 
     L0 = "L0"
     L1 = "L1"
@@ -25,15 +25,15 @@ class Level(StrEnum):
 
     @property
     def topic(self) -> str:
-        """What the level is about."""
+        """The topic of the level."""
         return _TOPICS[self]
 
 
 _TOPICS = {
     Level.L0: "declares: metadata, hooks, options, API range, lint",
-    Level.L1: "honest partition: claims what it declares, and compiles what it claims",
-    Level.L2: "numerics: every op, dtype and pattern that it claims",
-    Level.L3: "artifacts: what is saved comes back, elsewhere too",
+    Level.L1: "honest partition: claims everything declared, compiles everything claimed",
+    Level.L2: "numerics: every claimed op, dtype and pattern",
+    Level.L3: "artifacts: saved modules load again, in other processes too",
     Level.L4: "behaviour: threads, buffers, sizes, memory",
 }
 
@@ -44,15 +44,15 @@ def _once() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One thing that every backend must keep.
+    """A duty of every backend.
 
     Attributes:
-        level: where it stands.
-        name: its name in the kit, words joined by ``-``.
-        text: what the backend promises, as a sentence with the backend as its subject.
-        check: holds the subject to it, for one of ``cases``: returns the outcome, ``None`` for a plain pass, or raises
-            a :class:`byoc_conformance.outcome.VerdictError`. Any other exception is a failure.
-        cases: the parts it comes in, each a test by itself; found without asking the backend.
+        level: the level of the promise.
+        name: the name in the kit, words joined by ``-``.
+        text: the promise, as a sentence with the backend as subject.
+        check: tests the subject for a case of ``cases``: returns the outcome, ``None`` for a plain pass, or raises a
+            :class:`byoc_conformance.outcome.VerdictError`. Any other exception is a failure.
+        cases: the parts of the promise, each a separate test; found without asking the backend.
         deadline: seconds for each.
     """
 
@@ -65,18 +65,18 @@ class Promise:
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """Its tests."""
+        """The tests of the promise."""
         return tuple(Item(self, case) for case in self.cases())
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One test of the kit: a promise, and the case where it comes in several."""
+    """A test of the kit: a promise, and the case if the promise has several."""
 
     promise: Promise
     case: str = ""
 
     @property
     def id(self) -> str:
-        """How reports and overrides name it: ``L4-strided-inputs``, ``L2-op[add]``."""
+        """The name in reports and overrides: ``L4-strided-inputs``, ``L2-op[add]``."""
         return f"{self.promise.level}-{self.promise.name}" + (f"[{self.case}]" if self.case else "")

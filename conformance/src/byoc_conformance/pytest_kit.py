@@ -1,4 +1,4 @@
-"""The kit's tests as items of pytest, and the one that looks whether any was taken out of the suite."""
+"""The kit's tests as items of pytest, and a guard test against removal of tests from the suite."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _LIKE_KIT_TEST = re.compile(r"test_?L\d", re.IGNORECASE)
 
 
 class Kit:
-    """The tests for one backend, with what was chosen for them.
+    """The tests for a backend, with the chosen settings.
 
     Args:
         spec: the backend under test.
-        reasons: why tests are expected to be broken.
-        patience: all deadlines are longer by this factor.
-        levels: those that run.
-        where: what gives the reasons, for errors.
+        reasons: reasons for tests expected to be broken.
+        patience: the factor on all deadlines.
+        levels: the levels to run.
+        where: the source of the reasons, for errors.
 
     Raises:
-        OptionsError: a reason is none, or is for no test; the patience is none.
+        OptionsError: a reason is invalid, or names no test; the patience is invalid.
         PluginError: the backend is not installed, or may not be used.
     """
 
@@ -60,7 +60,7 @@ class Kit:
         self.changes: tuple[str, ...] = ()
 
     def collect(self, collector: pytest.Collector) -> Iterator[pytest.Item]:
-        """Yields the tests, the guard before the others."""
+        """Yield the tests, the guard before the others."""
         hooks = _hooks_of(collector.config)
         yield _Guard.from_parent(collector, name=GUARD, kit=self, hooks=hooks)
         for item in self.items:
@@ -68,7 +68,7 @@ class Kit:
 
 
 def new_kit_of_options(config: pytest.Config) -> Kit:
-    """Gives the kit for ``--byoc-backend`` and the options beside it.
+    """Return the kit for ``--byoc-backend`` and the related options.
 
     Raises:
         OptionsError: an option is malformed.
@@ -99,7 +99,7 @@ def _new_kit_of_class(config: pytest.Config, suite: type[BackendSuite]) -> Kit:
 
 
 def _new_kit(config: pytest.Config, spec: SubjectSpec, reasons: Mapping[str, str], patience: float, where: str) -> Kit:
-    """Gives the kit with what the command line says of examples, seed, patience and levels."""
+    """Return the kit with the examples, seed, patience and levels of the command line."""
     chosen = config.option
     values = spec.to_json()
     values |= {
@@ -113,18 +113,18 @@ def _new_kit(config: pytest.Config, spec: SubjectSpec, reasons: Mapping[str, str
 
 
 class KitFile(pytest.File):
-    """The kit for the backend that the command line names."""
+    """The kit for the backend named by the command line."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yields its tests."""
+        """Yield the tests of the kit."""
         yield from new_kit_of_options(self.config).collect(self)
 
 
 class KitClass(pytest.Class):
-    """A class that inherits from ``BackendSuite``: the kit's tests, and those that the class adds."""
+    """A subclass of ``BackendSuite``: the kit's tests, and the tests added by the class."""
 
     def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
-        """Yields its tests."""
+        """Yield the tests of the class."""
         try:
             kit = _new_kit_of_class(self.config, self.obj)
         except ByocError as error:
@@ -142,11 +142,11 @@ def _find_replacements(suite: type[BackendSuite]) -> Iterator[str]:
 
 
 class _RedError(Exception):
-    """A test of the kit is red; its text is all that is to be shown."""
+    """A test of the kit is red; only the text is to be shown."""
 
 
 class _KitNode(pytest.Item):
-    """A test whose failure is told by its text alone, and over which marks ``xfail`` have no power."""
+    """A test with failures reported by text alone, unaffected by ``xfail`` marks."""
 
     def __init__(self, *, kit: Kit, hooks: _Hooks, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -157,33 +157,33 @@ class _KitNode(pytest.Item):
     def iter_markers_with_node(
         self, name: str | None = None
     ) -> Iterator[tuple[pytest.Item | pytest.Collector | Any, pytest.Mark]]:
-        """Yields all marks but those that would hide a failure without a reason in the report."""
+        """Yield all marks except ``xfail``, able to hide a failure without a reason in the report."""
         yield from (pair for pair in super().iter_markers_with_node(name) if pair[1].name != "xfail")
 
     def hidden_marks(self) -> list[str]:
-        """Gives the nodes from which a mark ``xfail`` comes, and this one where a mark skips it alone."""
+        """Return the names of nodes with a mark ``xfail``, and of this node if a mark skips this node alone."""
         places = [node.name for node, _ in super().iter_markers_with_node("xfail")]
         is_skipped = any(mark.name in {"skip", "skipif"} for mark in self.own_markers)
         return [*places, *([self.name] if is_skipped else [])]
 
     def note(self, judgement: Judgement | None) -> None:
-        """Keeps what this test says for the report."""
+        """Keep the judgement of this test for the report."""
         assert self.parent is not None
         self.record = new_record(self.parent.nodeid, self.kit.spec, self.kit.changes, judgement)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Gives the text of a red test without a traceback, which would show the kit's own lines."""
+        """Return the text of a red test without a traceback into the kit's own lines."""
         if isinstance(excinfo.value, _RedError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Gives where it stands, and its name; pytest wants a line where a mark skips it."""
+        """Return the place and the name of the test; pytest needs a line if a mark skips the test."""
         return self.path, 0, self.name
 
 
 class _Guard(_KitNode):
-    """Fails where the suite is not the kit's."""
+    """A test failing if the suite differs from the kit."""
 
     def runtest(self) -> None:
         self.note(None)
@@ -192,7 +192,7 @@ class _Guard(_KitNode):
 
 
 class _KitItem(_KitNode):
-    """One test of the kit."""
+    """A test of the kit."""
 
     def __init__(self, *, item: Item, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -211,7 +211,7 @@ class _KitItem(_KitNode):
 
 
 class _Hooks:
-    """What runs the tests of a process of pytest; a plugin of it once a test of the kit is collected."""
+    """The runner of tests in a pytest process; registered as a plugin when a test of the kit is collected."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -220,7 +220,7 @@ class _Hooks:
         self._level: Level | None = None
 
     def runner_for(self, node: _KitItem) -> Runner:
-        """Gives what runs a test. Processes of another suite or level are ended first: they hold memory."""
+        """Return the runner of a test. Processes of another suite or level are ended first, to free memory."""
         if self._runner is None or self._kit is not node.kit:
             self.close()
             self._kit = node.kit
@@ -231,14 +231,14 @@ class _Hooks:
         return self._runner
 
     def close(self) -> None:
-        """Ends all processes."""
+        """End all processes."""
         if self._runner is not None:
             self._runner.__exit__(None, None, None)
         self._runner = None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
-        """Compares what is left after all others chose with the whole kit."""
+        """Compare the tests left after all other plugins with the whole kit."""
         collected = [node for node in items if isinstance(node, _KitNode)]
         yield
         kept = set(items)
@@ -261,14 +261,14 @@ class _Hooks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Sends what a test of the kit says along with pytest's report of it, from whatever process."""
+        """Attach the record of a kit test to pytest's report of the test, in any process."""
         report = yield
         if isinstance(item, _KitNode) and report.when == "call" and item.record is not None:
             report.__dict__[RECORD] = item.record
         return report
 
     def pytest_sessionfinish(self) -> None:
-        """Ends all processes."""
+        """End all processes."""
         self.close()
 
 

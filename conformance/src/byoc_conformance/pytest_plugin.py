@@ -1,7 +1,7 @@
 """The kit under pytest: ``pytest --pyargs byoc_conformance --byoc-backend=mynpu``, and classes of ``BackendSuite``.
 
-pytest imports this module in every run of every project where the kit is installed, so it imports nothing of the kit
-before a test of the kit is collected or reported, or one of its options is given.
+pytest imports this module in every run of every project if the kit is installed. Therefore the module imports
+nothing of the kit before a test of the kit is collected or reported, or an option of the kit is given.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 __all__ = ["pytest_addoption", "pytest_collect_file", "pytest_configure", "pytest_pycollect_makeitem"]
 
 _PLACE = Path(__file__).with_name("suite.py")
-"""The file that stands for the kit's tests in `--pyargs byoc_conformance`."""
+"""The file standing for the kit's tests in `--pyargs byoc_conformance`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds the options; all begin with ``--byoc-``."""
+    """Add the options; all begin with ``--byoc-``."""
     group = parser.getgroup("byoc", "conformance of byoc backends")
     add = group.addoption
-    add("--byoc-backend", metavar="NAME", help="the installed backend that `--pyargs byoc_conformance` tests")
-    add("--byoc-option", action="append", default=[], metavar="KEY=VALUE", help="an option of it, as JSON or text; "
-        "NAME.KEY=VALUE for one of a companion; repeat for several")  # fmt: skip
-    add("--byoc-with", action="append", default=[], metavar="NAME", help="a backend that is asked after it in every "
-        "build; repeat for several")  # fmt: skip
-    add("--byoc-xfail", metavar="FILE", help="a TOML file whose table `xfail` says which tests are expected to be "
-        "broken, and why")  # fmt: skip
+    add("--byoc-backend", metavar="NAME", help="the installed backend tested by `--pyargs byoc_conformance`")
+    add("--byoc-option", action="append", default=[], metavar="KEY=VALUE", help="an option of the backend, as JSON or "
+        "text; NAME.KEY=VALUE for a companion; repeat for several")  # fmt: skip
+    add("--byoc-with", action="append", default=[], metavar="NAME", help="a backend asked after the tested backend in "
+        "every build; repeat for several")  # fmt: skip
+    add("--byoc-xfail", metavar="FILE", help="a TOML file with a table `xfail`: tests expected to be broken, with "
+        "reasons")  # fmt: skip
     add("--byoc-level", action="append", default=[], metavar="LEVEL", help="run the tests of this level only: L0 to "
         "L4; repeat for several")  # fmt: skip
     add("--byoc-examples", type=int, metavar="N", help="random examples for each property")
@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Has reports gathered, by the process that hears of all tests."""
+    """Register the gatherer of reports in the process receiving the results of all tests."""
     wanted = {argument.partition("::")[0] for argument in config.args if config.option.pyargs}
     if "byoc_conformance" in wanted or config.option.byoc_backend:
         _check_usage(config)
@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
             prepare_folder(Path(config.option.byoc_report))
         except OSError as error:
             raise pytest.UsageError(f"--byoc-report: {error}") from error
-    if not hasattr(config, "workerinput"):  # pytest-xdist: workers hand their results to the process that started them
+    if not hasattr(config, "workerinput"):  # pytest-xdist: workers send their results to the parent process
         config.pluginmanager.register(_Gatherer(config), "byoc-conformance-reports")
 
 
@@ -71,7 +71,7 @@ def _check_usage(config: pytest.Config) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Gives the kit's tests for ``--pyargs byoc_conformance``."""
+    """Return the kit's tests for ``--pyargs byoc_conformance``."""
     if file_path.name != _PLACE.name or file_path != _PLACE or not parent.config.option.byoc_backend:
         return None
     from byoc_conformance.pytest_kit import KitFile
@@ -84,7 +84,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_pycollect_makeitem(
     collector: pytest.Module | pytest.Class, name: str, obj: object
 ) -> list[pytest.Collector] | None:
-    """Gives the kit's tests for a class that inherits from ``BackendSuite``."""
+    """Return the kit's tests for a subclass of ``BackendSuite``."""
     suite = sys.modules.get("byoc_conformance.suite")
     if suite is None or not isinstance(obj, type) or not issubclass(obj, suite.BackendSuite):
         return None
@@ -96,7 +96,7 @@ def pytest_pycollect_makeitem(
 
 
 class _Gatherer:
-    """Hands what tests of the kit say to :class:`byoc_conformance.pytest_reports.RunReports`, once there is any."""
+    """A hook passing records of kit tests to :class:`byoc_conformance.pytest_reports.RunReports`, if there are any."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -104,7 +104,7 @@ class _Gatherer:
         self._reports: RunReports | None = None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Notes the result of a test of the kit."""
+        """Note the result of a test of the kit."""
         record = getattr(report, "byoc_conformance", None)
         if record is None:
             return
@@ -116,12 +116,12 @@ class _Gatherer:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Writes the reports; after Ctrl-C too. The run has failed where one cannot be written."""
+        """Write the reports; after Ctrl-C too. The run has failed if a report cannot be written."""
         if self._reports is not None and not self._reports.finish() and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Says what level each backend reached."""
+        """Print the level reached by each backend."""
         if self._reports is not None:
             terminalreporter.section("byoc conformance")
             for line in self._reports.summary:

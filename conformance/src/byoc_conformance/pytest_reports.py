@@ -1,4 +1,4 @@
-"""Gathers what tests of the kit say during a run of pytest, in whatever process they ran, and writes reports."""
+"""Gathering of kit results during a run of pytest, from all processes, and writing of reports."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from byoc_conformance.verdict import Judgement
 __all__ = ["RECORD", "RunReports", "new_record"]
 
 RECORD = "byoc_conformance"
-"""The attribute of pytest's report of a test that holds what :func:`new_record` gives."""
+"""The attribute of pytest's test report with the result of :func:`new_record`."""
 
 
 def new_record(suite: str, spec: SubjectSpec, changes: tuple[str, ...], judgement: Judgement | None) -> dict[str, Any]:
-    """Gives what one test says, as plain values that travel with pytest's own report of it.
+    """Return the result of a test, as plain values attached to pytest's own report of the test.
 
     Args:
-        suite: the node id of the suite that it belongs to.
-        spec: how the backend is tested.
-        changes: how the suite was changed.
-        judgement: how the test counts; ``None`` for the one that looks whether the suite is whole.
+        suite: the node id of the suite of the test.
+        spec: the specification of the backend under test.
+        changes: changes to the suite.
+        judgement: the judgement of the test; ``None`` for the guard.
     """
     return {
         "suite": suite,
@@ -45,12 +45,12 @@ class _SuiteRun:
 
 
 class RunReports:
-    """The reports of one run, one for each suite.
+    """The reports of a run, by suite.
 
     Args:
-        started: when the run began.
-        folder: where reports are written; each into a folder of its own, named as its suite, where there are
-            several, and as its whole node id where suites of several files are named alike. ``None`` for nowhere.
+        started: the start of the run.
+        folder: where reports are written; if several, each into a separate folder with the name of the suite, or with
+            the whole node id if suites of several files share the name. ``None`` for nowhere.
     """
 
     def __init__(self, started: datetime, folder: str | None) -> None:
@@ -60,14 +60,14 @@ class RunReports:
         self.summary: list[str] = []
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Notes what a test says, as :func:`new_record` gives it."""
+        """Note the result of a test, from :func:`new_record`."""
         run = self._suites.setdefault(record["suite"], _SuiteRun(SubjectSpec.from_json(record["spec"])))
         run.changes = tuple(record["changes"])
         if record["judgement"] is not None:
             run.judgements.append(Judgement.from_json(record["judgement"]))
 
     def finish(self) -> bool:
-        """Writes the reports, and says in ``summary`` what came of each suite.
+        """Write the reports, and summarise each suite in ``summary``.
 
         Returns:
             Whether all could be written.
@@ -89,7 +89,7 @@ class RunReports:
 
 
 def _name_parts(suite: str, suites: Collection[str]) -> list[str]:
-    """Gives the folders that keep a suite's report apart: its name, all of its node id where others are named alike."""
+    """Return the distinct folders of a suite's report: the suite's name, or the whole node id if names collide."""
     ids = {name: [part for part in re.split("/|::", name) if part.strip(".")] for name in suites}
     parts = ids[suite]
     is_alone = sum(other[-1] == parts[-1] for other in ids.values()) == 1

@@ -1,4 +1,4 @@
-"""Runs many tests, several at a time where wished, so that Ctrl-C ends them at once."""
+"""Runs of many tests, several at a time on request, ended by Ctrl-C at once."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _JOIN_SECONDS = 0.1
 def run_items(
     spec: SubjectSpec, items: Sequence[Item], *, patience: float = 1.0, jobs: int = 1
 ) -> Generator[ItemResult]:
-    """Yields how tests ended, as they end. Where it is left early, all processes that it started are ended first.
+    """Yield the results of tests in order of completion. On early exit, all started processes are ended first.
 
     Args:
         spec: the backend under test.
         items: the tests, started in this order.
-        patience: all deadlines are longer by this factor.
-        jobs: how many run at a time, each in processes of its own.
+        patience: the factor on all deadlines.
+        jobs: the number of tests at a time, each in separate processes.
 
     Raises:
         InternalError: the kit itself failed.
@@ -50,7 +50,7 @@ def run_items(
 
 
 class _Lane:
-    """Takes tests from a queue, one after another."""
+    """A thread taking tests from a queue, one after another."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class _Lane:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the lane, what it is running included."""
+        """End the lane, including the running test."""
         self._is_stopping.set()
         while self._thread.is_alive():
             self._runner.stop()
@@ -81,10 +81,10 @@ class _Lane:
                 while not self._is_stopping.is_set():
                     item = self._pending.get_nowait()
                     if item.promise.level is not level:
-                        self._runner.stop()  # what the last level held in memory
+                        self._runner.stop()  # free the memory of the last level
                     level = item.promise.level
                     self._results.put(self._runner.run(item))
         except queue.Empty:
             return
-        except Exception as error:  # noqa: BLE001 - handed on to the thread that waits for results
+        except Exception as error:  # noqa: BLE001 - passed to the thread waiting for results
             self._results.put(error)

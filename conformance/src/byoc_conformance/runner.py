@@ -1,4 +1,4 @@
-"""Runs tests of the kit in processes of their own: one that crashes or hangs is one red case, not a dead run."""
+"""Tests of the kit in separate processes: a crash or a hang is a single red case, not a dead run."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ __all__ = ["ItemResult", "Runner", "check_patience", "main"]
 
 _MIN_PATIENCE = 0.01
 _OPEN_SECONDS = 60.0
-"""How long importing the backend may take."""
+"""The deadline for importing the backend."""
 _VARIABLES = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
 )
-"""Numpy's matrix products run on one thread: how many threads its BLAS uses is no backend's to say."""
+"""Numpy's matrix products run single-threaded: no backend decides the thread count of numpy's BLAS."""
 _MAX_STARTS = 2
-"""After so many processes in a row that ended with the import, no other is started."""
+"""The limit of consecutive processes ended by the import; no further process is started then."""
 _ENDED = {"crash": Status.CRASHED, "hang": Status.HUNG}
 
 
 def check_patience(patience: float) -> None:
-    """Makes sure that deadlines can be made longer by a factor.
+    """Check that a factor on deadlines is usable.
 
     Raises:
-        OptionsError: it is too small, or no number.
+        OptionsError: the factor is too small, or no number.
     """
-    if not patience >= _MIN_PATIENCE:  # so that NaN is none
+    if not patience >= _MIN_PATIENCE:  # rejects NaN too
         raise OptionsError("patience", "cannot be used", got=repr(patience), expected=f"{_MIN_PATIENCE} or more")
 
 
 @dataclass(frozen=True, slots=True)
 class ItemResult:
-    """How one test ended.
+    """The result of a test.
 
     Attributes:
         item: the test.
-        outcome: how it ended.
-        seconds: how long it took; the process's start counts for the first of a level.
+        outcome: the outcome of the test.
+        seconds: the duration; the process's start counts for the first test of a level.
     """
 
     item: Item
@@ -59,14 +59,14 @@ class ItemResult:
 
 
 class Runner:
-    """Runs tests, those of each level in one process, which is started anew where it died or was too slow.
+    """A runner of tests with a process per level, started anew after a crash or a missed deadline.
 
     Args:
         spec: the backend under test.
-        patience: all deadlines are longer by this factor.
+        patience: the factor on all deadlines.
 
     Raises:
-        OptionsError: as :func:`check_patience`.
+        OptionsError: see :func:`check_patience`.
     """
 
     def __init__(self, spec: SubjectSpec, *, patience: float = 1.0) -> None:
@@ -87,12 +87,12 @@ class Runner:
         self._folder.cleanup()
 
     def stop(self) -> None:
-        """Ends the processes; one is started anew where a test needs it. Another thread may call it."""
+        """End the processes; later tests start new processes. Another thread may call this method."""
         for level in list(self._workers):
             self._stop(level)
 
     def run(self, item: Item) -> ItemResult:
-        """Gives how a test ended.
+        """Return the result of a test.
 
         Raises:
             InternalError: the kit itself failed.
@@ -112,9 +112,9 @@ class Runner:
         return ItemResult(item, outcome, time.monotonic() - start)
 
     def _open(self, level: Level) -> Worker | Outcome:
-        """Gives a process that has the backend, or the outcome of all tests where none can be had.
+        """Return a process with the imported backend, or the outcome of all tests if no process can be opened.
 
-        A backend that ends processes, or keeps them, when it is imported would else do so once for each test.
+        Starts are limited: a backend ending or blocking processes during import would do so for each test.
         """
         if len(self._unopened) == _MAX_STARTS:
             return self._unopened[-1]
@@ -136,7 +136,7 @@ class Runner:
 
 
 def main(setup: Mapping[str, Any]) -> None:
-    """Serves tests in the inner process.
+    """Serve tests in the inner process.
 
     Args:
         setup: a :class:`SubjectSpec` as JSON.
@@ -145,14 +145,14 @@ def main(setup: Mapping[str, Any]) -> None:
 
 
 class _Examiner:
-    """Holds one subject to promises, one after another."""
+    """An examiner of a subject, promise by promise."""
 
     def __init__(self, spec: SubjectSpec) -> None:
         self._spec = spec
         self._subject: Subject | None = None
 
     def answer(self, request: Mapping[str, Any]) -> Mapping[str, object]:
-        """Holds the subject to the promise of a request; one without any has the backend imported, if it can be."""
+        """Check the promise of a request; a request without a promise imports the backend, if possible."""
         if "item" not in request:
             with contextlib.suppress(Exception):  # each test tells
                 self._subject = Subject(self._spec)
@@ -168,7 +168,7 @@ class _Examiner:
             return item.promise.check(self._subject, item.case) or Outcome()
         except VerdictError as error:
             return error.outcome
-        except Exception as error:  # noqa: BLE001 - the plugin border: whatever a backend's code raises is its fault
+        except Exception as error:  # noqa: BLE001 - the plugin border: any error of a backend's code is its fault
             return Outcome(Status.FAILED, _describe(error))
 
 

@@ -1,4 +1,4 @@
-"""The backend under test, and what the kit does with it: partition, compile, run."""
+"""The backend under test, with the kit's operations: partition, compile, run."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ NDArray = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class SubjectSpec:
-    """Which backend is tested, and how: plain values, so that another process can have it.
+    """A backend under test with all settings: plain values, for transfer to another process.
 
     Attributes:
-        backend: its name.
-        options: its options; those of companions stand under their names in ``companion_options``.
-        companions: backends that are asked after it in every build, for tests of several together.
+        backend: the backend's name.
+        options: the backend's options; for options of companions, see ``companion_options``.
+        companions: backends asked after the subject in every build, for tests of several backends together.
         companion_options: by name.
-        examples: random examples for each property; one or more.
+        examples: random examples for each property; at least 1.
         seed: of all random numbers; not negative.
 
     Raises:
-        OptionsError: a value is none that another process can have, or that a run can use.
+        OptionsError: a value cannot be transferred to another process, or is of no use to a run.
     """
 
     backend: str
@@ -65,14 +65,14 @@ class SubjectSpec:
             raise OptionsError(f"options of `{self.backend}`", f"are no plain JSON values: {error}") from error
 
     def to_json(self) -> dict[str, Any]:
-        """Gives plain JSON values that :meth:`from_json` reads."""
+        """Return plain JSON values for :meth:`from_json`."""
         values = {name: getattr(self, name) for name in self.__slots__}
         plain: dict[str, Any] = json.loads(json.dumps(values, default=dict))
         return plain
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> SubjectSpec:
-        """Gives the specification back."""
+        """Return the specification."""
         return cls(**{**values, "companions": tuple(values["companions"])})
 
 
@@ -80,11 +80,11 @@ class Subject:
     """The backend under test.
 
     Args:
-        spec: which.
+        spec: the specification.
 
     Raises:
-        BackendNotFoundError: it is not installed.
-        PluginError: it is quarantined; says why.
+        BackendNotFoundError: the backend is not installed.
+        PluginError: the backend is quarantined; with the reason.
     """
 
     def __init__(self, spec: SubjectSpec) -> None:
@@ -99,22 +99,22 @@ class Subject:
 
     @property
     def info(self) -> BackendInfo:
-        """What it says of itself."""
+        """The info declared by the backend."""
         return self.handle.info()
 
     @cached_property
     def ops(self) -> OpRegistry:
-        """The core's ops and its own."""
+        """The core's ops and the backend's own."""
         return ops_with([self.handle])
 
     @property
     def ops_with_cases(self) -> tuple[OpDef, ...]:
-        """The ops that have canonical cases: the core's, then its own."""
+        """The ops with canonical cases: the core's, then the backend's own."""
         return tuple(op for op in self.ops.values() if op.canonical_cases)
 
     @property
     def unit_roundoff(self) -> Mapping[str, float]:
-        """The unit roundoff of what the subject and its companions compute together, by dtype, as they state it."""
+        """The declared unit roundoff of joint computations of the subject and the companions, by dtype."""
         return coarsest_roundoff(h.info(self.options.get(h.name)) for h in (self.handle, *self.companions))
 
     @property
@@ -124,27 +124,27 @@ class Subject:
 
     @property
     def options(self) -> dict[str, Mapping[str, Any]]:
-        """The options of all backends that take part, by name."""
+        """The options of all participating backends, by name."""
         return {self.name: self.spec.options, **self.spec.companion_options}
 
     def judge(self, module: IRModule, name: str, inputs: Sequence[NDArray], results: Sequence[NDArray]) -> Verdict:
-        """Judge the results of a call by what the subject and its companions state of their arithmetic."""
+        """Judge the results of a call by the declared arithmetic of the subject and the companions."""
         return judge(module, name, inputs, results, self.unit_roundoff, finite_only=self.finite_only)
 
     def require_tools(self) -> None:
-        """Goes on where the subject and its companions say that they can compile on this machine.
+        """Raise if the subject or a companion cannot compile on this machine.
 
-        Those that cannot are not asked for claims either, as in every build.
+        Backends unable to compile are not asked for claims either, as in every build.
 
         Raises:
-            NotCoveredError: one says no.
+            NotCoveredError: a backend cannot compile here.
         """
         if self._missing_tools:
             raise NotCoveredError(self._missing_tools)
 
     @cached_property
     def _missing_tools(self) -> str:
-        """Who cannot compile here, and why; empty where all can."""
+        """The name of a backend unable to compile here, with the reason; empty if all can."""
         for handle in (self.handle, *self.companions):
             status = handle.compile_status(handle.context(options=self.options.get(handle.name)))
             if not status.ok:
@@ -152,18 +152,18 @@ class Subject:
         return ""
 
     def attempt(self, module: IRModule) -> Attempt:
-        """Partitions a module among the subject and its companions, and compiles what they claim.
+        """Partition a module among the subject and the companions, and compile their claims.
 
-        No pass runs before, so that each op is asked about as it stands. Each function of the module is looked at by
-        itself: those that cannot be compiled do not stop the others.
+        No pass runs before, so each op is asked about unchanged. Each function of the module is treated separately:
+        functions with a compile error do not stop the others.
 
         Raises:
             ByocError: partition failed.
-            NotCoveredError: they cannot compile on this machine.
+            NotCoveredError: the backends cannot compile on this machine.
         """
         self.require_tools()
         log = PartitionLog()
-        # Functions of the kit are smaller than what is worth a call to some.
+        # Functions of the kit are too small to be worth a call for some backends.
         partitioned = byoc_core.partition(
             module,
             [self.handle, *self.companions],
@@ -175,17 +175,17 @@ class Subject:
 
 
 class Attempt:
-    """A module, partitioned, with what became of each of its functions. Compiled when first asked for.
+    """A partitioned module, with the outcome of each function. Compiled at first use.
 
     Args:
-        subject: whose attempt it is.
-        module: as it was given.
-        partitioned: with the regions.
-        log: with the reasons for what no region holds.
+        subject: the subject of the attempt.
+        module: the original module.
+        partitioned: the module with regions.
+        log: the reasons for ops outside of regions.
 
     Attributes:
-        module: as it was given.
-        partitioned: with the regions.
+        module: the original module.
+        partitioned: the module with regions.
     """
 
     def __init__(self, subject: Subject, module: IRModule, partitioned: IRModule, log: PartitionLog) -> None:
@@ -195,7 +195,7 @@ class Attempt:
         self.partitioned = partitioned
 
     def only(self, names: Collection[str]) -> Attempt:
-        """Return the attempt at some of the functions; they are partitioned as they are here."""
+        """Return the attempt at some of the functions; their partition stays the same."""
         functions = {name: self.module[name] for name in names}
         partitioned = {
             name: function
@@ -211,7 +211,7 @@ class Attempt:
 
     @cached_property
     def regions(self) -> Mapping[str, tuple[Function, ...]]:
-        """The subject's regions, by the function that they were carved from."""
+        """The subject's regions, by source function."""
         found: dict[str, list[Function]] = {name: [] for name in self.module.functions}
         for function in self.partitioned.functions.values():
             if function.attrs.get("Codegen") == self._subject.name:
@@ -219,13 +219,13 @@ class Attempt:
         return MappingProxyType({name: tuple(functions) for name, functions in found.items()})
 
     def is_claimed(self, name: str) -> bool:
-        """Whether the subject takes every op of a function, and there is one."""
+        """Return whether the subject claims every op of a function with at least one op."""
         mine = {region.name for region in self.regions[name]}
         ops = self.partitioned[name].bindings
         return bool(mine) and all(op.op.name == "call" and op.attrs["callee"] in mine for op in ops)
 
     def reasons(self, name: str) -> tuple[Rejection, ...]:
-        """Gives the reasons why the subject did not take ops of a function, each once."""
+        """Return the distinct reasons of the subject for not claiming ops of a function."""
         refusals = (
             refusal
             for binding in self.module[name].walk()
@@ -236,35 +236,35 @@ class Attempt:
 
     @cached_property
     def failures(self) -> Mapping[str, str]:
-        """What codegen said of functions that it did not compile, by function.
+        """The codegen errors of functions without compiled code, by function.
 
-        Where the subject has no region in one, it was a companion's codegen.
+        The error is from a companion's codegen if the subject has no region in the function.
         """
         return self._compiled[1]
 
     @property
     def compiled(self) -> IRModule:
-        """The module with external calls; functions that could not be compiled are left out."""
+        """The module with external calls; functions with a compile error are left out."""
         return self._compiled[0]
 
     @cached_property
     def executable(self) -> byoc_core.Executable:
-        """What runs the functions that could be compiled."""
+        """The executable of the compiled functions."""
         return byoc_core.build(self.compiled)
 
     @cached_property
     def vm(self) -> byoc_core.VirtualMachine:
-        """A machine for them; see :meth:`new_machine` for what it raises."""
+        """A machine for the compiled functions; for the errors raised, see :meth:`new_machine`."""
         return self.new_machine()
 
     def new_machine(self, externs: Mapping[str, PackedFunction] = MappingProxyType({})) -> byoc_core.VirtualMachine:
-        """Return a machine for the functions that could be compiled.
+        """Return a machine for the compiled functions.
 
         Args:
-            externs: what is called in place of compiled functions, by their names.
+            externs: replacements of compiled functions, by their names.
 
         Raises:
-            NotCoveredError: a runtime says that its modules cannot run on this machine.
+            NotCoveredError: the modules of a runtime cannot run on this machine, according to the runtime.
         """
         for type_key in dict.fromkeys(module.type_key for module in self.executable.modules):
             if reason := _missing_to_run(type_key):
@@ -279,7 +279,7 @@ class Attempt:
         return module, MappingProxyType(failures)
 
     def _run_codegen(self, names: Sequence[str], failures: dict[str, str]) -> IRModule:
-        """Compiles all functions at once; one by one where that fails, to learn which are to blame."""
+        """Compile all functions at once; after a failure, separately, to find the functions to blame."""
         try:
             return self._codegen_of(names, failures)
         except ByocError as error:
@@ -296,7 +296,7 @@ class Attempt:
         return self._codegen_of(good, failures)
 
     def _codegen_of(self, names: Sequence[str], failures: dict[str, str]) -> IRModule:
-        """Compiles some functions, and notes refusals."""
+        """Compile some functions, and note refusals."""
         sources = {region.name: name for name, regions in self.regions.items() for region in regions}
 
         def note(function: Function, backend: str, rejection: Rejection) -> Function:
@@ -311,7 +311,7 @@ class Attempt:
 
 @cache
 def _missing_to_run(type_key: str) -> str:
-    """Why modules of a runtime cannot run here; empty where they can, or nobody knows: level 0 opens runtimes."""
+    """Return why modules of a runtime cannot run here; empty if possible or unknown, because level 0 opens runtimes."""
     try:
         status = runtimes().get(type_key).status()
     except ByocError:
@@ -320,7 +320,7 @@ def _missing_to_run(type_key: str) -> str:
 
 
 def call_function(machine: byoc_core.VirtualMachine, name: str, inputs: Sequence[NDArray]) -> tuple[NDArray, ...]:
-    """Gives the results of a function; a tuple too where there is one.
+    """Return the results of a function, always as a tuple.
 
     Raises:
         ByocError: the call failed.
@@ -330,7 +330,7 @@ def call_function(machine: byoc_core.VirtualMachine, name: str, inputs: Sequence
 
 
 def call_unchanging(machine: byoc_core.VirtualMachine, name: str, inputs: Sequence[NDArray]) -> tuple[NDArray, ...]:
-    """Return the results of a function, and check that the call has left every byte of the inputs as it was.
+    """Return the results of a function; check that every byte of the inputs is unchanged by the call.
 
     Raises:
         ByocError: the call failed.

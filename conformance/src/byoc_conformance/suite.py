@@ -1,4 +1,4 @@
-"""The kit as a class to inherit from, in the tests of a backend."""
+"""The kit as a base class for the tests of a backend."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 __all__ = ["GUARD", "BackendSuite"]
 
 GUARD = "kit-is-whole"
-"""The name of the test that fails where a test of the kit was taken out or made powerless."""
+"""The name of the test failing if a test of the kit was removed or made powerless."""
 
 
 class BackendSuite:
-    """All tests of the kit, for one backend, as a class that pytest collects.
+    """All tests of the kit for a backend, as a class collected by pytest.
 
     ::
 
@@ -23,21 +23,22 @@ class BackendSuite:
             options = {"effort": 2}
             xfail = {"L4-re-entrant": "the driver of SDK 1.2 has one queue; see issue 7"}
 
-    The tests are ``TestMyNpu::L2-op[add]`` and so on, so ``pytest -k "L2 and add"`` chooses among them. They are made
-    by the plugin, not by methods: a class can add tests of its own, and can neither replace nor drop one of the kit.
-    They run in worker processes, which fixtures do not reach.
+    The tests are ``TestMyNpu::L2-op[add]`` and so on, so ``pytest -k "L2 and add"`` chooses among these. The plugin
+    creates the tests, not methods of the class: a class can add tests, and cannot replace or drop tests of the kit.
+    The tests run in worker processes, out of reach of fixtures.
 
     Attributes:
-        backend: the name of the installed backend. A class without one is a base of others, and is not collected.
-        options: its options.
-        companions: backends that are asked after it in every build, for tests of several together.
+        backend: the name of the installed backend. A class without a backend is a base of others, and is not
+            collected.
+        options: the backend's options.
+        companions: backends asked after the backend in every build, for tests of several backends together.
         companion_options: their options, by name.
-        examples: random examples for each property; ``--byoc-examples`` goes before it.
-        seed: of all random numbers; ``--byoc-seed`` goes before it.
-        patience: all deadlines are longer by this factor; ``--byoc-patience`` goes before it.
-        xfail: why a test is expected to be broken, by its id, or by a pattern of ids with ``*`` and ``?``. A reason
-            has three words or more; a key that names no test is an error; a test that is not broken though it stands
-            here is red.
+        examples: random examples for each property; overridden by ``--byoc-examples``.
+        seed: of all random numbers; overridden by ``--byoc-seed``.
+        patience: the factor on all deadlines; overridden by ``--byoc-patience``.
+        xfail: why a test is expected to be broken, by test id, or by a pattern of ids with ``*`` and ``?``. A reason
+            has three words or more; a key without a matching test is an error; a listed test without a failure is
+            red.
     """
 
     backend: ClassVar[str] = ""

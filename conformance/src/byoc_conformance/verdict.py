@@ -1,4 +1,4 @@
-"""How a test counts: its outcome, seen beside what was expected of it."""
+"""The judgement of a test: the outcome, compared with the expected outcome."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ __all__ = ["Judgement", "Verdict", "judge"]
 
 
 class Verdict(StrEnum):
-    """How a test counts, from the best to the worst."""
+    """The verdict on a test, from the best to the worst."""
 
     PASSED = Status.PASSED.value
     DECLINED = Status.DECLINED.value
     NOT_COVERED = Status.NOT_COVERED.value
     NOT_RUN = "not-run"
-    """It was left out of this run."""
+    """Left out of this run."""
     XFAILED = "xfailed"
-    """It is broken, as an override says, with a reason."""
+    """Broken, as expected by an override with a reason."""
     XPASSED = "xpassed"
-    """It is not broken, though an override says so: the override must go."""
+    """Not broken, despite an override: the override must go."""
     FAILED = Status.FAILED.value
     CRASHED = Status.CRASHED.value
     HUNG = Status.HUNG.value
 
     @property
     def is_red(self) -> bool:
-        """Whether somebody must do something."""
+        """Whether somebody must act."""
         return self in {Verdict.XPASSED, Verdict.FAILED, Verdict.CRASHED, Verdict.HUNG}
 
     @property
     def is_judged(self) -> bool:
-        """Whether the backend was held to the promise: it had something to show, or broke it."""
+        """Whether the promise applied to the backend: the backend had work to show, or broke the promise."""
         return self in {Verdict.PASSED, Verdict.XFAILED} or self.is_red
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How one test counts.
+    """The judgement of a test.
 
     Attributes:
         id: of the test.
         verdict: in a word.
-        text: why, where it did not pass; what was seen, where that is worth telling.
-        seconds: how long it took.
-        reason: why it is expected to be broken; empty where it is not.
-        cells: what it says of single ops and dtypes.
+        text: the reason for a verdict other than passed; observations worth reporting.
+        seconds: the duration.
+        reason: the reason for an expected failure; empty if none is expected.
+        cells: statuses of single ops and dtypes.
     """
 
     id: str
@@ -63,24 +63,24 @@ class Judgement:
     cells: Sequence[Cell] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Gives plain JSON values that :meth:`from_json` reads."""
+        """Return plain JSON values for :meth:`from_json`."""
         values = {name: getattr(self, name) for name in self.__slots__}
         cells = [[cell.op, cell.dtype, cell.status.value] for cell in self.cells]
         return values | {"verdict": self.verdict.value, "cells": cells}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Judgement:
-        """Gives the judgement back."""
+        """Return the judgement."""
         cells = tuple(Cell(op, dtype, Status(status)) for op, dtype, status in values["cells"])
         return cls(**{**values, "verdict": Verdict(values["verdict"]), "cells": cells})
 
 
 def judge(result: ItemResult, reason: str | None) -> Judgement:
-    """Gives how a test counts.
+    """Return the judgement of a test.
 
     Args:
-        result: how it ended.
-        reason: why it is expected to be broken; ``None`` where it is not.
+        result: the result of the test.
+        reason: the reason for an expected failure; ``None`` if none is expected.
     """
     verdict, text = Verdict(result.outcome.status), result.outcome.text
     if reason is not None:

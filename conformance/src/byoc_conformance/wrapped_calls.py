@@ -1,4 +1,4 @@
-"""Machines that call compiled functions in another way than machines do."""
+"""Machines with wrapped calls of compiled functions."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ __all__ = ["GuardedWorkspace", "guarded_machine", "machine_around"]
 
 Array = npt.NDArray[Any]
 Around = Callable[[PackedFunction, Sequence[Array], Sequence[Array]], object]
-"""Calls a function with inputs and outputs."""
+"""A wrapper around the call of a function with inputs and outputs."""
 
 _ALIGNMENT = 64
 _POISON = 0xA5
-"""What the guards hold."""
+"""The value of guard bytes."""
 
 
 class GuardedWorkspace:
     """Scratch memory between guards.
 
     Args:
-        nbytes: of the scratch memory.
-        content: what each byte of it holds.
+        nbytes: the size of the scratch memory.
+        content: the initial value of each byte.
 
     Attributes:
-        array: the scratch memory, aligned as a machine aligns it.
+        array: the scratch memory, aligned like the workspace of a machine.
     """
 
     def __init__(self, nbytes: int, content: int) -> None:
@@ -45,10 +45,10 @@ class GuardedWorkspace:
         self.array[...] = content
 
     def check(self, what: str) -> None:
-        """Check that nothing was written before or behind the scratch memory.
+        """Check that memory before and behind the scratch memory is unwritten.
 
         Raises:
-            FailedError: something was.
+            FailedError: memory there was written.
         """
         if not ((self._room[: self._start] == _POISON).all() and (self._room[self._end :] == _POISON).all()):
             raise FailedError(f"{what}: memory before or behind the workspace was written")
@@ -57,15 +57,15 @@ class GuardedWorkspace:
 def machine_around(
     attempt: Attempt, around: Around, is_wrapped: Callable[[RuntimeModule, str], bool] | None = None
 ) -> VirtualMachine:
-    """Return a machine that calls ``around(function, inputs, outputs)`` in place of compiled functions.
+    """Return a machine calling ``around(function, inputs, outputs)`` in place of compiled functions.
 
-    A machine gives views that cannot be written to whatever a user puts in place of a function. Here a backend's own
-    function is called, and gets arrays that it can write: a backend that writes its inputs is to be found.
+    A machine passes read-only views to any user replacement of a function. Here a backend's own function is called with
+    writeable arrays, to find backends with writes to their inputs.
 
     Args:
-        attempt: what was compiled.
-        around: what is called.
-        is_wrapped: return whether it is called for a function of a module; for all where not given.
+        attempt: the compiled functions.
+        around: the wrapper.
+        is_wrapped: returns whether a function of a module is wrapped; all functions if not given.
     """
     num_inputs = {
         str(binding.attrs["symbol"]): len(binding.operands)
@@ -90,13 +90,13 @@ def machine_around(
 
 def _writeable(array: Array) -> Array:
     view = array.view()
-    with suppress(ValueError):  # memory that nobody can write
+    with suppress(ValueError):  # read-only memory
         view.flags.writeable = True
     return view
 
 
 def guarded_machine(attempt: Attempt) -> VirtualMachine:
-    """Return a machine whose calls fail where a function writes beyond the workspace that it asks for."""
+    """Return a machine with calls failing if a function writes beyond the requested workspace."""
     owners = {name: module for module in attempt.executable.modules for name in module.function_names}
 
     def around(function: PackedFunction, inputs: Sequence[Array], outputs: Sequence[Array]) -> object:

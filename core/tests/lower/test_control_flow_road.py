@@ -204,5 +204,5 @@ def test_parameters_that_do_not_tell_their_sizes(params: str, unknown: str) -> N
     shape = 'R.Tensor(("m+n",), "float32")' if "+" in params else 'R.Tensor(("m*n",), "float32")'
     assert str(caught.value) == (
         f"function `main`: the size of `a` is not known when it is made: nothing gives {unknown}; got {shape}. "
-        "A shape tells a size by an axis where it is the only unknown one, such as `n` or `2*n+1`."
+        "A shape determines a size by an axis with a single unknown symbol, such as `n` or `2*n+1`."
     )

@@ -429,13 +429,13 @@ class TestErrors:
         assert self.error(main) == (
             "function `main`: the size of `lv0_0` is not known when it is made: nothing gives k; "
             'got R.Tensor(("k",), "float32"). '
-            "A shape tells a size by an axis where it is the only unknown one, such as `n` or `2*n+1`."
+            "A shape determines a size by an axis with a single unknown symbol, such as `n` or `2*n+1`."
         )
         body = Body(F4)
         main = body.function(body.packed("f", body.params[0], type=tensor(("a*b",))))
         assert self.error(main) == (
             'function `main`: the shape of `lv0_0` does not determine a, b; got R.Tensor(("a*b",), "float32"). '
-            "A shape tells a size by an axis where it is the only unknown one, such as `n` or `2*n+1`."
+            "A shape determines a size by an axis with a single unknown symbol, such as `n` or `2*n+1`."
         )
 
 

@@ -1,4 +1,4 @@
-"""What backends are tried on: cases of ops, values and graphs, drawn from seeds."""
+"""Trial data for backends: cases of ops, values and graphs, drawn from seeds."""
 
 from byoc_conformance.drawing.blocks import BLOCK_ROOTS, draw_blocks
 from byoc_conformance.drawing.byte_blocks import BYTE_ROOTS, draw_byte_blocks

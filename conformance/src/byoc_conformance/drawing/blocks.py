@@ -1,8 +1,8 @@
-"""Blocks of networks: an op with what networks put behind it, drawn pairwise.
+"""Blocks of networks: an op with typical successors, drawn pairwise.
 
-Backends fuse such ops into one kernel. Each block is one choice of: the root op, the type of its numbers, where its
-weights come from, what its result is joined with, the activation, which of the two comes first, what reads the result,
-and whether a second chain shares all but a number.
+Backends fuse these ops into a single kernel. Each block is a choice of: the root op, the dtype, the source of the
+weights, the operand joined with the result, the activation, the order of joining and activation, the reader of the
+result, and whether a second chain differs in a single number.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ __all__ = ["BLOCK_ROOTS", "BlockDraft", "draw_blocks"]
 NDArray = npt.NDArray[Any]
 
 _MOST_NARROW = 20_000
-"""Elements of an operand of narrow floats: the reference kernels take long for large products of those."""
+"""The largest operand of narrow floats, in elements: the reference kernels are slow on large narrow products."""
 _ROWS = (2, 5)
-"""The first size in each call, where it is a symbol."""
+"""The first size in each call, if symbolic."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Root:
-    """How a block begins.
+    """The start of a block.
 
     Attributes:
         shape: of the operand; the first size may be a symbol.
-        build: return the result of the root op.
-        channel: the axis of the result that holds channels, from the end.
+        build: returns the result of the root op.
+        channel: the channel axis of the result, from the end.
     """
 
     shape: tuple[int, ...]
@@ -49,14 +49,14 @@ class _Root:
 
 
 class BlockDraft:
-    """A block that grows, with the inputs of its calls.
+    """A growing block, with the inputs of all calls.
 
     Args:
         name: of the function.
         ops: the registry.
         generator: of all random numbers.
         dtype: of the numbers.
-        is_symbolic: whether the first sizes of parameters are a symbol, which each call gives another size.
+        is_symbolic: whether the first sizes of parameters are a symbol, with another size in each call.
         takes_weights: whether weights are parameters, not constants.
     """
 
@@ -80,7 +80,7 @@ class BlockDraft:
         self._calls: list[list[NDArray]] = [[] for _ in _ROWS]
 
     def param(self, *shape: int, dtype: str | None = None, follows_rows: bool = True) -> Value:
-        """Return a new parameter; its first size is the symbol of the rows where the block has one."""
+        """Return a new parameter; the first size is the row symbol if the block has symbolic rows."""
         chosen = dtype or self.dtype
         is_symbolic = self._is_symbolic and follows_rows and len(shape) > 1
         dims: tuple[Dim, ...] = (symbol("n"), *shape[1:]) if is_symbolic else shape
@@ -89,7 +89,7 @@ class BlockDraft:
         return self._builder.param(f"x{len(self._calls[0])}", TensorType(dims, chosen))
 
     def weights(self, *shape: int) -> Value:
-        """Return numbers that a network learns: of both signs, smaller where more of them are added up."""
+        """Return numbers like learned weights: of both signs, smaller for longer sums."""
         if self._takes_weights:
             return self.param(*shape, follows_rows=False)
         self._num_weights += 1
@@ -98,7 +98,7 @@ class BlockDraft:
         return self.const(numbers.astype(to_numpy(self.dtype)))
 
     def begin_again(self) -> None:
-        """Have the next weights be equal to the first."""
+        """Restart the sequence of weights: the next weights equal the first."""
         self._num_weights = 0
 
     def const(self, array: npt.ArrayLike) -> Constant:
@@ -106,7 +106,7 @@ class BlockDraft:
         return self._builder.const(np.asarray(array))
 
     def array(self, shape: tuple[int, ...], dtype: str) -> NDArray:
-        """Return random numbers: floats, or any that a byte holds."""
+        """Return random numbers: floats, or any byte values."""
         if dtype in {"int8", "uint8"}:
             limits = np.iinfo(dtype)
             return self._generator.integers(limits.min, limits.max, shape, dtype, endpoint=True)
@@ -122,7 +122,7 @@ class BlockDraft:
         return tuple(size if isinstance(size, int) else _ROWS[0] for size in value.type.shape or ())
 
     def finish(self, *results: Value) -> DrawnGraph:
-        """Return the block; its last call has the inputs of the first, with a NaN in the first of them."""
+        """Return the block; the last call has the inputs of the first call, with a NaN in the first input."""
         return DrawnGraph(self._builder.finish(*results), self._builder.constants, [*self._calls, self._call_of_nan()])
 
     def _call_of_nan(self) -> list[NDArray]:
@@ -176,7 +176,7 @@ _OTHER_NUMBERS: Mapping[str, Mapping[str, Any]] = {
     "clip": {"min": -0.25, "max": 0.5},
     "clip at the top": {"max": 0.25},
 }
-"""With which a second chain differs."""
+"""The differing numbers of a second chain."""
 
 _FACTORS: Mapping[str, tuple[Any, ...]] = {
     "root": BLOCK_ROOTS,
@@ -217,15 +217,15 @@ _FUSED: tuple[Levels, ...] = (
     {"root": "matmul", "joined": "add row of each"},
     {"root": "matmul", "joined": "add row", "activation": "leaky relu", "reader": "a second chain"},
 )
-"""Blocks of three choices and more that many backends compute as one; what is not named is as in the plain block."""
+"""Blocks of three choices and more, fused by many backends; unnamed factors are as in the plain block."""
 
 
 def draw_blocks(ops: OpRegistry, root: str, seed: int, *, is_dynamic: bool) -> Iterator[DrawnGraph]:
-    """Yield the blocks of a root; those of all roots together show every pair of choices.
+    """Yield the blocks of a root; the blocks of all roots together cover every pair of choices.
 
     Args:
         ops: the registry.
-        root: one of :data:`BLOCK_ROOTS`.
+        root: a name in :data:`BLOCK_ROOTS`.
         seed: of all random numbers.
         is_dynamic: whether the number of rows may be a symbol.
     """
@@ -285,7 +285,7 @@ def _draw(name: str, ops: OpRegistry, generator: np.random.Generator, levels: Le
 
 
 def _operand(draft: BlockDraft, kind: str, value: Value, channel: int) -> Value | None:
-    """Return what a value is joined with; ``None`` where it is nothing."""
+    """Return the operand joined with a value; ``None`` if there is none."""
     shape = draft.shape(value)
     last = shape[-1]
     match kind:
@@ -309,7 +309,7 @@ def _behind(
     levels: Levels,
     activation: tuple[str, Mapping[str, Any]] | None,
 ) -> Value:
-    """Return a value behind what joins it and its activation, in their order."""
+    """Return a value after joining and activation, in the chosen order."""
 
     def join(x: Value) -> Value:
         if other is None:

@@ -20,10 +20,10 @@ _FIRST = (1, 16, 8, 8)
 
 
 class _Bytes(BlockDraft):
-    """A block whose values come from bytes."""
+    """A block with values dequantised from bytes."""
 
     def dequantised(self, value: Value, dtype: str, zero: int, scales: np.ndarray[Any, Any], axis: int) -> Value:
-        """Return a value as floats: one scale for all, or one for each index of an axis; zero points likewise."""
+        """Return a value as floats: a single scale, or a scale for each index of an axis; zero points likewise."""
         zeros = np.full(scales.shape, zero, dtype)
         return self.op("dequantize", value, self.const(scales), self.const(zeros), axis=axis)
 
@@ -34,7 +34,7 @@ class _Bytes(BlockDraft):
         return self.dequantised(value, dtype, zero, np.asarray(scale, np.float32), 0)
 
     def bytes(self, levels: Levels, shape: tuple[int, ...], outputs: int, sums: int) -> Value:
-        """Return weights of bytes, as floats; their scales lie along the outputs, along the sums, or are one."""
+        """Return weights of bytes, as floats; the scales lie along the outputs, along the sums, or are a scalar."""
         value = self.const(self.array(shape, "int8"))
         axis = {"outputs": outputs, "sums": sums, "one": 0}[levels["scales"]]
         count = () if levels["scales"] == "one" else (shape[axis],)
@@ -99,13 +99,13 @@ BYTE_ROOTS = tuple(_BYTES)
 
 
 def draw_byte_blocks(ops: OpRegistry, root: str, seed: int) -> Iterator[DrawnGraph]:
-    """Yield the quantised blocks of a root, which show every pair of choices.
+    """Yield the quantised blocks of a root, covering every pair of choices.
 
-    Scales are powers of two, so that quotients are exact and only one byte is right.
+    Scales are powers of two, so quotients are exact and only a single byte is right.
 
     Args:
         ops: the registry.
-        root: one of :data:`BYTE_ROOTS`.
+        root: a name in :data:`BYTE_ROOTS`.
         seed: of all random numbers.
     """
     kind, build = _BYTES[root]

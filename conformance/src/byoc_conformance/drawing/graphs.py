@@ -1,4 +1,4 @@
-"""Random graphs of float32: values that are read again, several results, constants, diamonds."""
+"""Random graphs of float32: values with several readers, several results, constants, diamonds."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _NUM_CALLS = 2
 _LARGEST = 50.0
 _LEAST = 0.1
 _FAR_FROM_ZERO = ("reciprocal", "log")
-"""Ops whose results hang on the last bit of an operand near zero."""
+"""Ops with results sensitive to the last bit of an operand near zero."""
 _FAVOUR = 12
 _COMMON = dict.fromkeys(["add", "subtract", "multiply", "exp", "nn.relu", "nn.dense", "nn.bias_add", "concat"], 4.0)
-"""Weights of the ops that most backends take; those of the rest are 1."""
+"""Weights of the ops claimed by most backends; the weights of the rest are 1."""
 
 _UNARY = (
     *("exp", "log", "sqrt", "tanh", "sigmoid", "erf", "reciprocal", "sin", "cos", "negative", "abs"),
@@ -38,12 +38,12 @@ _BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DrawnGraph:
-    """A graph, and the inputs of several calls in which all its values are ordinary numbers.
+    """A graph, and the inputs of several calls with ordinary numbers as values.
 
     Attributes:
         function: the graph.
-        constants: what it cites.
-        calls: for each call one array per parameter; where the number of rows is a symbol, calls have different ones.
+        constants: the cited constants.
+        calls: for each call an array per parameter; with a symbolic number of rows, the number differs among calls.
     """
 
     function: Function
@@ -52,7 +52,7 @@ class DrawnGraph:
 
 
 def graph_ops() -> tuple[str, ...]:
-    """Gives the ops that graphs are drawn of."""
+    """Return the ops of drawn graphs."""
     return (*_UNARY, *_BINARY, *_STEPS)
 
 
@@ -61,13 +61,13 @@ def draw_graph(
 ) -> DrawnGraph:
     """Return a graph of 4 to 30 ops.
 
-    A step is left out if its values are not ordinary numbers: an infinite value, or one that hangs on the last bit of
-    an operand, says nothing of a backend.
+    Steps with values other than ordinary numbers are left out: an infinite value, or a value sensitive to the last
+    bit of an operand, gives no evidence about a backend.
 
     Args:
         name: of the function.
         ops: the registry.
-        favoured: the op that is drawn most often.
+        favoured: the op drawn most often.
         generator: of all random numbers.
         is_dynamic: whether the number of rows is a symbol.
     """
@@ -83,7 +83,7 @@ def draw_graph(
 
 
 class _Draft:
-    """A graph that grows, with the values of everything in it in each of its calls."""
+    """A growing graph, with all values in each call."""
 
     def __init__(self, name: str, ops: OpRegistry, generator: np.random.Generator, *, is_dynamic: bool) -> None:
         self._builder = FunctionBuilder(name, ops=ops)
@@ -109,8 +109,8 @@ class _Draft:
         self._values.append(value)
 
     def grow(self, op: str) -> None:
-        """Adds an op on values that are there, if it can be."""
-        # Late values are read more often than early ones, so that graphs are deep; early ones too, so that they join.
+        """Add an op on existing values, if possible."""
+        # Late values are read more often than early values, for deep graphs; early values too, for joins.
         late = self.generator.random() < 0.6
         values = self._values
         if op in _FAR_FROM_ZERO:
@@ -124,7 +124,7 @@ class _Draft:
         return all(np.min(np.abs(array)) >= _LEAST for array in self._arrays[id(value)])
 
     def any_value(self) -> Value:
-        """Gives a value that is there."""
+        """Return an existing value."""
         return self._values[int(self.generator.integers(len(self._values)))]
 
     def shape(self, value: Value) -> tuple[int, ...]:
@@ -132,7 +132,7 @@ class _Draft:
         return self._arrays[id(value)][0].shape
 
     def constant(self, *shape: int) -> Constant:
-        """Gives a constant of moderate numbers."""
+        """Return a constant of moderate numbers."""
         array = (self.generator.standard_normal(shape) / np.sqrt(max(1, shape[-1]))).astype(np.float32)
         constant = self._builder.const(array)
         self._arrays[id(constant)] = [array.astype(np.float64)] * len(self._sizes)
@@ -159,7 +159,7 @@ class _Draft:
             self._keep(value, arrays)
 
     def finish(self) -> DrawnGraph:
-        """Gives the graph: what nothing reads is a result, and now and then something else too."""
+        """Return the graph: unread values are results, and a few random values too."""
         made = [value for value in self._values if isinstance(value, Var)][len(self._inputs) :]
         results = [value for value in made if id(value) not in self._read or self.generator.random() < 0.1]
         return DrawnGraph(self._builder.finish(*results), self._builder.constants, self._inputs)
@@ -177,7 +177,7 @@ def _unary(draft: _Draft, x: Value) -> tuple[Sequence[Value], Mapping[str, Any]]
 
 
 def _binary(draft: _Draft, x: Value) -> tuple[Sequence[Value], Mapping[str, Any]]:
-    """The other operand is a value, a row, or a number; either may come first."""
+    """Return operands, with a value, a row, or a number as the other operand; either may come first."""
     columns = draft.shape(x)[-1]
     kind = draft.generator.random()
     other = draft.any_value() if kind < 0.7 else draft.constant(columns) if kind < 0.9 else draft.constant(1)

@@ -1,4 +1,4 @@
-"""The node cases that come with onnx, by the file that defines them; imported one file at a time, when asked for."""
+"""The node cases shipped with onnx, grouped by defining file; each file is imported on demand."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _PACKAGE = "onnx.backend.test.case.node"
 
 @dataclass(frozen=True, eq=False, slots=True)
 class NodeCase:
-    """One model of one node, or of the ops that onnx defines the node by, with what goes in and comes out.
+    """A model of a single node, or of the ops in onnx's definition of the node, with inputs and expected outputs.
 
     Attributes:
         name: onnx's own.
         model: the ``ModelProto``.
-        inputs: one array per input.
-        outputs: one array per output.
-        rtol: the relative error that onnx allows.
-        atol: the absolute one.
+        inputs: an array per input.
+        outputs: an array per output.
+        rtol: the relative error allowed by onnx.
+        atol: the absolute error allowed by onnx.
     """
 
     name: str
@@ -43,7 +43,7 @@ class NodeCase:
 
 @cache
 def node_groups() -> tuple[str, ...]:
-    """Gives the names of the groups: those of onnx's files, one for most ops. Nothing of them is imported."""
+    """Return the names of the groups: the names of onnx's files, a file for most ops. No file is imported."""
     spec = importlib.util.find_spec(_PACKAGE)
     folders = [] if spec is None else list(spec.submodule_search_locations or ())
     return tuple(sorted(module.name for module in pkgutil.iter_modules(folders) if not module.name.startswith("_")))
@@ -51,9 +51,9 @@ def node_groups() -> tuple[str, ...]:
 
 @cache
 def node_cases(group: str) -> tuple[NodeCase, ...]:
-    """Gives the cases of a group whose inputs and outputs are all tensors, single nodes first.
+    """Return the cases of a group with tensors only as inputs and outputs, single nodes first.
 
-    Cost: mostly milliseconds; a second or two for pools, whose expected outputs onnx computes in Python.
+    Cost: mostly milliseconds; a second or two for pools, because onnx computes their expected outputs in Python.
     """
     package = importlib.import_module(_PACKAGE)
     registered = package._NodeTestCases

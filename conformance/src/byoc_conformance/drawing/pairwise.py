@@ -1,8 +1,8 @@
-"""Rows of levels in which every pair of levels of two factors occurs: pairwise testing.
+"""Pairwise testing: rows of levels covering every pair of levels of two factors.
 
-Most faults in code with many switches need one value, or two together (Kuhn, Wallace and Gallo, Software Fault
-Interactions and Implications for Software Testing, IEEE TSE 30(6), 2004), and the rows that show all pairs are few:
-about the product of the two largest numbers of levels.
+Most faults in code with many switches need a single value, or two together (Kuhn, Wallace and Gallo, Software Fault
+Interactions and Implications for Software Testing, IEEE TSE 30(6), 2004). Few rows cover all pairs: about the product
+of the two largest numbers of levels.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ import numpy as np
 __all__ = ["Levels", "cover_pairs"]
 
 Levels = Mapping[str, Any]
-"""One level of each factor."""
+"""A level of each factor."""
 
 _Made = TypeVar("_Made")
 _Level = tuple[int, int]
 """A factor's place, and a level's."""
 _ATTEMPTS = 40
-"""How many rows with a pair are tried, half of them completed greedily, before it is taken for one that cannot be."""
+"""The number of rows tried with a pair before the pair counts as impossible; half of them are completed greedily."""
 _CANDIDATES = 3
-"""Of how many rows with a pair the one is taken that shows the most pairs not seen yet."""
+"""The number of candidate rows with a pair; the row with the most unseen pairs is taken."""
 
 
 def cover_pairs(
     factors: Mapping[str, Sequence[Any]], make: Callable[[Levels], _Made | None], generator: np.random.Generator
 ) -> Iterator[_Made]:
-    """Yield objects made of rows that together show every pair of levels which can occur in a row.
+    """Yield objects made from rows, together covering every possible pair of levels.
 
-    The first rows have the first level of each factor, or of each but one: base choice coverage (Ammann and Offutt,
-    Using Formal Methods to Derive Test Frames in Category-Partition Testing, 1994). What one rare level does, another
-    may hide. The others are completed greedily, as in AETG (Cohen, Dalal, Fredman and Patton, IEEE TSE 23(7), 1997):
-    each next factor gets the level that shows the most pairs not seen yet, and the best of a few rows is taken.
+    The first rows have the first level of each factor, or of all but a single factor: base choice coverage (Ammann and
+    Offutt, Using Formal Methods to Derive Test Frames in Category-Partition Testing, 1994). A rare level may hide the
+    effect of another. The other rows are completed greedily, as in AETG (Cohen, Dalal, Fredman and Patton, IEEE TSE
+    23(7), 1997): each next factor gets the level with the most unseen pairs, and the best of a few rows is taken.
 
     Args:
-        factors: the levels of each factor, by its name, the most common first; one or more of each.
-        make: return what is made of a row, or ``None`` where its levels do not go together.
+        factors: the levels of each factor, by name, the most common first; at least a single level of each.
+        make: returns the object for a row, or ``None`` for incompatible levels.
         generator: of all random numbers.
 
     Cost:
@@ -83,7 +83,7 @@ def cover_pairs(
 
 
 def _note(row: tuple[_Level, ...], missing: Mapping[_Level, set[_Level]]) -> None:
-    """Note that the pairs of a row were seen."""
+    """Mark the pairs of a row as seen."""
     for level in row:
         missing[level].difference_update(row)
 
@@ -96,7 +96,7 @@ def _complete(
     *,
     is_greedy: bool,
 ) -> tuple[_Level, ...]:
-    """Return a row with a pair; the other levels show as many missing pairs as can be, or are random."""
+    """Return a row with a pair; the other levels cover as many missing pairs as possible, or are random."""
     row = list(pair)
     others = [factor for factor in range(len(sizes)) if factor not in dict(pair)]
     order.shuffle(others)

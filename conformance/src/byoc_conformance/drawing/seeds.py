@@ -1,4 +1,4 @@
-"""Random numbers that are the same in every process."""
+"""Random numbers reproducible in every process."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ __all__ = ["generator_of"]
 
 
 def generator_of(seed: int, *parts: object) -> np.random.Generator:
-    """Gives a generator for one purpose, which ``parts`` name."""
+    """Return a generator for a single purpose, named by ``parts``."""
     return np.random.default_rng([seed, *(zlib.crc32(str(part).encode()) for part in parts)])

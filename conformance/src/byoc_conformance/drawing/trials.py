@@ -1,4 +1,4 @@
-"""Trials of one op: its canonical cases in every dtype, and cases drawn from its space."""
+"""Trials of a single op: canonical cases in every dtype, and cases drawn from the op's space."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from byoc_conformance.drawing.values import draw_operands
 __all__ = ["Trial", "canonical_trials", "drawn_trials", "near_trials"]
 
 _OTHER_SIZES = (4, 1, 7, 19, 2, 40)
-"""What the symbols of a call stand for, where they do not stand for the sizes of its case."""
+"""The sizes of symbols in a call, if other than the sizes of the case."""
 _MAX_ELEMENTS = 20_000
 _ATTEMPTS = 8
 _DTYPE_STEP = 5
@@ -32,23 +32,23 @@ _MOST_COMMON = 2
 _MOST_NEAR = 16
 _CONSTANTS = "constant operands"
 _SYMBOLS = "symbolic sizes"
-"""Factors of every op, beside those of its space; no attribute is named so."""
+"""Factors of every op, beside the factors of the space; no attribute has these names."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One function of one op.
+    """A function of a single op.
 
     Attributes:
         op: the op.
         case: operands and attributes.
-        dtype: of the operands whose dtype the case leaves open.
-        constants: the operands that are constants, by place.
-        symbols: which sizes of the parameters are symbols: ``"none"``; ``"first"``: that of the first operand's first
-            axis, wherever it stands; ``"all"``, equal ones alike; ``"apart"``, each by itself; ``"last"``: those that
-            only the last operand has.
+        dtype: of the operands without a fixed dtype in the case.
+        constants: the places of the constant operands.
+        symbols: the symbolic sizes of the parameters: ``"none"``; ``"first"``: the size of the first operand's first
+            axis, at every occurrence; ``"all"``, with a common symbol for equal sizes; ``"apart"``, with a symbol for
+            each axis; ``"last"``: the sizes found only in the last operand.
         name: of the function.
-        levels: what it was drawn as; nothing for canonical trials.
+        levels: the drawn levels; empty for canonical trials.
     """
 
     op: OpDef
@@ -60,10 +60,10 @@ class Trial:
     levels: Mapping[str, Any] = field(default_factory=dict)
 
     def function(self, store: ConstantStore, generator: np.random.Generator) -> Function:
-        """Return the function; draw its constants, and store them.
+        """Return the function; draw the constants, and store them.
 
         Raises:
-            IRTypeError: the op does not take the case.
+            IRTypeError: the op rejects the case.
         """
         arrays = draw_operands(self.op, self.case, self.dtype, "normal", generator) if self.constants else []
         operands: list[Value] = [
@@ -73,7 +73,7 @@ class Trial:
         return function_of(self.op, operands, self.case.attrs, self.name)[0]
 
     def types(self) -> tuple[TensorType, ...]:
-        """Return the types of the operands; those of constants have no symbols."""
+        """Return the types of the operands; types of constants have no symbols."""
         static = self.case.types(self.dtype)
         if self.symbols == "none":
             return static
@@ -95,22 +95,22 @@ class Trial:
         return TensorType(dims, static.dtype)
 
     def named(self, name: str) -> Trial:
-        """Return the trial with a function of another name."""
+        """Return the trial with another function name."""
         return replace(self, name=name)
 
     def binding(self) -> Binding:
-        """Return the op on parameters alone, whose sizes are known.
+        """Return the op on parameters alone, with static sizes.
 
         Raises:
-            IRTypeError: the op does not take the case.
+            IRTypeError: the op rejects the case.
         """
         operands = [Var(f"x{index}", type_) for index, type_ in enumerate(self.case.types(self.dtype))]
         return function_of(self.op, operands, self.case.attrs)[1]
 
     def other_case(self, generator: np.random.Generator) -> OpCase | None:
-        """Return a case of the same function in which its symbols have other sizes; ``None`` if none is found.
+        """Return a case of the same function with other sizes for the symbols; ``None`` if none is found.
 
-        Where there are indices, no size is smaller, so that they stay in range.
+        With index operands, no size shrinks, so indices stay in range.
         """
         types = self.types()
         names = sorted({name for type_ in types for name in type_.symbols})
@@ -126,7 +126,7 @@ class Trial:
         return None
 
     def _sizes(self, types: tuple[TensorType, ...]) -> Mapping[str, int]:
-        """Return the sizes that the symbols have in the case."""
+        """Return the sizes of the symbols in the case."""
         return {
             name: size
             for type_, operand in zip(types, self.case.operands, strict=True)
@@ -143,21 +143,21 @@ class Trial:
 
 
 def canonical_trials(op: OpDef) -> Iterator[Trial]:
-    """Yield the most common canonical cases of an op, in their own dtypes; those without elements are left out."""
+    """Yield the most common canonical cases of an op, in their own dtypes; cases without elements are left out."""
     cases = [case for case in op.canonical_cases if _num_elements(case)]
     for case in cases[:_MOST_COMMON]:
         yield Trial(op, case, case.dtype)
 
 
 def drawn_trials(op: OpDef, count: int, seed: int, *, is_dynamic: bool) -> Iterator[Trial]:
-    """Yield cases from the space of an op, in which each pair of levels of two factors occurs once at least.
+    """Yield cases from the space of an op, covering each pair of levels of two factors at least once.
 
-    Which operands are constants, and which sizes are symbols, are factors too. All are of the op's most common dtype;
-    some come in the other dtypes too, one at least in each.
+    The constant operands and the symbolic sizes are factors too. All cases have the op's most common dtype; every other
+    dtype has some of the cases too.
 
     Args:
         op: the op.
-        count: how many at least, as far as there are so many; what the pairs leave is drawn at random.
+        count: the least number, if available; cases beyond the pairs are drawn at random.
         seed: of all random numbers.
         is_dynamic: whether sizes may be symbols.
     """
@@ -168,7 +168,7 @@ def drawn_trials(op: OpDef, count: int, seed: int, *, is_dynamic: bool) -> Itera
     if is_dynamic and op.operands:
         factors[_SYMBOLS] = _symbol_levels(op)
     make = partial(_make, op, space)
-    # Levels that differ may make the same function: the last of three axes, and the middle of two.
+    # Different levels may make the same function: the last of three axes, and the middle of two.
     trials = {str(trial): trial for trial in cover_pairs(factors, make, generator_of(seed, op.name, "pairs"))}
     for number in range(len(trials), count):
         generator = generator_of(seed, op.name, number)
@@ -179,7 +179,7 @@ def drawn_trials(op: OpDef, count: int, seed: int, *, is_dynamic: bool) -> Itera
 
 
 def _in_other_dtypes(op: OpDef, trials: Sequence[Trial]) -> Iterator[Trial]:
-    """Yield a trial for each other dtype that the op takes, and for common floats one with constants where there is."""
+    """Yield a trial for each other dtype of the op, and for common floats a trial with constants if available."""
     case = op.canonical_cases[0]
     dtypes = dtypes_of(case, op)[1:]
     fixed = [trial for trial in trials if trial.constants and 0 not in trial.constants]
@@ -194,15 +194,15 @@ def _in_other_dtypes(op: OpDef, trials: Sequence[Trial]) -> Iterator[Trial]:
 
 
 def near_trials(op: OpDef, claimed: Sequence[Trial], declined: Sequence[Trial]) -> Iterator[Trial]:
-    """Yield trials that may be claimed and show what so far only trials show that are not.
+    """Yield trials likely to be claimed, covering pairs seen only in declined trials so far.
 
-    Each is a claimed trial with the two levels of a pair which no claimed trial has: a backend that takes few cases of
-    an op is tried on all pairs within those.
+    Each is a claimed trial modified by the two levels of a pair without a claimed trial: a backend claiming few cases
+    of an op is tried on all pairs within these cases.
 
     Args:
         op: the op.
-        claimed: trials that a backend claims; those that were not drawn do not count.
-        declined: those that it does not.
+        claimed: trials claimed by a backend; trials not drawn are ignored.
+        declined: trials declined by the backend.
     """
     bases = [trial for trial in claimed if trial.levels]
     shown = {pair for trial in claimed for pair in _pairs_of(trial.levels)}
@@ -239,7 +239,7 @@ def _random_row(factors: Mapping[str, Sequence[Any]], generator: np.random.Gener
 
 
 def _trial(op: OpDef, case: OpCase, levels: Mapping[str, Any]) -> Trial | None:
-    """Return the trial of a case with the levels of the factors that all ops have; ``None`` where they do not fit."""
+    """Return the trial of a case with the levels of the factors common to all ops; ``None`` if incompatible."""
     constants = {"none": (), "rest": range(1, len(case.operands)), "first": (0,)}[levels.get(_CONSTANTS, "none")]
     if constants and len(case.operands) == 1:
         return None
@@ -272,7 +272,7 @@ def _fits(trial: Trial) -> bool:
 
 
 def _with_sizes(case: OpCase, types: tuple[TensorType, ...], sizes: Mapping[str, int]) -> OpCase:
-    """Return the case with these sizes where the types have symbols."""
+    """Return the case with these sizes in place of the symbols of the types."""
     operands = []
     for type_, operand in zip(types, case.operands, strict=True):
         dims = zip(type_.shape or (), operand.shape, strict=True)

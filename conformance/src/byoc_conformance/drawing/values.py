@@ -22,7 +22,7 @@ def _normal(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) 
 
 
 def _halves(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
-    """Integers, and what lies halfway between two."""
+    """Return integers, and midpoints between neighbouring integers."""
     return generator.integers(-8, 8, shape, endpoint=True) / 2.0
 
 
@@ -32,12 +32,12 @@ def _large(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -
 
 
 def _small(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
-    """Of the size of an epsilon's root, so that one epsilon is not as good as another."""
+    """Return numbers of the magnitude of an epsilon's root, to tell different epsilons apart."""
     return generator.standard_normal(shape) * 2.0**-10
 
 
 def _nonfinite(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
-    """NaN and infinities among ordinary numbers; a line along each axis has but one, at its end."""
+    """Return NaN and infinities among ordinary numbers; a line along each axis has a NaN at the end only."""
     array = generator.standard_normal(shape)
     wild = generator.choice([np.nan, np.inf, -np.inf], shape, p=[0.5, 0.25, 0.25])
     mixed = np.where(generator.random(shape) < 0.125, wild, array)
@@ -59,21 +59,21 @@ def _zeros(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -
 
 
 def _thresholds(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
-    """What piecewise functions break at, and what lies next to it."""
+    """Return the thresholds of piecewise functions, and neighbouring numbers."""
     steps = np.array([-6.0, -3.0, -1.0, -0.5, 0.5, 1.0, 3.0, 6.0])
     unit = 2 * float_limits(dtype).unit_roundoff
     return generator.choice([*steps, 0.0, *(steps * (1 + unit)), *(steps * (1 - unit))], shape)
 
 
 def _special(generator: np.random.Generator, shape: tuple[int, ...], dtype: str) -> NDArray:
-    """NaN, infinities, zeros of both signs, and numbers near the largest, among ordinary ones.
+    """Return NaN, infinities, zeros of both signs, and numbers near the largest, among ordinary numbers.
 
-    An eighth of the largest, so that six times as much, which occurs in formulas, is a number too.
+    The large numbers are an eighth of the largest: six times as much, as in some formulas, stays finite.
     """
     largest = float_limits(dtype).largest / 8
     chosen = generator.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, largest, -largest, 1.0], shape)
     array = np.where(generator.random(shape) < 0.5, chosen, generator.standard_normal(shape))
-    array.reshape(-1)[generator.integers(max(1, array.size)) :][:1] = np.nan  # one at least
+    array.reshape(-1)[generator.integers(max(1, array.size)) :][:1] = np.nan  # at least a single NaN
     return array
 
 
@@ -88,22 +88,22 @@ REGIMES: Mapping[str, Draw] = {
     "special": _special,
     "nonfinite": _nonfinite,
 }
-"""How floating-point operands are drawn, by name. Integers are small under ``normal``, and any under the others."""
+"""Generators of floating-point operands, by name. Integers are small under ``normal``, else arbitrary."""
 
 FINITE_OPERANDS = frozenset({"weight"})
-"""Operands that are finite in every regime: whether zeros around an image, times NaN, are NaN, no op says."""
+"""Operands finite in every regime: no op specifies whether padding zeros times NaN are NaN."""
 
 POSITIVE_OPERANDS = frozenset({"variance", "scale"})
-"""Operands, by the name that the op gives them, that mean something only where they are positive."""
+"""Operands meaningful only if positive, by the operand name of the op."""
 
 
 def draw_operands(op: OpDef, case: OpCase, dtype: str, regime: str, generator: np.random.Generator) -> list[NDArray]:
-    """Gives operands that fit a case; indices, lengths and the like stay in their range.
+    """Return operands for a case; indices, lengths and similar operands stay in range.
 
     Args:
         op: the case's op.
         case: the case.
-        dtype: of the operands whose dtype the case leaves open.
+        dtype: of the operands without a fixed dtype in the case.
         regime: a key of :data:`REGIMES`.
         generator: of all random numbers.
     """
@@ -121,12 +121,12 @@ def draw_operands(op: OpDef, case: OpCase, dtype: str, regime: str, generator: n
 
 
 def _to_powers_of_two(numbers: NDArray) -> NDArray:
-    """Return 1, 2 or 4 for each number: quotients by them are exact, and ties among them."""
+    """Return 1, 2 or 4 for each number, for exact quotients, with ties among them."""
     return np.asarray(2.0 ** (np.floor(numbers.astype(np.float64)) % 3)).astype(numbers.dtype)
 
 
 def to_positive(array: NDArray) -> NDArray:
-    """Gives the magnitudes of floats, a quarter added."""
+    """Return the magnitudes of floats, plus a quarter."""
     return np.asarray(np.abs(array.astype(np.float64)) + 0.25).astype(array.dtype)
 
 
@@ -137,14 +137,14 @@ def draw_array(
     generator: np.random.Generator,
     limits: tuple[int, int] | None = (-4, 4),
 ) -> NDArray:
-    """Gives an array.
+    """Return an array.
 
     Args:
-        dtype: of its elements.
-        shape: its sizes.
+        dtype: of the elements.
+        shape: the sizes.
         regime: a key of :data:`REGIMES`.
         generator: of all random numbers.
-        limits: the least and the largest integer; any where ``None``.
+        limits: the least and the largest integer; any integers if ``None``.
     """
     info = dtype_info(dtype)
     if info.kind == "float":

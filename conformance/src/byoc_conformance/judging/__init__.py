@@ -1,4 +1,4 @@
-"""How results are judged: by bounds that follow from the arithmetic, against an oracle in float64."""
+"""Judging of results: by bounds derived from the arithmetic, against an oracle in float64."""
 
 from byoc_conformance.judging.judge import Verdict, judge
 

@@ -1,4 +1,4 @@
-"""Judges what a function gave, by the rule of its op, or by that of the debugger where it has several."""
+"""Judging of a function's results, by the rule of its op, or by the debugger's rule if there are several ops."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ __all__ = ["Verdict", "judge"]
 NDArray = npt.NDArray[Any]
 
 _MAX_APART = 2
-"""Operands of which each is tried alone with zeros in place of subnormal numbers."""
+"""The number of operands tried alone with zeros in place of subnormal numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is to be said of the results of one call.
+    """The verdict on the results of a call.
 
     Attributes:
-        text: what is wrong; empty where nothing is.
+        text: the error; empty if none.
     """
 
     text: str = ""
@@ -55,14 +55,14 @@ def judge(
     *,
     finite_only: bool = False,
 ) -> Verdict:
-    """Judges the results of a function.
+    """Judge the results of a function.
 
     Args:
-        module: where it stands.
-        name: the function; its sizes are those of the inputs.
-        inputs: one array per parameter.
-        found: its results.
-        unit_roundoff: what the backend states, by dtype, and by op and dtype.
+        module: the module of the function.
+        name: the function; symbolic sizes are taken from the inputs.
+        inputs: an array per parameter.
+        found: the results to judge.
+        unit_roundoff: the backend's declared unit roundoff, by dtype, and by op and dtype.
         finite_only: whether the backend computes on finite numbers only.
     """
     references = References(module, name, inputs, unit_roundoff, finite_only=finite_only)
@@ -86,7 +86,7 @@ def judge(
 def _judge_quantised(
     module: IRModule, name: str, inputs: Sequence[NDArray], found: NDArray, references: References
 ) -> Verdict:
-    """Judge integers by the debugger's rule; a scale that is a power of two leaves one right integer."""
+    """Judge integers by the debugger's rule; a power-of-two scale leaves a single right integer."""
     verdict = _judge_as_debugger(module, name, [found], references)
     if not verdict.is_right:
         return verdict
@@ -101,7 +101,7 @@ def _judge_as_debugger(module: IRModule, name: str, found: Sequence[NDArray], re
 
 
 class _OneOp:
-    """The results of one op beside its references."""
+    """The results of a single op beside the references."""
 
     def __init__(
         self, module: IRModule, name: str, inputs: Sequence[NDArray], found: Sequence[NDArray], references: References
@@ -114,7 +114,7 @@ class _OneOp:
         (self._binding,) = self._function.bindings
 
     def verdict(self) -> Verdict | None:
-        """Gives the verdict; ``None`` where the rule of the op has no bound for it."""
+        """Return the verdict; ``None`` if the rule of the op has no bound for the results."""
         wrongs = [self._wrong_elements(index, self._references, self._inputs) for index in range(len(self._found))]
         if any(wrong is None for wrong in wrongs):
             return None
@@ -130,7 +130,7 @@ class _OneOp:
 
     @property
     def exactly_scaled(self) -> NDArray:
-        """Whether the scale of each element is a power of two, and the element a number: of a ``quantize``."""
+        """The elements of a ``quantize`` with a power-of-two scale and a finite number as operand, as a mask."""
         x, scale, zero = self._operands(self._inputs)
         mantissas = np.frexp(_to_float64(scale))[0]
         ones = np.where(mantissas == 0.5, np.float32(1), np.float32(2))
@@ -140,14 +140,14 @@ class _OneOp:
         return np.asarray((spread == 1) & np.isfinite(_to_float64(x)))
 
     def verdict_of(self, wrong: NDArray) -> Verdict:
-        """Return the verdict on the first result, given which elements are wrong."""
+        """Return the verdict on the first result, given a mask of wrong elements."""
         return Verdict(self._describe(0, wrong))
 
     def _flushed(self) -> Iterator[list[NDArray]]:
-        """Yield the inputs with zeros in place of subnormal numbers: in all of them, and in any one of two.
+        """Yield the inputs with zeros in place of subnormal numbers: in all inputs, and in each of two inputs alone.
 
-        Processors that take subnormal numbers for zero are many, and nothing forbids it. Some do so with one operand:
-        a quotient as the product with a reciprocal, say.
+        Many processors treat subnormal numbers as zero, and nothing forbids this. Some do so with one operand: for a
+        quotient computed as the product with a reciprocal, say.
         """
         flushed = [_flush(array) for array in self._inputs]
         changed = [place for place, array in enumerate(flushed) if array is not self._inputs[place]]
@@ -158,7 +158,7 @@ class _OneOp:
                 yield [array if index == place else self._inputs[index] for index, array in enumerate(flushed)]
 
     def _wrong_elements(self, index: int, references: References, inputs: Sequence[NDArray]) -> NDArray | None:
-        """Gives for each element of a result whether it is wrong; ``None`` where there is no bound."""
+        """Return a mask of the wrong elements of a result; ``None`` if there is no bound."""
         found, host, exact = self._found[index], references.host[index], references.exact[index]
         rule = rule_of(self._binding)
         if found.shape != host.shape:
@@ -186,11 +186,11 @@ class _OneOp:
         ]
 
     def _bound(self, index: int, references: References, operands: Sequence[NDArray]) -> tuple[NDArray, NDArray] | None:
-        """Gives the error that each element may have, and the magnitude of what goes into it."""
+        """Return the allowed error of each element, and the magnitude of the element's terms."""
         exact = _to_float64(references.exact[index])
         dtype = dtype_name(self._found[index].dtype)
         unit, limits = references.unit_roundoff(dtype, self._binding.op.name), float_limits(dtype)
-        # An oracle of the same precision has an error of its own.
+        # An oracle of the same precision adds its own error.
         share = 2.0 if dtype == "float64" else 1.0
         with np.errstate(all="ignore"):
             if rule_of(self._binding) is Rule.ULP:
@@ -204,7 +204,7 @@ class _OneOp:
                 magnitude = self._sum_of_magnitudes(operands)
                 allowed = share * length * unit / (1 - length * unit) * magnitude + length * limits.smallest_normal
             if unit > limits.unit_roundoff:
-                # Whoever computes in a coarser type rounds the operands to it.
+                # Computing in a coarser type rounds the operands to this type.
                 moved = [np.abs(_to_float64(results[index]) - exact) for results in references.perturbed]
                 allowed = allowed + 2 * np.max(np.nan_to_num(moved, nan=0.0, posinf=np.inf), axis=0)
         return allowed, magnitude
@@ -216,7 +216,7 @@ class _OneOp:
         return magnitude
 
     def _describe(self, index: int, wrong: NDArray) -> str:
-        """Says what is wrong with a result; empty where nothing is."""
+        """Return a description of the error in a result; empty if none."""
         if not wrong.any():
             return ""
         found, exact = self._found[index], self._references.exact[index]
@@ -239,11 +239,12 @@ class _OneOp:
 
 
 def _operations_per_element(binding: Binding, operands: Sequence[NDArray]) -> int:
-    """Gives the operations behind one element of the result, and four roundings of operands and result.
+    """Return the number of operations behind an element of the result, plus four roundings of operands and result.
 
-    Multiplications and additions count each, so that it is twice the length of a sum of products: no order of adding
-    and no way of splitting the sum needs more. What the op counts is a mean over all elements; the last one of a
-    running sum, or one in the middle of a transposed convolution, has more terms, as the op tells of operands of ones.
+    Multiplications and additions count separately, so the number is twice the length of a sum of products: no order
+    of adding and no split of the sum needs more. The op's own count is a mean over all elements. The last element of a
+    running sum, or a middle element of a transposed convolution, has more terms; applying the op to operands full of 1
+    gives the number of terms.
     """
     shapes: dict[str, int] = {}
     for value, array in zip(binding.operands, operands, strict=True):
@@ -261,7 +262,7 @@ def _operations_per_element(binding: Binding, operands: Sequence[NDArray]) -> in
 def _beyond(
     found: NDArray, host: NDArray, exact: NDArray, allowed: NDArray, magnitude: NDArray, *, is_sum: bool
 ) -> NDArray:
-    """Gives for each element whether it is further from the oracle than allowed, or of another kind than it may be."""
+    """Return a mask of elements further from the oracle than allowed, or of a forbidden kind."""
     dtype = found.dtype
     largest = float_limits(dtype_name(dtype)).largest
     values, kernel, wanted = _to_float64(found), _to_float64(host), _to_float64(exact)
@@ -270,7 +271,7 @@ def _beyond(
         right = np.abs(values - wanted) <= allowed
         right |= (values == rounded) | (values == kernel)
         right |= np.isnan(values) & (np.isnan(rounded) | np.isnan(kernel))
-        # What is as large as the type holds may overflow; a sum on the way, to either side, so that it ends in NaN.
+        # Values near the largest may overflow; partial sums too, to either side, ending in NaN.
         overflow = ~np.isfinite(values) if is_sum else np.isinf(values) & (np.sign(values) == np.sign(wanted))
         right |= overflow & (magnitude + allowed >= largest) & ~np.isnan(rounded)
     return np.asarray(~right)
@@ -286,7 +287,7 @@ def _differing_bits(found: NDArray, expected: NDArray) -> NDArray:
 
 
 def _flush(array: NDArray) -> NDArray:
-    """Gives the array with zeros in place of subnormal numbers; itself where it has none."""
+    """Return the array with zeros in place of subnormal numbers; the same array if there are none."""
     dtype = dtype_name(array.dtype)
     if not is_float(dtype):
         return array
@@ -296,7 +297,7 @@ def _flush(array: NDArray) -> NDArray:
 
 
 def _to_oracle(array: NDArray) -> NDArray:
-    """Gives floats as float64, and everything else as it is."""
+    """Return floats as float64, other arrays unchanged."""
     return _to_float64(array) if is_float(dtype_name(array.dtype)) else array
 
 

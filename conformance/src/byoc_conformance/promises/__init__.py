@@ -11,7 +11,7 @@ __all__ = ["all_items", "all_promises", "find_item"]
 
 @cache
 def all_promises() -> tuple[Promise, ...]:
-    """Gives the promises, level by level."""
+    """Return the promises, level by level."""
     from byoc_conformance.promises import l0_declares, l1_partition, l2_numerics, l3_artifacts, l4_behaviour
 
     levels = (l0_declares, l1_partition, l2_numerics, l3_artifacts, l4_behaviour)
@@ -20,15 +20,15 @@ def all_promises() -> tuple[Promise, ...]:
 
 @cache
 def all_items() -> tuple[Item, ...]:
-    """Gives the tests, level by level."""
+    """Return the tests, level by level."""
     return tuple(item for promise in all_promises() for item in promise.items)
 
 
-def find_item(id: str) -> Item:  # noqa: A002 - what it is called everywhere
-    """Gives the test of that name.
+def find_item(id: str) -> Item:  # noqa: A002 - the name used everywhere
+    """Return the test with an id.
 
     Raises:
-        KeyError: there is none.
+        KeyError: no test has the id.
     """
     return _items_by_id()[id]
 

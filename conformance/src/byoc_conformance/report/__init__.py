@@ -1,4 +1,4 @@
-"""Reports: data, pages made of it, and comparison of two."""
+"""Reports: data, pages, and comparison of two reports."""
 
 from byoc_conformance.report.building import new_report
 from byoc_conformance.report.comparison import Comparison, compare_reports

@@ -1,4 +1,4 @@
-"""A badge: the level that a backend reaches, in the format of shields.io and as a picture."""
+"""A badge with the level reached by a backend, in the format of shields.io and as a picture."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _PADDING_PX = 10
 
 
 def describe_result(report: Report) -> str:
-    """Gives the result in a few words: ``L4 412/412``.
+    """Return the result in a few words: ``L4 412/412``.
 
-    The first number counts tests that passed, the second those that the backend was held to: what it declines and
-    what it claims nothing of is in neither. A run that left tests out says so first.
+    The first number counts passed tests, the second the judged tests: declined and uncovered tests are in neither. A
+    run with left-out tests is marked as partial first.
     """
     passed = report.counts[Verdict.PASSED]
     if report.changes:
@@ -31,12 +31,12 @@ def describe_result(report: Report) -> str:
 
 
 def render_endpoint(report: Report) -> dict[str, object]:
-    """Gives what an endpoint badge of shields.io reads."""
+    """Return the data of an endpoint badge for shields.io."""
     return {"schemaVersion": 1, "label": _LABEL, "message": describe_result(report), "color": _color(report)}
 
 
 def render_badge(report: Report) -> str:
-    """Gives the badge as SVG that refers to nothing outside it."""
+    """Return the badge as SVG without external references."""
     message = describe_result(report)
     left, right = (round(len(text) * _CHARACTER_PX) + _PADDING_PX for text in (_LABEL, message))
     width = left + right

@@ -1,4 +1,4 @@
-"""Makes a report of judgements: those of a run, in any order."""
+"""Building of a report from the judgements of a run, in any order."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["new_report"]
 def new_report(
     spec: SubjectSpec, judgements: Iterable[Judgement], started: datetime, changes: Iterable[str] = ()
 ) -> Report:
-    """Gives the report of a run that ends now: all tests of the kit, in its order.
+    """Return the report of a run ending now: all tests of the kit, in the kit's order.
 
     Args:
-        spec: how the backend was tested.
-        judgements: of the tests that ran.
-        started: when the run began.
-        changes: how the suite itself was changed.
+        spec: the specification of the backend under test.
+        judgements: of the tests run.
+        started: the start of the run.
+        changes: changes to the suite itself.
     """
     found = {judgement.id: judgement for judgement in judgements}
     items = []

@@ -1,4 +1,4 @@
-"""What changed between two reports."""
+"""Changes between two reports."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _RANKS = {
     Verdict.CRASHED: 5,
     Verdict.HUNG: 6,
 }
-"""From good to bad. A test that was not run is as if it were not there."""
+"""From good to bad. A test not run counts as absent."""
 
 _OF_EVERY_RUN = {"started", "took"}
-"""What no two reports have in common."""
+"""Rows different in every report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One test, one op in one dtype, or one thing that the backend was tested with, that is not as it was.
+    """A change of a test, of an op in a dtype, or of a component of the environment.
 
     Attributes:
         name: the test's id, ``"add float32"``, or ``"byoc-core"``.
-        before: its status or version in the first report; empty where it is not there.
+        before: the status or version in the first report; empty if absent.
         after: the same of the second.
     """
 
@@ -56,7 +56,7 @@ class _Changes:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What changed between two reports: tests, ops in dtypes, and what both were made with."""
+    """The changes between two reports: tests, ops in dtypes, and environments."""
 
     tests: _Changes
     coverage: _Changes
@@ -64,17 +64,17 @@ class Comparison:
 
     @property
     def is_worse(self) -> bool:
-        """Whether anything got worse, or a test appeared that is red."""
+        """Whether anything got worse, or a red test appeared."""
         appeared = (Verdict(change.after) for change in self.tests.appeared)  # a broken cell may be an expected failure
         return bool(self.tests.worse or self.coverage.worse) or any(verdict.is_red for verdict in appeared)
 
     def to_json(self) -> dict[str, Any]:
-        """Gives plain JSON values."""
+        """Return plain JSON values."""
         return {**asdict(self), "is_worse": self.is_worse}
 
 
 def compare_reports(before: Report, after: Report) -> Comparison:
-    """Gives what changed from one report to another."""
+    """Return the changes from an earlier report to a later report."""
     return Comparison(
         _compare(_verdicts(before), _verdicts(after)),
         _compare(_cells(before), _cells(after)),
@@ -83,7 +83,7 @@ def compare_reports(before: Report, after: Report) -> Comparison:
 
 
 def _verdicts(report: Report) -> dict[str, Verdict]:
-    """Gives the tests that ran, and whether the suite is whole, as one more."""
+    """Return the verdicts of tests run, plus a guard verdict on the completeness of the suite."""
     guard = {GUARD: Verdict.FAILED if report.changes else Verdict.PASSED}
     return guard | {item.id: item.status for item in report.items if item.status is not Verdict.NOT_RUN}
 

@@ -22,7 +22,7 @@ __all__ = ["render_markdown"]
 
 
 def render_markdown(report: Report) -> str:
-    """Gives the report, short: no test that passed is listed."""
+    """Return the report in short form, without passed tests."""
     parts = [f"# Conformance of {_cell(format_headline(report))}", _table(*level_table(report))]
     if report.changes:
         parts.append("\n".join(["## The suite was changed", "", *(f"- {_cell(text)}" for text in report.changes)]))
@@ -61,7 +61,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Gives text that means itself in one line of Markdown."""
+    """Return text escaped for a line of Markdown."""
     if text == "---":
         return text
     return re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", " ".join(to_plain(text).split()))

@@ -1,6 +1,6 @@
-"""A report as data: what ``conformance.json`` holds.
+"""A report as data: the content of ``conformance.json``.
 
-Its JSON schema stands beside this, in ``conformance.schema.json``; after a change here, write it anew with
+The JSON schema is in ``conformance.schema.json`` beside this file. After a change here, rewrite the schema with
 ``python -m byoc_conformance.report.schema``.
 """
 
@@ -21,7 +21,7 @@ from byoc_conformance.verdict import Verdict
 __all__ = ["SCHEMA_VERSION", "Coverage", "Environment", "LevelSummary", "Plugin", "Report", "ReportItem", "Settings"]
 
 SCHEMA_VERSION = 1
-"""Grows when a field changes its meaning or goes; a new field changes nothing."""
+"""Grows if a field changes its meaning or is removed; a new field does not count."""
 
 
 class _Part(BaseModel):
@@ -29,7 +29,7 @@ class _Part(BaseModel):
 
 
 class Plugin(_Part):
-    """A backend or runtime that took part, with where it comes from."""
+    """A participating backend or runtime, with its distribution."""
 
     group: str
     name: str
@@ -38,7 +38,7 @@ class Plugin(_Part):
 
 
 class Environment(_Part):
-    """Versions of everything; empty where something is not installed."""
+    """Versions of everything; empty if not installed."""
 
     kit: str
     core: str
@@ -51,7 +51,7 @@ class Environment(_Part):
 
 
 class Settings(_Part):
-    """How the backend was tested; as :class:`byoc_conformance.SubjectSpec`."""
+    """The settings of the test run; see :class:`byoc_conformance.SubjectSpec`."""
 
     backend: str
     options: dict[str, Any]
@@ -62,9 +62,9 @@ class Settings(_Part):
 
 
 class ReportItem(_Part):
-    """One test.
+    """A test.
 
-    ``xfail`` is why it is expected to be broken; empty where it is not.
+    ``xfail`` is the reason for an expected failure; empty if none is expected.
     """
 
     id: str
@@ -78,7 +78,7 @@ class ReportItem(_Part):
 
 
 class Coverage(_Part):
-    """How an op fared in a dtype: the worst that any test says of it."""
+    """The status of an op in a dtype: the worst reported by any test."""
 
     op: str
     dtype: str
@@ -86,7 +86,7 @@ class Coverage(_Part):
 
 
 class LevelSummary(_Part):
-    """One level: how many tests it has, by status."""
+    """A level: the number of tests, by status."""
 
     level: Level
     topic: str
@@ -94,9 +94,9 @@ class LevelSummary(_Part):
 
 
 class Report(_Part):
-    """What came of one run of the kit. Whatever follows from the items is computed from them.
+    """The results of a run of the kit. Derived values are computed from the items.
 
-    ``changes`` says how the suite itself was changed; anything there makes the report red.
+    ``changes`` describes changes to the suite itself; any change makes the report red.
     """
 
     schema_version: int = Field(default=SCHEMA_VERSION, ge=1, strict=True)
@@ -111,7 +111,7 @@ class Report(_Part):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def counts(self) -> dict[Verdict, int]:
-        """How many tests there are, by status; those that never occur are 0."""
+        """The number of tests, by status; 0 for absent statuses."""
         return _count(self.items)
 
     @computed_field  # type: ignore[prop-decorator]
@@ -136,13 +136,13 @@ class Report(_Part):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def is_red(self) -> bool:
-        """Whether somebody must do something."""
+        """Whether somebody must act."""
         return bool(self.changes) or any(item.status.is_red for item in self.items)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def level_reached(self) -> Level | None:
-        """The highest level such that it and all below it ran whole, have nothing red, and have something passed."""
+        """The highest level reached: this level and all below ran whole, with passed tests and without red tests."""
         reached = None
         for summary in self.levels:
             counts = summary.counts
@@ -154,17 +154,17 @@ class Report(_Part):
 
     @property
     def num_judged(self) -> int:
-        """How many tests the backend was held to: it had something to show, or broke the promise."""
+        """The number of judged tests: the backend had work to show, or broke the promise."""
         return sum(item.status.is_judged for item in self.items)
 
     @property
     def red_items(self) -> tuple[ReportItem, ...]:
-        """The tests about which somebody must do something."""
+        """The tests in need of action."""
         return tuple(item for item in self.items if item.status.is_red)
 
     @property
     def xfailed_items(self) -> tuple[ReportItem, ...]:
-        """The tests that are broken as an override says."""
+        """The broken tests expected by an override."""
         return tuple(item for item in self.items if item.status is Verdict.XFAILED)
 
 

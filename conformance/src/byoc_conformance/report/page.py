@@ -1,4 +1,4 @@
-"""The report as one page that needs no other file, no network and no script."""
+"""The report as a self-contained page without other files, network or scripts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["render_page"]
 
 
 def render_page(report: Report) -> str:
-    """Gives an HTML page that shows all of a report. What it shows is text: nothing of a backend's becomes markup."""
+    """Return an HTML page with the whole report. All content is escaped text: no text of a backend becomes markup."""
     sections = [
         _list_changes(report),
         _list_items("Broken", report.red_items),
@@ -50,7 +50,7 @@ def _read(name: str) -> str:
 
 
 def _text(value: str) -> str:
-    """Gives text that means itself in HTML."""
+    """Return text escaped for HTML."""
     return html.escape(to_plain(value))
 
 

@@ -1,4 +1,4 @@
-"""Reads ``conformance.json``."""
+"""Reading of ``conformance.json``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["read_report"]
 
 
 def read_report(path: Path) -> Report:
-    """Gives the report of a file.
+    """Return the report of a file.
 
     Raises:
-        OptionsError: it is no report, or one of a newer kit.
-        OSError: it cannot be read.
+        OptionsError: the file is no report, or a report of a newer kit.
+        OSError: the file cannot be read.
     """
     try:
         values = json.loads(path.read_bytes())

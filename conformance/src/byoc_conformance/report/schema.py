@@ -1,4 +1,4 @@
-"""The JSON schema of ``conformance.json``, as the wheel holds it."""
+"""The JSON schema of ``conformance.json``, as contained in the wheel."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SCHEMA_FILE = "conformance.schema.json"
 
 
 def read_schema() -> dict[str, Any]:
-    """Gives the schema that the wheel holds."""
+    """Return the schema contained in the wheel."""
     schema: dict[str, Any] = json.loads((resources.files(__package__) / SCHEMA_FILE).read_text(encoding="utf-8"))
     return schema
 
 
 def new_schema() -> dict[str, Any]:
-    """Gives the schema of the model."""
+    """Return the schema of the model."""
     dialect = "https://json-schema.org/draft/2020-12/schema"
     title = f"byoc conformance report, schema version {SCHEMA_VERSION}"
     return {"$schema": dialect} | Report.model_json_schema(mode="serialization") | {"title": title}

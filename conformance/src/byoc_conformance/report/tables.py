@@ -1,4 +1,4 @@
-"""The tables that the pages show: rows of text, not yet escaped for any format."""
+"""The tables of the pages: rows of text, not yet escaped for any format."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ SYMBOLS = {
 
 
 def format_headline(report: Report) -> str:
-    """Gives the result as one line."""
+    """Return the result as a single line."""
     settings = report.settings
     companions = f" with {', '.join(settings.companions)}" if settings.companions else ""
     return f"{settings.backend}{companions}: {describe_result(report)}"
 
 
 def level_table(report: Report) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Gives columns, and a row for each level that has tests and one for all; what never occurs has no column."""
+    """Return columns, a row for each level with tests and a row for all; absent statuses have no column."""
     shown = [verdict for verdict in Verdict if report.counts[verdict] or verdict is Verdict.PASSED]
     columns = ("level", "about", *(verdict.value.replace("-", " ") for verdict in shown))
     rows = [
@@ -58,20 +58,20 @@ def level_table(report: Report) -> tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
 def count_tests(number: int) -> str:
-    """Gives ``1 test``, ``2 tests``."""
+    """Return ``1 test``, ``2 tests``."""
     return f"{number} test{'' if number == 1 else 's'}"
 
 
 def list_names(names: Sequence[str]) -> str:
-    """Gives the first names, and how many more there are."""
+    """Return the first names, and the number of further names."""
     more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return ", ".join(names[:_MAX_NAMES]) + more
 
 
 def group_alike(items: Iterable[ReportItem]) -> list[tuple[str, ReportItem]]:
-    """Gives tests of which the same is to be said as one: their names, and the first of them.
+    """Return tests grouped by equal status, reason and text: for each group the names, and the first test.
 
-    A backend that cannot be imported breaks all tests alike.
+    A backend with an import error breaks all tests alike.
     """
     groups: dict[tuple[str, str, str], list[ReportItem]] = {}
     for item in items:
@@ -80,9 +80,9 @@ def group_alike(items: Iterable[ReportItem]) -> list[tuple[str, ReportItem]]:
 
 
 def coverage_table(report: Report) -> tuple[list[str], list[tuple[str, list[Status | None]]]]:
-    """Gives the dtypes, and for each op how it fared in each of them; ``None`` where no test says.
+    """Return the dtypes, and the status of each op in each dtype; ``None`` if no test reports a status.
 
-    A backend of few ops declines many: those of :func:`unclaimed_ops` are no rows.
+    A backend of few ops declines many: the ops of :func:`unclaimed_ops` have no rows.
     """
     left_out = set(unclaimed_ops(report))
     found = {(cell.op, cell.dtype): cell.status for cell in report.coverage if cell.op not in left_out}
@@ -92,24 +92,24 @@ def coverage_table(report: Report) -> tuple[list[str], list[tuple[str, list[Stat
 
 
 def unclaimed_ops(report: Report) -> list[str]:
-    """Gives the ops that are declined or not covered in every dtype."""
+    """Return the ops declined or not covered in every dtype."""
     claimed = {cell.op for cell in report.coverage if cell.status not in {Status.DECLINED, Status.NOT_COVERED}}
     return sorted({cell.op for cell in report.coverage} - claimed)
 
 
 def to_plain(text: str) -> str:
-    """Gives text with a mark in the place of what neither a terminal nor a page should be sent; lines are kept."""
+    """Return text with a mark in place of characters unfit for a terminal or a page; lines are kept."""
     return "\n".join(map(to_printable, text.expandtabs().splitlines()))
 
 
 def explain_symbols() -> str:
-    """Gives the legend of the coverage table."""
+    """Return the legend of the coverage table."""
     words = ", ".join(f"{symbol} {status.value.replace('-', ' ')}" for status, symbol in SYMBOLS.items())
     return f"{words}; empty: no test says. The worst of several counts."
 
 
 def environment_rows(report: Report) -> list[tuple[str, str]]:
-    """Gives what was tested, with what, where and when."""
+    """Return the tested backend, the environment, and the place and time of the run."""
     environment, settings = report.environment, report.settings
     options = {settings.backend: settings.options, **settings.companion_options}
     chosen = [f"{name}.{key}={value!r}" for name, values in options.items() for key, value in values.items()]

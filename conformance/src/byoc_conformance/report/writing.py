@@ -1,4 +1,4 @@
-"""Writes a report into a folder: data, pages and badges, each file whole or not at all."""
+"""Writing of a report into a folder: data, pages and badges, each file whole or not at all."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["prepare_folder", "render_files", "render_json", "write_report"]
 
 
 def prepare_folder(folder: Path) -> None:
-    """Makes sure, before long work begins, that a report can be written into a folder, which is made if need be.
+    """Create a folder if missing, and check before long work that a report can be written there.
 
     Raises:
-        OSError: it cannot.
+        OSError: writing is impossible.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -32,12 +32,12 @@ def prepare_folder(folder: Path) -> None:
 
 
 def render_json(report: Report) -> str:
-    """Gives the report as JSON text."""
+    """Return the report as JSON text."""
     return report.model_dump_json(indent=2) + "\n"
 
 
 def render_files(report: Report) -> Mapping[str, str]:
-    """Gives the texts of all files, by name."""
+    """Return the texts of all files, by name."""
     return {
         "conformance.json": render_json(report),
         "conformance.html": render_page(report),
@@ -48,7 +48,7 @@ def render_files(report: Report) -> Mapping[str, str]:
 
 
 def write_report(report: Report, folder: Path) -> None:
-    """Writes all files of a report; the folder is made where it does not exist.
+    """Write all files of a report; create the folder if missing.
 
     Raises:
         OSError: a file cannot be written.

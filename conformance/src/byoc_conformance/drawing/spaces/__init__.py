@@ -1,4 +1,4 @@
-"""The spaces in which cases of ops are drawn: for each op what varies, and the case that a choice makes."""
+"""The spaces of op cases: the varied factors of each op, and the case built from a choice."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ _SPACES: Mapping[str, Callable[[OpDef], Space]] = {
     "where": pointwise.where,
     "nn.prelu": pointwise.prelu,
 }
-"""Those whose operands hang on attributes; the rest are drawn from their schema, or from their canonical cases."""
+"""Ops with operands dependent on attributes; other ops are drawn from their schema, or from their canonical cases."""
 
 
 def space_of(op: OpDef) -> Space:
-    """Return the space of an op that has canonical cases."""
+    """Return the space of an op with canonical cases."""
     found = _SPACES.get(op.name)
     if found is not None:
         return found(op)

@@ -31,7 +31,7 @@ _AXIS: Mapping[str, tuple[Any, ...]] = {"rank": (2, 1, 3, 4), "place": _PLACES, 
 
 
 def _along(levels: Levels) -> tuple[tuple[int, ...], int, int] | None:
-    """Return the shape, the axis counted from the front, and as an attribute says it."""
+    """Return the shape, the axis counted from the front, and the axis as an attribute."""
     rank = levels["rank"]
     axis = axis_of(levels["place"], rank)
     return None if axis is None else (levels["sizes"][:rank], axis, with_sign(axis, rank, levels["sign"]))
@@ -42,7 +42,7 @@ def _rest(levels: Levels, *names: str) -> dict[str, Any]:
 
 
 def along_axis(op: OpDef) -> Space:
-    """Return the space of an op of one operand and an attribute ``axis``."""
+    """Return the space of a unary op with an attribute ``axis``."""
 
     def build(levels: Levels) -> OpCase | None:
         found = _along(levels)
@@ -92,7 +92,7 @@ def compress(op: OpDef) -> Space:
 
 
 def axes_of(kind: str, rank: int) -> tuple[int, ...] | None:
-    """Return the axes of a set, ascending; ``None`` where the rank has no such set that another name has not."""
+    """Return the axes of a set, ascending; ``None`` if the rank is too small for a distinct set of this name."""
     found: dict[str, tuple[int, ...]] = {
         "last": (rank - 1,),
         "first": (0,),
@@ -107,7 +107,7 @@ def axes_of(kind: str, rank: int) -> tuple[int, ...] | None:
 
 
 def _signed(axes: tuple[int, ...], rank: int, sign: str) -> tuple[int, ...] | None:
-    """Return axes as an attribute says them; with ``"mixed"`` every second one counted from the end."""
+    """Return axes as an attribute; with ``"mixed"``, every second axis is counted from the end."""
     if sign == "mixed":
         if len(axes) == 1:
             return None
@@ -119,7 +119,7 @@ _OVER: Mapping[str, tuple[Any, ...]] = {"rank": (2, 3, 4, 1), "sizes": PALETTES,
 
 
 def reduction(op: OpDef) -> Space:
-    """Return the space of a reduction over one axis, several, all."""
+    """Return the space of a reduction over a single axis, several, all."""
 
     def build(levels: Levels) -> OpCase | None:
         rank, kind = levels["rank"], levels["axes"]
@@ -133,7 +133,7 @@ def reduction(op: OpDef) -> Space:
 
 
 def norm_over_axes(op: OpDef) -> Space:
-    """Return the space of a norm whose parameters have the sizes of its axes."""
+    """Return the space of a norm with parameters of the same sizes as the axes."""
 
     def build(levels: Levels) -> OpCase | None:
         rank = levels["rank"]
@@ -148,12 +148,12 @@ def norm_over_axes(op: OpDef) -> Space:
 
 
 def batch_norm(op: OpDef) -> Space:
-    """Return the space of batch norm, whose channels may be any axis."""
+    """Return the space of batch norm, with channels on any axis."""
     return _per_channel(op, 4)
 
 
 def bias_add(op: OpDef) -> Space:
-    """Return the space of ``nn.bias_add``, whose bias may lie along any axis."""
+    """Return the space of ``nn.bias_add``, with the bias along any axis."""
     return _per_channel(op, 1)
 
 
@@ -182,7 +182,7 @@ def channel_norm(op: OpDef) -> Space:
 
 
 def group_norm(op: OpDef) -> Space:
-    """Return the space of group norm: one group, two, one for each channel."""
+    """Return the space of group norm: one group, two, a group for each channel."""
 
     def build(levels: Levels) -> OpCase:
         shape = levels["sizes"][: levels["rank"]]

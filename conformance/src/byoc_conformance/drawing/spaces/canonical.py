@@ -1,4 +1,4 @@
-"""The space of an op that has none of its own: its canonical cases, in other sizes and with other attributes."""
+"""The space of an op without a specific space: canonical cases, in other sizes and with other attributes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _SIZES: tuple[dict[int, int], ...] = (
     {2: 70, 3: 130, 16: 131, 32: 67},
     {2: 1, 3: 8, 5: 6, 16: 3},
 )
-"""What stands in place of which size; equal ones change alike. Some are more than a tile of a product."""
+"""Replacements of sizes; equal sizes change alike. Some sizes exceed a tile of a product."""
 _FEW_CASES = 4
 _OWN = "as it is"
 _INTEGERS = (0, 1, 2, -1)
 
 
 def canonical(op: OpDef) -> Space:
-    """Return the space of the canonical cases of an op, those without elements left out."""
+    """Return the space of the canonical cases of an op, without empty cases."""
     cases = [case for case in op.canonical_cases if all(math.prod(operand.shape) for operand in case.operands)]
     levels = {name: (_OWN, *found) for name, found in schema_levels(op).items()}
     whole = {spec.name: (_OWN, *_INTEGERS) for spec in op.attrs if spec.kind in {AttrKind.INT, AttrKind.DIM}}
@@ -35,13 +35,13 @@ def canonical(op: OpDef) -> Space:
         attrs = {name: row[name] for name in (*levels, *whole) if row[name] != _OWN}
         return _resized(replace(cases[row["case"]], attrs={**cases[row["case"]].attrs, **attrs}), row["sizes"])
 
-    # Many cases come in other sizes as they are.
+    # Many canonical cases already differ in size.
     sizes = _SIZES if len(cases) <= _FEW_CASES else _SIZES[:-1]
     return Space({"case": tuple(range(len(cases))), "sizes": sizes, **levels, **whole}, build)
 
 
 def _resized(case: OpCase, changes: dict[int, int]) -> OpCase:
-    """Return the case with other sizes; where there are indices, none is smaller, so that they stay in range."""
+    """Return the case with other sizes; with index operands, no size shrinks, so indices stay in range."""
     fitting = {size: new for size, new in changes.items() if new >= size or not has_indices(case)}
     operands = (
         replace(operand, shape=tuple(fitting.get(size, size) for size in operand.shape)) for operand in case.operands

@@ -1,4 +1,4 @@
-"""Spaces of ops that take, bring in or reverse elements at indices that are operands."""
+"""Spaces of ops taking, inserting or reversing elements at indices from operands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 _PLACES = ("first", "last", "middle")
 _AXIS = {"rank": (2, 3, 4, 1), "place": _PLACES, "sign": SIGNS, "sizes": PALETTES}
 _INDICES = {"indices": ("int64", "int32"), "from": ("front", "end")}
-"""Their dtype, and whether some are negative."""
+"""The dtype of the indices, and whether some are negative."""
 
 
 def _indices(levels: Levels, shape: tuple[int, ...], size: int) -> OperandCase:
@@ -31,14 +31,14 @@ def _indices(levels: Levels, shape: tuple[int, ...], size: int) -> OperandCase:
 
 
 def _along(levels: Levels) -> tuple[tuple[int, ...], int, int] | None:
-    """Return the shape, the axis counted from the front, and as an attribute says it."""
+    """Return the shape, the axis counted from the front, and the axis as an attribute."""
     rank = levels["rank"]
     axis = axis_of(levels["place"], rank)
     return None if axis is None else (levels["sizes"][:rank], axis, with_sign(axis, rank, levels["sign"]))
 
 
 def take(op: OpDef) -> Space:
-    """Return the space of ``take``; where indices are limited, some are out of range."""
+    """Return the space of ``take``; if indices are clipped, some are out of range."""
 
     def build(levels: Levels) -> OpCase | None:
         found = _along(levels)
@@ -54,7 +54,7 @@ def take(op: OpDef) -> Space:
 
 
 def gather_elements(op: OpDef) -> Space:
-    """Return the space of ``gather_elements``; the indices are fewer, or more, than the axis is long."""
+    """Return the space of ``gather_elements``; with fewer or more indices than elements along the axis."""
 
     def build(levels: Levels) -> OpCase | None:
         found = _along(levels)
@@ -85,7 +85,7 @@ def gather_nd(op: OpDef) -> Space:
 
 
 def one_hot(op: OpDef) -> Space:
-    """Return the space of ``one_hot``; the new axis is one of the result, and some indices are outside."""
+    """Return the space of ``one_hot``; the new axis is counted in the result, and some indices are outside."""
 
     def build(levels: Levels) -> OpCase | None:
         shape = levels["sizes"][: levels["rank"]]
@@ -100,7 +100,7 @@ def one_hot(op: OpDef) -> Space:
 
 
 def scatter_elements(op: OpDef) -> Space:
-    """Return the space of ``scatter_elements``, with updates that meet."""
+    """Return the space of ``scatter_elements``, with colliding updates."""
 
     def build(levels: Levels) -> OpCase | None:
         found = _along(levels)
@@ -130,7 +130,7 @@ def scatter_nd(op: OpDef) -> Space:
 
 
 def scatter_slice(op: OpDef) -> Space:
-    """Return the space of ``scatter_slice``: one start, or one for each item; past the end where that goes on."""
+    """Return the space of ``scatter_slice``: a single start, or a start for each item; past the end with wrapping."""
 
     def build(levels: Levels) -> OpCase | None:
         shape, axis = levels["shape"]

@@ -1,4 +1,4 @@
-"""Spaces of ops that rearrange elements: views, slices, pads, parts."""
+"""Spaces of ops rearranging elements: views, slices, pads, parts."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def squeeze(op: OpDef) -> Space:
 
 
 def expand_dims(op: OpDef) -> Space:
-    """Return the space of ``expand_dims``; axes are those of the result."""
+    """Return the space of ``expand_dims``; axes refer to the result."""
 
     def build(levels: Levels) -> OpCase | None:
         shape = levels["sizes"][: levels["rank"]]
@@ -114,7 +114,7 @@ def permute_dims(op: OpDef) -> Space:
 
 
 def broadcast_to(op: OpDef) -> Space:
-    """Return the space of ``broadcast_to``: the first, a middle and the last axis, and axes that are new."""
+    """Return the space of ``broadcast_to``: the first, a middle and the last axis, and new axes."""
     shapes = (
         *(((3,), (2, 3)), ((2, 1, 3), (2, 5, 3)), ((1, 4), (3, 4)), ((5, 1), (5, 17)), ((), (2, 3))),
         *(((1, 1), (4, 33)), ((2, 1, 1), (7, 2, 3, 1)), ((2, 3), (2, 3))),
@@ -123,13 +123,13 @@ def broadcast_to(op: OpDef) -> Space:
 
 
 def _along(levels: Levels, rank: int) -> tuple[int, int] | None:
-    """Return an axis, counted from the front, and as an attribute says it."""
+    """Return an axis, counted from the front and as an attribute."""
     axis = axis_of(levels["place"], rank)
     return None if axis is None else (axis, with_sign(axis, rank, levels["sign"]))
 
 
 def concat(op: OpDef) -> Space:
-    """Return the space of ``concat``: one part to four, of other sizes."""
+    """Return the space of ``concat``: one part to four, of different sizes."""
 
     def build(levels: Levels) -> OpCase | None:
         shape = levels["sizes"][: levels["rank"]]
@@ -146,7 +146,7 @@ def concat(op: OpDef) -> Space:
 
 
 def split(op: OpDef) -> Space:
-    """Return the space of ``split``: parts alike, other parts, one part."""
+    """Return the space of ``split``: equal parts, different parts, one part."""
 
     def build(levels: Levels) -> OpCase | None:
         shape = levels["sizes"][: levels["rank"]]
@@ -257,7 +257,7 @@ def roll(op: OpDef) -> Space:
 
 
 def stack(op: OpDef) -> Space:
-    """Return the space of ``stack``; the axis is one of the result."""
+    """Return the space of ``stack``; the axis refers to the result."""
 
     def build(levels: Levels) -> OpCase | None:
         shape = levels["sizes"][: levels["rank"]]

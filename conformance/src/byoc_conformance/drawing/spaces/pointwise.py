@@ -1,4 +1,4 @@
-"""Spaces of ops that work element by element: ranks, broadcasting and attributes."""
+"""Spaces of elementwise ops: ranks, broadcasting and attributes."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ _SLOPES = (
 
 
 def elementwise(op: OpDef) -> Space:
-    """Return the space of an op of one or two operands that broadcast."""
+    """Return the space of a unary or binary op with broadcast operands."""
     shapes = _SINGLE if len(op.operands) == 1 else _PAIRS
     return Space({"shapes": shapes, **schema_levels(op)}, _builder(op))
 
 
 def prelu(op: OpDef) -> Space:
-    """Return the space of ``nn.prelu``, whose slopes broadcast to the operand."""
+    """Return the space of ``nn.prelu``; the slopes broadcast to the operand."""
     return Space({"shapes": _SLOPES}, _builder(op))
 
 
@@ -72,7 +72,7 @@ def cast(op: OpDef) -> Space:
 
 
 def where(op: OpDef) -> Space:
-    """Return the space of ``where``: three operands that broadcast."""
+    """Return the space of ``where``: three broadcast operands."""
 
     def build(levels: Levels) -> OpCase:
         condition, x, y = levels["shapes"]

@@ -19,7 +19,7 @@ _LETTERS = ((2, 3, 4, 5, 6), (17, 1, 8, 2, 3), (1, 9, 33, 3, 2))
 
 
 def einsum(op: OpDef) -> Space:
-    """Return the space of ``einsum``: with and without an arrow, sums over no axis, one and all, diagonals."""
+    """Return the space of ``einsum``: with and without an arrow, sums over zero, one or all axes, diagonals."""
 
     def build(levels: Levels) -> OpCase:
         equation = levels["equation"]
@@ -53,7 +53,7 @@ def attention(op: OpDef) -> Space:
         "mask": ("none", "of steps", "of heads", "of keys", "of all"),
         "offset": (0, 1, -1, 600),
         **schema_levels(op),
-        # Most uses ask for no scores, and are computed in other ways than those that do.
+        # Most uses ask for no scores, and are computed in other ways than uses with scores.
         "scores": (None, None, None, "products", "capped", "masked", "weights"),
     }
     return Space(factors, build)

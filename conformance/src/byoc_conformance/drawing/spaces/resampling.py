@@ -1,4 +1,4 @@
-"""Spaces of ops that resample, quantise or count."""
+"""Spaces of ops for resampling, quantisation or counting."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def resize(op: OpDef) -> Space:
         return case(op.name, shape, axes=axes, sizes=sizes, **rest)
 
     images = (((2, 3, 9, 8), (2, 3)), ((1, 2, 5, 4), (2, 3)), ((2, 9, 8, 3), (1, 2)), ((2, 3, 7), (2,)))
-    # Where a result is little larger than the image, the kinds of coordinates are hardest to tell apart.
+    # If a result is little larger than the image, the kinds of coordinates are hardest to tell apart.
     sizes = ((11, 10), (18, 16), (4, 5), (1, 1), (11, 3))
     methods = {"method": ("linear", *(method for method in schema_levels(op)["method"] if method != "linear"))}
     return Space({"image": images, "sizes": sizes, **schema_levels(op), **methods}, build)
 
 
 def quantise(op: OpDef) -> Space:
-    """Return the space of ``quantize`` and ``dequantize``: one scale, or one for each index or block."""
+    """Return the space of ``quantize`` and ``dequantize``: a single scale, or a scale for each index or block."""
 
     def build(levels: Levels) -> OpCase | None:
         shape = levels["shape"]
@@ -55,7 +55,7 @@ def quantise(op: OpDef) -> Space:
 
 
 def arange(op: OpDef) -> Space:
-    """Return the space of ``arange``: both directions, steps that leave a rest, the dtypes that count."""
+    """Return the space of ``arange``: both directions, steps with a remainder, the dtypes for counting."""
 
     def build(levels: Levels) -> OpCase:
         start, stop, step = levels["numbers"]

@@ -1,4 +1,4 @@
-"""The space in which the cases of an op are drawn."""
+"""The space of an op's cases."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from byoc_conformance.drawing.pairwise import Levels
 __all__ = ["PALETTES", "SIGNS", "Space", "attr_levels", "axis_of", "has_indices", "schema_levels", "with_sign"]
 
 PALETTES = ((2, 3, 5, 4), (3, 17, 1, 8), (1, 403, 2, 7), (300, 2, 1, 5))
-"""Sizes from the first axis to the last: small and all different; one, and a register's lanes and one more; more than a
-block of a loop. The last of two is odd where it is large: what lies behind the last whole register is tried."""
+"""Sizes from the first axis to the last: small and distinct; 1, and a register's lanes plus 1; more than a block of a
+loop. At rank 2 a large last size is odd, to test the tail behind the last whole register.
+"""
 
 SIGNS = ("positive", "negative")
 """Whether an axis is counted from the front or from the end."""
@@ -24,11 +25,11 @@ SIGNS = ("positive", "negative")
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What can be varied of an op's use.
+    """The variable parts of an op's use.
 
     Attributes:
-        factors: the levels of each thing that is varied, by its name; the most common first.
-        build: return the case of a row of levels, ``None`` where they do not go together. The op may refuse the case.
+        factors: the levels of each factor, by name; the most common first.
+        build: returns the case of a row of levels, ``None`` if incompatible. The op may refuse the case.
     """
 
     factors: Mapping[str, Sequence[Any]]
@@ -36,18 +37,18 @@ class Space:
 
 
 def schema_levels(op: OpDef, *without: str) -> dict[str, tuple[Any, ...]]:
-    """Return the levels of the attributes of an op, by name, those named left out, and those without an obvious level.
+    """Return the levels of an op's attributes by name, without excluded attributes and those without obvious levels.
 
     Args:
         op: the op.
-        without: attributes whose levels the caller knows better.
+        without: attributes with levels better known to the caller.
     """
     found = {spec.name: attr_levels(spec) for spec in op.attrs if spec.name not in without}
     return {name: levels for name, levels in found.items() if levels}
 
 
 def attr_levels(spec: AttrSpec) -> tuple[Any, ...]:
-    """Return the levels of an attribute, its default first; none for lists and other things that depend on shapes."""
+    """Return the levels of an attribute, the default first; none for lists and other shape-dependent attributes."""
     if spec.choices:
         levels: tuple[Any, ...] = tuple(spec.choices)
     elif spec.kind is AttrKind.BOOL:
@@ -55,7 +56,7 @@ def attr_levels(spec: AttrSpec) -> tuple[Any, ...]:
     elif spec.name == "epsilon":
         levels = (2.0**-40, 0.25)
     elif spec.kind is AttrKind.FLOAT:
-        levels = (0.25, 1.5)  # numbers that every dtype holds, so that a threshold is the same in all
+        levels = (0.25, 1.5)  # exact in every dtype: the same threshold in all
     elif spec.kind is AttrKind.DTYPE:
         levels = tuple(all_dtypes())
     else:
@@ -64,17 +65,17 @@ def attr_levels(spec: AttrSpec) -> tuple[Any, ...]:
 
 
 def axis_of(place: str, rank: int) -> int | None:
-    """Return the axis at a place (``"first"``, ``"middle"``, ``"last"``); ``None`` where the rank has none there."""
+    """Return the axis at a place (``"first"``, ``"middle"``, ``"last"``); ``None`` if the rank has no axis there."""
     if rank == 0 or (place == "middle" and rank < 3):
         return None
     return {"first": 0, "middle": rank // 2, "last": rank - 1}[place]
 
 
 def with_sign(axis: int, rank: int, sign: str) -> int:
-    """Return an axis as counted from the front, or from the end."""
+    """Return an axis counted from the front, or from the end."""
     return axis - rank if sign == "negative" else axis
 
 
 def has_indices(case: OpCase) -> bool:
-    """Return whether an operand holds integers with a range of their own: indices, lengths, starts."""
+    """Return whether an operand holds integers with a limited range: indices, lengths, starts."""
     return any(operand.dtype is not None and operand.dtype.startswith("int") for operand in case.operands)

@@ -1,4 +1,4 @@
-"""Spaces of ops of windows: convolutions, transposed ones, pools."""
+"""Spaces of window ops: convolutions, transposed convolutions, pools."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from byoc_conformance.drawing.spaces.space import Space, schema_levels
 __all__ = ["adaptive_pool", "convolution", "pool", "transposed_convolution"]
 
 _IMAGES = ((6, 9, 8), (5, 7, 11), (8, 8, 16))
-"""Depth, height, width; windows of 2 and 3 leave a rest in some and none in others."""
+"""Depth, height, width; windows of 2 and 3 leave a remainder in some and none in others."""
 _CHANNELS = ((4, 6), (16, 32), (8, 8), (3, 2))
 """Of the operand and of the result."""
 _WINDOWS = ((3, 3, 3), (1, 1, 1), (2, 3, 2), (3, 2, 1))
 _STEPS = ((1, 1, 1), (2, 2, 2), (1, 3, 2), (3, 2, 1))
 _GAPS = ((1, 1, 1), (2, 2, 2), (3, 2, 1))
 _MARGINS = (((0, 0, 0), (0, 0, 0)), ((1, 1, 1), (1, 1, 1)), ((0, 1, 2), (2, 0, 1)), ((0, 0, 0), (1, 1, 1)))
-"""What is added before each axis, and behind it."""
+"""The padding before each axis, and behind each axis."""
 _ENDS = {"floor": (False, False), "ceil": (True, False), "floor, padding counts": (False, True), "both": (True, True)}
-"""``ceil_mode`` and ``count_include_pad``: together they decide what a window counts that hangs over the end."""
+"""``ceil_mode`` and ``count_include_pad``: both decide the count of a window extending over the end."""
 
 
 def _rank(op: OpDef) -> int:
@@ -67,7 +67,7 @@ def _convolution_case(op: OpDef, levels: Levels, *, is_transposed: bool, **attrs
     if inputs % groups or outputs % groups:
         return None
     window = dict(zip("DHW"[-rank:], _last(levels["window"], rank), strict=True))
-    # A group has its own part of the operand's channels; of a transposed one, of the result's.
+    # A group has a part of the operand's channels; in a transposed convolution, of the result's.
     split = {"O": outputs // groups, "I": inputs} if is_transposed else {"O": outputs, "I": inputs // groups}
     return case(
         op.name,
@@ -90,7 +90,7 @@ def convolution(op: OpDef) -> Space:
 
 
 def transposed_convolution(op: OpDef) -> Space:
-    """Return the space of a transposed convolution; what the result is longer by is less than the step."""
+    """Return the space of a transposed convolution; the output padding is less than the stride."""
 
     def build(levels: Levels) -> OpCase | None:
         longer = tuple(min(levels["output_padding"], step - 1) for step in _last(levels["strides"], _rank(op)))
@@ -102,7 +102,7 @@ def transposed_convolution(op: OpDef) -> Space:
 
 
 def pool(op: OpDef) -> Space:
-    """Return the space of a pool, with windows that hang over the end among them."""
+    """Return the space of a pool, including windows extending over the end."""
     has_padding_count = any(spec.name == "count_include_pad" for spec in op.attrs)
     has_exponent = any(spec.name == "p" for spec in op.attrs)
 
@@ -141,7 +141,7 @@ def pool(op: OpDef) -> Space:
 
 
 def adaptive_pool(op: OpDef) -> Space:
-    """Return the space of a pool with a given number of windows: one, a few, more than there are elements."""
+    """Return the space of a pool with a given number of windows: one, a few, more than the number of elements."""
 
     def build(levels: Levels) -> OpCase:
         rank = _rank(op)

@@ -1,4 +1,4 @@
-"""Level 0: what a backend declares holds together."""
+"""Level 0: consistent declarations of a backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the metadata of a backend's distribution says, and whether its two halves stand apart."""
+"""The metadata of a backend's distribution, and the separation of the two halves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["PROMISES", "opened_runtimes"]
 
 _CORE = "byoc-core"
 _BOUNDING = frozenset({"<", "<=", "==", "===", "~="})
-"""The operators of a version range that keep later versions out."""
+"""The operators of a version range with an upper bound."""
 
 _OPEN_RUN_HALF = """
 for blocked in sys.argv[3:]:
@@ -32,25 +32,25 @@ runtimes().get(sys.argv[2]).status()
 def _require_distribution(subject: Subject) -> PluginRecord:
     record = subject.handle.record
     if not record.distribution:
-        raise NotCoveredError("it is a plugin object, which comes from no distribution")
+        raise NotCoveredError("the backend is a plugin object without a distribution")
     return record
 
 
 def _own_runtimes(subject: Subject) -> tuple[PluginRecord, ...]:
-    """Gives the records of the runtimes that the subject's distribution brings.
+    """Return the records of the runtimes in the subject's distribution.
 
     Raises:
-        NotCoveredError: it brings none.
+        NotCoveredError: there is none.
     """
     distribution = _require_distribution(subject).distribution
     own = tuple(record for record in runtimes().list() if record.distribution == distribution)
     if not own:
-        raise NotCoveredError(f"{distribution} brings no runtime")
+        raise NotCoveredError(f"{distribution} contains no runtime")
     return own
 
 
 def opened_runtimes(subject: Subject) -> tuple[RuntimeHandle, ...]:
-    """Gives the runtimes that the subject's distribution brings, but for those that a test by itself finds faulty.
+    """Return the runtimes in the subject's distribution, except faulty runtimes reported by a separate test.
 
     Raises:
         NotCoveredError: there is none.
@@ -60,19 +60,19 @@ def opened_runtimes(subject: Subject) -> tuple[RuntimeHandle, ...]:
         with contextlib.suppress(PluginError):
             found.append(runtimes().get(record.name))
     if not found:
-        raise NotCoveredError("none of its runtimes can be opened")
+        raise NotCoveredError("no runtime of the distribution can be opened")
     return tuple(found)
 
 
 def _check_core_range(subject: Subject, case: str) -> None:
     record = _require_distribution(subject)
     if record.distribution == _CORE:
-        raise NotCoveredError(f"it is a part of {_CORE} itself")
+        raise NotCoveredError(f"the backend is a part of {_CORE} itself")
     if not any(each.operator in _BOUNDING for each in SpecifierSet(record.core_requirement)):
         found = f"`Requires-Dist: {_CORE}{record.core_requirement}`" if record.core_requirement else "no range"
         raise FailedError(
             f"{record.distribution} declares {found}, expected a range with an upper bound, "
-            f"such as `{_CORE}>=0.1,<0.2`: it cannot know that it works with every later core"
+            f"such as `{_CORE}>=0.1,<0.2`: later versions of the core may break the backend"
         )
 
 
@@ -81,13 +81,13 @@ def _check_version(subject: Subject, case: str) -> None:
     try:
         Version(record.version)
     except InvalidVersion as error:
-        text = f"{record.distribution} has the version {record.version!r}, which nothing can compare (PEP 440)"
+        text = f"{record.distribution} has the version {record.version!r}, expected a version in the form of PEP 440"
         raise FailedError(text) from error
 
 
 def _check_runtimes(subject: Subject, case: str) -> None:
     for record in _own_runtimes(subject):
-        runtimes().get(record.name)  # raises where it cannot be imported or its hooks are wrong
+        runtimes().get(record.name)  # raises if the import fails or hooks are wrong
 
 
 def _check_run_half(subject: Subject, case: str) -> None:
@@ -97,7 +97,7 @@ def _check_run_half(subject: Subject, case: str) -> None:
             run_in_fresh_process(_OPEN_RUN_HALF, runtime.type_key, *blocked, timeout=60.0)
         except FailedError as error:
             missing = " and ".join(f"`{name}`" for name in blocked)
-            text = f"runtime `{runtime.type_key}` does not open where {missing} cannot be imported"
+            text = f"runtime `{runtime.type_key}` does not open without {missing}"
             raise FailedError(f"{text}: {error}") from error
 
 
@@ -105,15 +105,15 @@ PROMISES = (
     Promise(
         Level.L0,
         "core-range",
-        "names the versions of byoc-core that it works with, up to a highest",
+        "declares a range of byoc-core versions with an upper bound",
         _check_core_range,
     ),
-    Promise(Level.L0, "version", "has a version that can be compared", _check_version),
-    Promise(Level.L0, "runtimes-open", "brings runtimes that can be opened", _check_runtimes),
+    Promise(Level.L0, "version", "has a valid version (PEP 440)", _check_version),
+    Promise(Level.L0, "runtimes-open", "provides runtimes that open without an error", _check_runtimes),
     Promise(
         Level.L0,
         "run-half-alone",
-        "has a run half that needs neither its compile half nor the compile side of the core",
+        "has a run half independent of its compile half and of the core's compile side",
         _check_run_half,
         deadline=180.0,
     ),

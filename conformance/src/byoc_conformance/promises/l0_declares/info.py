@@ -1,4 +1,4 @@
-"""What the halves say of themselves: capabilities, hooks, and the same words each time."""
+"""The declarations of both halves: capabilities, hooks, and the same answers each time."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _runtime_info_faults(info: RuntimeInfo, plugin: object) -> Iterator[str]:
         yield f"`concurrency` is {info.concurrency!r}, expected 'reentrant' or 'serial'"
     if hasattr(plugin, "byoc_save_module") != hasattr(plugin, "byoc_load_module"):
         present = "save" if hasattr(plugin, "byoc_save_module") else "load"
-        yield f"of the hooks `byoc_save_module` and `byoc_load_module` there is only `byoc_{present}_module`"
+        yield f"only `byoc_{present}_module` exists, expected both `byoc_save_module` and `byoc_load_module`"
 
 
 def _check_hook_names(subject: Subject, case: str) -> None:
@@ -78,8 +78,7 @@ def _check_hook_names(subject: Subject, case: str) -> None:
         marks = getattr(function, f"{backend_hooks.hookimpl.project_name}_impl", None) or {}
         if not marks.get("specname") and not marks.get("optionalhook"):
             raise FailedError(
-                f"it has a function `{name}`, which is no hook and is never called; "
-                f"the hooks are {', '.join(sorted(_HOOKS))}"
+                f"function `{name}` is no hook and is never called; the hooks are {', '.join(sorted(_HOOKS))}"
             )
 
 
@@ -87,28 +86,28 @@ def _check_repeats(subject: Subject, case: str) -> None:
     first, second = _answers(subject), _answers(subject)
     for hook, answer in first.items():
         if answer != second[hook]:
-            raise FailedError(f"hook `{hook}` gave {answer}, then {second[hook]}")
+            raise FailedError(f"hook `{hook}` returned {answer}, then {second[hook]}")
 
 
 def _answers(subject: Subject) -> dict[str, list[str]]:
-    """Gives what the hooks without arguments answer, each item as text."""
+    """Return the answers of the hooks without arguments, each item as text."""
     patterns = [f"{p.name}, priority {p.priority}, leaked {p.leaked}: {p.pattern}" for p in subject.handle.patterns()]
     return {"byoc_patterns": patterns, "byoc_ops": [op.name for op in subject.handle.ops()]}
 
 
 PROMISES = (
-    Promise(Level.L0, "info-fields", "fills the fields of `BackendInfo` with values of their types", _check_info),
+    Promise(Level.L0, "info-fields", "fills the fields of `BackendInfo` with values of the right types", _check_info),
     Promise(
         Level.L0,
         "runtime-info",
-        "declares for its runtimes what their hooks do",
+        "fills the fields of `RuntimeInfo` with valid values, consistent with the hooks",
         _check_runtime_info,
     ),
-    Promise(Level.L0, "hook-names", "has no function named like a hook that is none", _check_hook_names),
+    Promise(Level.L0, "hook-names", "has no functions with the prefix `byoc_` other than hooks", _check_hook_names),
     Promise(
         Level.L0,
         "answers-repeat",
-        "gives the same patterns and ops, in the same order, however often it is asked",
+        "returns the same patterns and ops, in the same order, on every call",
         _check_repeats,
     ),
 )

@@ -1,4 +1,4 @@
-"""The options model: documented, strict, and at peace with its own defaults."""
+"""The options model: documented, strict, and consistent with the defaults."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ODD_VALUES: tuple[object, ...] = (
 
 def _require_model(subject: Subject) -> type[BaseModel]:
     if subject.info.options is None:
-        raise NotCoveredError("it has no options")
+        raise NotCoveredError("the backend has no options")
     return subject.info.options
 
 
@@ -46,7 +46,7 @@ def _check_described(subject: Subject, case: str) -> None:
 
 
 def _fields(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, type[BaseModel], str]]:
-    """Yields the fields of a model and of the models in it: how users write it, its model, its name."""
+    """Yield the fields of a model and of nested models: the name written by users, the owning model, the field name."""
     for name, field in model.model_fields.items():
         where = prefix + (field.alias or name)
         yield where, model, name
@@ -62,9 +62,9 @@ def _check_defaults(subject: Subject, case: str) -> None:
         try:
             again = subject.handle.options({option: value})
         except OptionsError as error:
-            raise FailedError(f"option `{option}` refuses its own default {value!r}: {error}") from error
+            raise FailedError(f"option `{option}` refuses the default {value!r}: {error}") from error
         if _values(model, again) != defaults:
-            raise FailedError(f"giving option `{option}` its own default {value!r} changes the options to {again!r}")
+            raise FailedError(f"setting option `{option}` to the default {value!r} changes the options to {again!r}")
 
 
 def _values(model: type[BaseModel], options: BaseModel | None) -> dict[str, object]:
@@ -83,12 +83,12 @@ def _check_unknown_keys(subject: Subject, case: str) -> None:
         for part in reversed(where.split(".") if where else []):
             given = {part: given}
         if inner.model_config.get("extra") == "allow" and where:
-            continue  # it asks for keys of any name
+            continue  # the model accepts keys of any name
         try:
             subject.handle.options(given)
         except OptionsError:
             continue
-        raise FailedError(f"option `{where}` takes the unknown key `{_UNKNOWN}` and forgets it; forbid extra keys")
+        raise FailedError(f"option `{where}` accepts and ignores the unknown key `{_UNKNOWN}`; forbid extra keys")
 
 
 def _check_bad_values(subject: Subject, case: str) -> None:
@@ -101,13 +101,15 @@ def _check_bad_values(subject: Subject, case: str) -> None:
                 continue
             except Exception as error:
                 raised = f"{type(error).__name__}: {error}"
-                text = f"option `{field.alias or name}` given {value!r} raised {raised}, expected an OptionsError"
+                text = f"option `{field.alias or name}` set to {value!r} raised {raised}, expected an OptionsError"
                 raise FailedError(f"{text}: a validator may raise ValueError only") from error
 
 
 PROMISES = (
-    Promise(Level.L0, "options-described", "describes each of its options", _check_described),
-    Promise(Level.L0, "options-defaults", "takes its options' defaults where a user gives them", _check_defaults),
-    Promise(Level.L0, "options-unknown-keys", "refuses options that it does not have", _check_unknown_keys),
-    Promise(Level.L0, "options-bad-values", "takes an option's value or refuses it as a bad value", _check_bad_values),
+    Promise(Level.L0, "options-described", "has a description for each option", _check_described),
+    Promise(Level.L0, "options-defaults", "accepts the default of each option as an explicit value", _check_defaults),
+    Promise(Level.L0, "options-unknown-keys", "refuses unknown options", _check_unknown_keys),
+    Promise(
+        Level.L0, "options-bad-values", "accepts a value of an option or raises an `OptionsError`", _check_bad_values
+    ),
 )

@@ -1,4 +1,4 @@
-"""Whether the halves say in time, and without a trace, if they can work here."""
+"""The status hooks of both halves: quick answers without side effects on whether work is possible here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from byoc_conformance.subject import Subject
 __all__ = ["PROMISES"]
 
 _QUICK_SECONDS = 5.0
-"""A program that is started to ask for its version may take a while on a busy machine; a compilation takes longer."""
+"""Starting a program for its version may take a while on a busy machine; a compilation takes longer."""
 
 
 def _check_compile_status(subject: Subject, case: str) -> None:
@@ -32,10 +32,10 @@ def _check_runtime_status(subject: Subject, case: str) -> None:
 
 
 def _check(hook: str, ask: Callable[[], Status]) -> None:
-    """Asks twice, in an empty folder.
+    """Call a hook twice, in an empty folder.
 
     Raises:
-        FailedError: it took long, changed something, changed its mind, or said no without a next step.
+        FailedError: the hook took long, changed something, gave two answers, or reported no without a next step.
     """
     environment, folder = dict(os.environ), Path.cwd()
     with tempfile.TemporaryDirectory(prefix="byoc-conformance-") as empty:
@@ -62,22 +62,22 @@ def _check(hook: str, ask: Callable[[], Status]) -> None:
         names = ", ".join(dict.fromkeys(changed))
         raise FailedError(f"{where} changed environment variables, expected no effect: {names}")
     if first != second:
-        raise FailedError(f"{where} gave {first}, then {second}")
+        raise FailedError(f"{where} returned {first}, then {second}")
     if not first.ok and not first.remedy:
-        raise FailedError(f"{where} says no ({first.reason}) without a remedy, expected the next step as a sentence")
+        raise FailedError(f"{where} refuses ({first.reason}) without a remedy, expected the next step as a sentence")
 
 
 PROMISES = (
     Promise(
         Level.L0,
         "compile-status",
-        "says quickly, without effect, whether it can compile here, and what to do where not",
+        "reports quickly, without side effects, whether compilation is possible here, with a remedy if not",
         _check_compile_status,
     ),
     Promise(
         Level.L0,
         "runtime-status",
-        "says quickly, without effect, whether its modules can run here, and what to do where not",
+        "reports quickly, without side effects, whether modules can run here, with a remedy if not",
         _check_runtime_status,
     ),
 )

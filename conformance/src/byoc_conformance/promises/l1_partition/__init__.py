@@ -1,4 +1,4 @@
-"""Level 1: a backend claims what it declares, and compiles what it claims."""
+"""Level 1: honest partition: claims within the declarations, and compiled code for each claim."""
 
 from __future__ import annotations
 

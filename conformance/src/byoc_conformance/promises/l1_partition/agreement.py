@@ -1,4 +1,4 @@
-"""Whether two functions are the same op, which is no question of accuracy."""
+"""Comparison of two functions for the same op, irrespective of accuracy."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Array = npt.NDArray[Any]
 
 
 def agree(first: Sequence[Array], second: Sequence[Array]) -> bool:
-    """Tells whether results agree: dtypes and shapes, and of floats half of the digits of the largest element.
+    """Return whether results agree: dtypes and shapes, and for floats half of the digits of the largest element.
 
-    How right each element is, level 2 asks; what takes another op for this one differs by more than rounding.
+    Level 2 checks the accuracy of each element; a mistaken op differs by more than rounding.
     """
     return len(first) == len(second) and all(map(_agree, first, second))
 
@@ -36,7 +36,7 @@ def _agree(first: Array, second: Array) -> bool:
 
 
 def _unit(array: Array) -> float:
-    """Gives the distance from 1 to the next number of a float dtype."""
+    """Return the distance from 1 to the next number of a float dtype."""
     one = np.ones((), array.dtype)
     digits = 0
     while (one + np.asarray(2.0 ** -(digits + 1), array.dtype)).astype(np.float64) > 1.0:

@@ -1,4 +1,4 @@
-"""What is declared as a capability is used for something."""
+"""Use of the declared capabilities."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ def _check(subject: Subject, case: str) -> None:
             return
     if case in _FLAGS:
         reason = tell_reasons(attempt, wanted)
-        raise FailedError(f"`{_FLAGS[case]}` is declared, and none of the canonical cases is claimed ({reason})")
+        raise FailedError(f"`{_FLAGS[case]}` is declared, but no canonical case is claimed ({reason})")
     _check_constants(*all_cases(subject))
 
 
 def _check_constants(attempt: Attempt, items: Mapping[str, CaseFunction]) -> None:
-    """Judges a backend that takes nothing on constants.
+    """Judge a backend without claims on constants.
 
     Raises:
-        FailedError: it takes the same cases where no operand is constant.
-        NotCoveredError: it does not.
+        FailedError: the backend claims the same cases without constant operands.
+        NotCoveredError: the backend claims no such case.
     """
     tried = {_origin(item) for item in items.values() if item.kind == "constants"}
     varying = [name for name, item in items.items() if item.kind == "static" and _origin(item) in tried]
     taken = next((name for name in varying if attempt.is_claimed(name)), None)
     if taken is None:
-        raise NotCoveredError("it takes no op of several operands")
+        raise NotCoveredError("the backend claims no op with several operands")
     raise FailedError(
-        f"it takes `{items[taken].subject}`, and no op at all where an operand is a constant; "
+        f"the backend claims `{items[taken].subject}`, but no op with a constant operand; "
         'declare `constants="lifted"` to get constants as parameters'
     )
 
 
 def _origin(item: CaseFunction) -> tuple[str, str, int]:
-    """Return what a case with constants and the one without have in common."""
+    """Return the common key of a case with constants and the case without."""
     return item.subject, item.dtype, id(item.case)
 
 
@@ -72,7 +72,7 @@ PROMISES = (
     Promise(
         Level.L1,
         "capability",
-        "uses what it declares: each capability for at least one canonical case",
+        "uses each declared capability in at least one canonical case",
         _check,
         cases=lambda: (*_FLAGS, "constants"),
         deadline=120.0,

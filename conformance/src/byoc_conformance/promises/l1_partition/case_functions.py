@@ -1,4 +1,4 @@
-"""Small functions that a backend is asked about: canonical cases of ops, instances of its patterns, ops of its own."""
+"""Small functions asked of a backend: canonical cases of ops, instances of patterns, the backend's own ops."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class CaseFunction:
 
     Attributes:
         subject: the op's name, or the pattern's.
-        dtype: the dtype that the case varies.
+        dtype: the varied dtype of the case.
         kind: whether sizes are symbols, and whether all operands but the first are constants.
         function: of the op or the pattern's ops alone.
-        case: where it comes from, for functions of one of the core's ops.
+        case: the canonical case, for functions of a core op.
     """
 
     subject: str
@@ -66,7 +66,7 @@ class CaseFunction:
 
     @property
     def is_most_common(self) -> bool:
-        """Whether it is a case in the dtype that is most common, without symbols and constants."""
+        """Whether this is a case in the most common dtype, without symbols and constants."""
         return self.case is None or (self.kind == "static" and self.dtype == self.case.dtype)
 
     def __str__(self) -> str:
@@ -74,22 +74,22 @@ class CaseFunction:
 
 
 def tell_reasons(attempt: Attempt, names: Iterable[str]) -> str:
-    """Gives the first reason why the subject did not take functions, as text."""
+    """Return the subject's first reason for not claiming functions, as text."""
     reasons = (reason for name in names for reason in attempt.reasons(name))
     return next((f"{reason.code}: {reason.text}" for reason in reasons), "no reason was given")
 
 
 Asked = tuple[Attempt, dict[str, CaseFunction]]
-"""The attempt at a module, and what its functions are, by name."""
+"""The attempt at a module, and the case functions by name."""
 
 
 def case_functions(op: OpDef, constants: ConstantStore, *, limit: int | None = None) -> Iterator[CaseFunction]:
     """Yield an op's canonical cases; the first in all dtypes, with symbols and with constants too.
 
     Args:
-        op: one that has cases.
-        constants: gets those that the functions read.
-        limit: how many cases, of those in the order from the most common to the rarest.
+        op: an op with cases.
+        constants: receives the constants of the functions.
+        limit: the number of cases, in order from the most common to the rarest.
     """
     for place, case in enumerate(op.canonical_cases[:limit]):
         for dtype in dtypes_of(case, op) if place == 0 else (case.dtype,):
@@ -99,7 +99,7 @@ def case_functions(op: OpDef, constants: ConstantStore, *, limit: int | None = N
 
 
 def _variants(op: OpDef, case: OpCase, constants: ConstantStore) -> Iterator[CaseFunction]:
-    """Yields a case with constants behind the first operand, and with symbols, as far as the op takes that."""
+    """Yield a case with constants behind the first operand, and with symbols, if permitted by the op."""
     if len(case.operands) > 1:
         arrays = case.arrays(np.random.default_rng(0))
         operands: list[Value] = [Var("x0", case.types()[0]), *map(constants.add, arrays[1:])]
@@ -111,7 +111,7 @@ def _variants(op: OpDef, case: OpCase, constants: ConstantStore) -> Iterator[Cas
 
 
 def _function(op: OpDef, operands: Sequence[Value], case: OpCase, kind: Kind) -> Iterator[CaseFunction]:
-    """Yields the function, unless the op does not take such operands."""
+    """Yield the function, unless the op rejects the operands."""
     try:
         function, _ = function_of(op, operands, case.attrs)
     except IRTypeError:
@@ -124,7 +124,7 @@ def _parameters(types: Iterable[TensorType]) -> tuple[Var, ...]:
 
 
 def pattern_functions(subject: Subject, constants: ConstantStore) -> Iterator[CaseFunction]:
-    """Yields functions that the subject's patterns match: of each reading and dtype a few."""
+    """Yield functions matched by the subject's patterns: a few for each reading and dtype."""
     for pattern in subject.handle.patterns():
         count: Counter[tuple[str, str, str]] = Counter()
         for instance in find_instances(pattern.pattern, subject.ops).found:
@@ -139,7 +139,7 @@ def pattern_functions(subject: Subject, constants: ConstantStore) -> Iterator[Ca
 
 
 def own_op_functions(subject: Subject) -> Iterator[CaseFunction]:
-    """Yield functions of the subject's own ops: canonical cases, or guesses for one operand or several alike."""
+    """Yield functions of the subject's own ops: canonical cases, or guesses for a single operand or several alike."""
     for op in subject.handle.ops():
         if op.canonical_cases:
             yield from (item for item in case_functions(op, ConstantStore(), limit=1) if item.kind == "static")
@@ -153,7 +153,7 @@ def own_op_functions(subject: Subject) -> Iterator[CaseFunction]:
 
 
 def attempt_of(subject: Subject, items: Iterable[CaseFunction], constants: ConstantStore) -> Asked:
-    """Gives the attempt at one module of all these functions, and each by its name there."""
+    """Return the attempt at a module of all these functions, and the functions by name in the module."""
     named = {f"case_{number}": item for number, item in enumerate(items)}
     functions = {name: replace(item.function, name=name) for name, item in named.items()}
     return subject.attempt(IRModule(functions, constants)), named
@@ -161,7 +161,7 @@ def attempt_of(subject: Subject, items: Iterable[CaseFunction], constants: Const
 
 @cache
 def all_cases(subject: Subject) -> Asked:
-    """Gives the attempt at all canonical cases of all ops, and all instances of patterns."""
+    """Return the attempt at all canonical cases of all ops, and all instances of patterns."""
     constants = ConstantStore()
     items = [item for op in subject.ops_with_cases for item in case_functions(op, constants)]
     return attempt_of(subject, [*items, *pattern_functions(subject, constants)], constants)
@@ -169,7 +169,7 @@ def all_cases(subject: Subject) -> Asked:
 
 @cache
 def all_dtypes_once(subject: Subject) -> Asked:
-    """Gives the attempt at the most common case of each op, in all dtypes that it takes."""
+    """Return the attempt at the most common case of each op, in all dtypes of the op."""
     constants = ConstantStore()
     items = (item for op in subject.ops_with_cases for item in case_functions(op, constants, limit=1))
     return attempt_of(subject, [item for item in items if item.kind == "static"], constants)
@@ -177,7 +177,7 @@ def all_dtypes_once(subject: Subject) -> Asked:
 
 @cache
 def variants_in_all_dtypes(subject: Subject) -> Asked:
-    """Gives the attempt at the most common case of each op with constants and with symbols, in all dtypes."""
+    """Return the attempt at the most common case of each op with constants and with symbols, in all dtypes."""
     constants = ConstantStore()
     items: list[CaseFunction] = []
     for op in subject.ops_with_cases:
@@ -189,7 +189,7 @@ def variants_in_all_dtypes(subject: Subject) -> Asked:
 
 @cache
 def sample(subject: Subject) -> Asked:
-    """Gives the attempt at some cases of all ops, and some instances of all patterns."""
+    """Return the attempt at some cases of all ops, and some instances of all patterns."""
     constants = ConstantStore()
     items: list[CaseFunction] = []
     for op in subject.ops_with_cases:
@@ -202,20 +202,20 @@ def sample(subject: Subject) -> Asked:
 
 
 def few_claims(subject: Subject) -> Attempt:
-    """Gives the attempt of :func:`cases_of_few_claims`."""
+    """Return the attempt of :func:`cases_of_few_claims`."""
     return cases_of_few_claims(subject)[0]
 
 
 @cache
 def cases_of_few_claims(subject: Subject) -> Asked:
-    """Gives the attempt at one function for each op and pattern that the subject claims: what is cheap to compile.
+    """Return the attempt at a single function for each op and pattern claimed by the subject: cheap to compile.
 
     Raises:
-        NotCoveredError: it claims nothing, or cannot compile on this machine.
+        NotCoveredError: the subject claims nothing, or cannot compile on this machine.
     """
-    for asked in (sample, all_dtypes_once):  # the second for those that take none of the common dtypes
+    for asked in (sample, all_dtypes_once):  # the second for subjects without common dtypes
         attempt, items = asked(subject)
         first = {item.subject: item for name, item in reversed(items.items()) if attempt.is_claimed(name)}
         if first:
             return attempt_of(subject, reversed(first.values()), attempt.module.constants)
-    raise NotCoveredError("it claims none of the canonical cases")
+    raise NotCoveredError("the backend claims no canonical case")

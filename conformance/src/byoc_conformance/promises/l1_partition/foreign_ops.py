@@ -1,6 +1,6 @@
-"""A function annotated by hand with an op that the backend does not take is refused, never computed wrongly.
+"""Refusal of functions annotated by hand with an op not claimed by the backend: refused, never computed wrongly.
 
-Fallback hides this fault everywhere else: nobody hands codegen what was not claimed, but users who annotate.
+Fallback hides this fault everywhere else: only users with annotations hand unclaimed ops to codegen.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _check(subject: Subject, case: str) -> None:
         if item.kind == "static" and item.case is not None and not attempt.regions[name]:
             first.setdefault(item.subject, item)
     if not first:
-        raise NotCoveredError("it takes every canonical case of every op")
+        raise NotCoveredError("the backend claims every canonical case of every op")
     functions = {f"foreign_{number}": item for number, item in enumerate(first.values())}
     try:
         compiled = _compile(subject, functions)
@@ -50,24 +50,24 @@ def _check(subject: Subject, case: str) -> None:
 
 
 def _compile_alone(subject: Subject, name: str, item: CaseFunction) -> Mapping[str, PackedFunction]:
-    """Gives what came of one function.
+    """Return the compiled function; none if codegen refuses.
 
     Raises:
-        FailedError: codegen raised something that is no refusal, or does not name the op.
+        FailedError: codegen raised an error other than a refusal, or does not name the op.
     """
     try:
         return _compile(subject, {name: item})
     except CodegenError as error:
         if item.subject in str(error):
             return {}
-        problem = "refuses it without naming the op"
+        problem = "refuses the function without naming the op"
         raise FailedError(_told(item, f"{problem}: {error}")) from error
     except ByocError as error:
         raise FailedError(_told(item, f"raised, expected a Rejection or a CodegenError: {error}")) from error
 
 
 def _compile(subject: Subject, items: Mapping[str, CaseFunction]) -> dict[str, PackedFunction]:
-    """Gives the functions that were compiled, annotated for the subject as they are."""
+    """Return the compiled functions, annotated for the subject without a claim."""
     functions = {name: _annotated(subject, name, item.function) for name, item in items.items()}
     run = RunCodegen(options=subject.options, backends=[subject.handle], handover=_set_aside)
     modules = run(IRModule(functions)).attrs.get(EXTERNAL_MODULES, ())
@@ -83,17 +83,17 @@ def _set_aside(function: Function, backend: str, rejection: Rejection) -> Functi
 
 
 def _check_right(item: CaseFunction, name: str, packed: PackedFunction) -> None:
-    """Runs a function that the subject does not claim and compiles nevertheless: that is modest where it is right."""
+    """Run a function compiled by the subject without a claim: right results mean a modest claim only."""
     assert item.case is not None
     inputs = item.case.arrays(np.random.default_rng(0), item.dtype)
     expected = evaluate_function(IRModule({name: replace(item.function, name=name)}), name, inputs)
     try:
         found = _run(packed, inputs, item.function.results)
     except Exception as error:
-        raised = f"compiles it nevertheless to what raises {type(error).__name__}: {error}"
+        raised = f"compiles the function, but the result raises {type(error).__name__}: {error}"
         raise FailedError(_told(item, raised)) from error
     if not agree(expected, found):
-        raise FailedError(_told(item, f"compiles it nevertheless, to something else: {found}, expected {expected}"))
+        raise FailedError(_told(item, f"compiles the function to a wrong result: {found}, expected {expected}"))
 
 
 def _run(packed: PackedFunction, inputs: Sequence[Array], results: Sequence[Value]) -> tuple[Array, ...]:
@@ -111,14 +111,14 @@ def _buffer(type_: object) -> Array:
 
 
 def _told(item: CaseFunction, what: str) -> str:
-    return f"it does not claim `{item.subject}`; codegen, given it in a function annotated by hand, {what}\n{item}"
+    return f"`{item.subject}` is not claimed; for a function with the op, annotated by hand, codegen {what}\n{item}"
 
 
 PROMISES = (
     Promise(
         Level.L1,
         "foreign-ops-refused",
-        "refuses a function annotated by hand with an op that it does not take, or computes it right",
+        "refuses a hand-annotated function with an unclaimed op, or computes the right results",
         _check,
         deadline=180.0,
     ),

@@ -1,4 +1,4 @@
-"""What is claimed depends on the op, and on nothing that happens to be around it."""
+"""Independence of claims: a claim depends on the op, and not on the surroundings."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from byoc_conformance.subject import Attempt, Subject, SubjectSpec
 __all__ = ["PROMISES", "print_partition"]
 
 Claims = Mapping[str, int]
-"""What is claimed of a function: how often each op, or composite, with its result types."""
+"""The claims in a function: the count of each op or composite with result types."""
 
 
 def _check(subject: Subject, case: str) -> None:
     attempt, items = sample(subject)
     if not any(attempt.regions[name] for name in items):
-        raise NotCoveredError("it claims none of the canonical cases")
+        raise NotCoveredError("the backend claims no canonical case")
     _CASES[case](subject, attempt, items)
 
 
@@ -55,12 +55,12 @@ def _check_order(subject: Subject, attempt: Attempt, items: Mapping[str, CaseFun
         attempt.module.with_functions({name: attempt.module[name] for name in reversed(list(items))})
     )
     for name in items:
-        _compare(attempt, name, _claims(attempt, name), _claims(other, name), "where functions come in another order")
+        _compare(attempt, name, _claims(attempt, name), _claims(other, name), "with the functions in another order")
 
 
 def _check_neighbours(subject: Subject, attempt: Attempt, items: Mapping[str, CaseFunction]) -> None:
     if subject.handle.claims_by_itself:
-        raise NotCoveredError("it claims by an algorithm of its own, which may look at the whole")
+        raise NotCoveredError("the backend claims by an algorithm of its own, possibly dependent on the whole module")
     alone = [name for name, item in items.items() if item.kind == "static" and not _is_data_dependent(item.function)]
     pairs = {f"{first}_{second}": (first, second) for first, second in itertools.pairwise(alone)}
     functions = {
@@ -69,7 +69,7 @@ def _check_neighbours(subject: Subject, attempt: Attempt, items: Mapping[str, Ca
     other = subject.attempt(attempt.module.with_functions(functions))
     for name, (first, second) in pairs.items():
         expected = Counter(_claims(attempt, first)) + Counter(_claims(attempt, second))
-        _compare(other, name, expected, _claims(other, name), "beside another op that it has nothing to do with")
+        _compare(other, name, expected, _claims(other, name), "beside an unrelated op")
 
 
 def _check_process(subject: Subject, attempt: Attempt, items: Mapping[str, CaseFunction]) -> None:
@@ -82,11 +82,13 @@ def _check_process(subject: Subject, attempt: Attempt, items: Mapping[str, CaseF
         print_module(attempt.partitioned).splitlines(), there, fillvalue="nothing"
     ):
         if here != other:
-            raise FailedError(f"another process, with another hash seed, partitions otherwise:\n{here}\nthen\n{other}")
+            raise FailedError(
+                f"another process, with another hash seed, makes another partition:\n{here}\nthen\n{other}"
+            )
 
 
 def print_partition(spec: str) -> None:
-    """Prints the lines of the partitioned sample as JSON.
+    """Print the lines of the partitioned sample as JSON.
 
     Args:
         spec: a :class:`SubjectSpec` as JSON.
@@ -99,7 +101,7 @@ def _compare(attempt: Attempt, name: str, expected: Claims, found: Claims, when:
     if expected != found:
         told = [", ".join(sorted(claims)) or "nothing" for claims in (expected, found)]
         text = print_module(IRModule({name: attempt.module[name]}, attempt.module.constants))
-        raise FailedError(f"claims {told[0]}, but {when} {told[1]}:\n{text}")
+        raise FailedError(f"the backend claims {told[0]}, but {when} {told[1]}:\n{text}")
 
 
 def _is_data_dependent(function: Function) -> bool:
@@ -107,7 +109,7 @@ def _is_data_dependent(function: Function) -> bool:
 
 
 def _renamed(function: Function, prefix: str) -> Function:
-    """Gives the function with a prefix on the names of its values."""
+    """Return the function with a prefix on the names of the values."""
     mapping: dict[int, Value] = {}
 
     def rename(var: Var) -> Var:
@@ -128,7 +130,7 @@ def _rename_bindings(function: Function, mapping: dict[int, Value], rename: Call
 
 
 def _joined(name: str, *functions: Function) -> Function:
-    """Gives one function of the ops of several, which have nothing to do with one another."""
+    """Return a function with the ops of several functions, without data flow between the parts."""
     parts = [_renamed(function, f"part{number}_") for number, function in enumerate(functions)]
     return Function(
         name,
@@ -149,7 +151,7 @@ PROMISES = (
     Promise(
         Level.L1,
         "claims-independent",
-        "claims an op whatever the names, the order, the neighbours and the process",
+        "claims an op regardless of names, order, neighbouring ops and process",
         _check,
         cases=lambda: tuple(_CASES),
         deadline=180.0,

@@ -1,4 +1,4 @@
-"""The runtime modules that codegen gives: the functions asked for, as declared, and nothing else touched."""
+"""The runtime modules from codegen: the requested functions, as declared, and nothing else touched."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["PROMISES"]
 
 
 def _regions(attempt: Attempt) -> dict[str, Function]:
-    """Gives the regions that should have been compiled, by symbol."""
+    """Return the regions expected to be compiled, by symbol."""
     return {
         str(region.attrs["global_symbol"]): region
         for name, regions in attempt.regions.items()
@@ -30,17 +30,17 @@ def _regions(attempt: Attempt) -> dict[str, Function]:
 
 
 def _compiled(subject: Subject) -> tuple[RuntimeModule, ...]:
-    """Gives the subject's modules of a few claims.
+    """Return the subject's modules of a few claims.
 
     Raises:
-        NotCoveredError: nothing is claimed, or nothing of it was compiled.
+        NotCoveredError: nothing is claimed, or no claim was compiled.
     """
     attempt = few_claims(subject)
     regions = _regions(attempt)
     modules: tuple[RuntimeModule, ...] = tuple(attempt.compiled.attrs.get(EXTERNAL_MODULES, ()))
     own = tuple(module for module in modules if any(name in regions for name in module.function_names))
     if not own:
-        raise NotCoveredError("nothing that it claims was compiled")
+        raise NotCoveredError("no claimed function was compiled")
     return own
 
 
@@ -50,7 +50,9 @@ def _check_functions(subject: Subject, case: str) -> None:
     if sorted(given) != sorted(regions):
         extra, missing = sorted(set(given) - set(regions)), sorted(set(regions) - set(given))
         told = [f"{word} {', '.join(names)}" for word, names in (("beyond", extra), ("without", missing)) if names]
-        raise FailedError(f"codegen gave functions {' and '.join(told) or 'twice'}, expected those it was asked for")
+        raise FailedError(
+            f"codegen returned functions {' and '.join(told) or 'twice'}, expected exactly the requested functions"
+        )
     for module in modules:
         for name in module.function_names:
             signature = module.get_function(name).signature
@@ -60,17 +62,17 @@ def _check_functions(subject: Subject, case: str) -> None:
 
 
 def _check_tensors(region: Function, what: str, values: Sequence[Value], specs: Sequence[TensorSpec]) -> None:
-    """Compares the tensors of a signature with those of the function; lifted constants come behind the inputs.
+    """Compare the tensors of a signature with the tensors of the function; lifted constants come behind the inputs.
 
     Raises:
-        FailedError: one differs in dtype or in a static size, or the number does.
+        FailedError: a tensor differs in dtype or in a static size, or the number of tensors differs.
     """
     expected = [str(value.type) for value in values]
     is_right = len(specs) >= len(values) if what == "input" else len(specs) == len(values)
     if not is_right or not all(map(_fits, values, specs)):
         found = [f"{spec.dtype} {spec.shape}" for spec in specs]
         raise FailedError(
-            f"the function compiled has the {what}s {', '.join(found) or 'none'}, expected {', '.join(expected)}:\n"
+            f"the compiled function has the {what}s {', '.join(found) or 'none'}, expected {', '.join(expected)}:\n"
             f"{print_function(region)}"
         )
 
@@ -89,13 +91,13 @@ def _check_runtime(subject: Subject, case: str) -> None:
         try:
             runtimes().get(module.type_key)
         except ByocError as error:
-            raise FailedError(f"gave a module of the type key `{module.type_key}`: {error}") from error
+            raise FailedError(f"codegen returned a module with the type key `{module.type_key}`: {error}") from error
 
 
 def _check_native(subject: Subject, case: str) -> None:
     for module in _compiled(subject):
         if module.is_native and not subject.info.native:
-            raise FailedError(f"gave a module `{module.type_key}` of native code; declare `native=True`")
+            raise FailedError(f"codegen returned a module `{module.type_key}` of native code; declare `native=True`")
 
 
 def _check_input(subject: Subject, case: str) -> None:
@@ -103,14 +105,14 @@ def _check_input(subject: Subject, case: str) -> None:
     lifted = subject.info.constants == "lifted"
     functions = [r for r in _regions(attempt).values() if not (lifted and any(_constants(r)))]
     if not functions:
-        raise NotCoveredError("it claims nothing without constants")
+        raise NotCoveredError("the backend claims nothing without constants")
     context = subject.handle.context(attempt.partitioned, subject.spec.options)
     before = _shown(functions, context)
     subject.handle.codegen(functions, context)
     after = _shown(functions, context)
     for what, text in before.items():
         if after[what] != text:
-            raise FailedError(f"codegen changed {what} that it was given:\n{text}\nthen\n{after[what]}")
+            raise FailedError(f"codegen changed {what}:\n{text}\nthen\n{after[what]}")
 
 
 def _constants(function: Function) -> Iterator[Value]:
@@ -118,7 +120,7 @@ def _constants(function: Function) -> Iterator[Value]:
 
 
 def _shown(functions: Sequence[Function], context: CompileContext) -> dict[str, str]:
-    """Gives all that codegen sees as text."""
+    """Return everything visible to codegen as text."""
     assert context.module is not None
     arrays = {digest: f"{array.dtype} {array.shape} {digest_of(array)}" for digest, array in context.constants.items()}
     return {
@@ -133,28 +135,28 @@ PROMISES = (
     Promise(
         Level.L1,
         "codegen-functions",
-        "compiles exactly the functions that it is asked for, with their parameters and results",
+        "compiles exactly the requested functions, with unchanged parameters and results",
         _check_functions,
         deadline=180.0,
     ),
     Promise(
         Level.L1,
         "codegen-leaves-input",
-        "leaves functions, module, constants and options as they are when it compiles",
+        "leaves functions, module, constants and options unchanged during compilation",
         _check_input,
         deadline=180.0,
     ),
     Promise(
         Level.L1,
         "module-runtime",
-        "makes modules of an installed runtime",
+        "produces modules of an installed runtime",
         _check_runtime,
         deadline=180.0,
     ),
     Promise(
         Level.L1,
         "native-declared",
-        "makes modules of native code only where it says so",
+        "produces modules of native code only if declared",
         _check_native,
         deadline=180.0,
     ),

@@ -1,4 +1,4 @@
-"""What is claimed op by op is compiled; gives the cells of the coverage table."""
+"""Compilation of claims, op by op; source of the cells of the coverage table."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _compile_op(subject: Subject, case: str) -> Outcome:
 
 
 def _cells(items: dict[str, CaseFunction], claimed: list[str], failures: list[str]) -> tuple[Cell, ...]:
-    """Gives a cell for each dtype: failed where one case is, passed where another is claimed, else declined."""
+    """Return a cell for each dtype: failed if a case failed, passed if a case is claimed, else declined."""
     found: dict[tuple[str, str], Status] = {}
     for name, item in items.items():
         status = Status.FAILED if name in failures else Status.PASSED if name in claimed else Status.DECLINED
@@ -50,17 +50,19 @@ def _cells(items: dict[str, CaseFunction], claimed: list[str], failures: list[st
 def _compile_own_ops(subject: Subject, case: str) -> None:
     own = [op.name for op in subject.handle.ops()]
     if not own:
-        raise NotCoveredError("it has no ops of its own")
+        raise NotCoveredError("the backend has no ops of its own")
     attempt, items = attempt_of(subject, own_op_functions(subject), ConstantStore())
     if not items:
-        raise NotCoveredError(f"no operands were found for its own ops: {', '.join(own)}")
+        raise NotCoveredError(f"no operands were found for the backend's own ops: {', '.join(own)}")
     claimed = {item.subject for name, item in items.items() if attempt.is_claimed(name)}
     in_patterns = " ".join(str(pattern.pattern) for pattern in subject.handle.patterns())
     for name, item in items.items():
-        is_view = subject.ops[item.subject].view is not None  # programs view it, whatever backends say
+        is_view = subject.ops[item.subject].view is not None  # programs make the view, whatever backends claim
         if item.subject not in claimed and not is_view and f"{item.subject}(" not in in_patterns:
             reason = tell_reasons(attempt, [name])
-            raise FailedError(f"it brings the op `{item.subject}`, and claims it nowhere: {reason}\n{item}")
+            raise FailedError(
+                f"the backend defines the op `{item.subject}`, but claims the op nowhere: {reason}\n{item}"
+            )
     for name, text in attempt.failures.items():
         raise FailedError(f"claimed, then not compiled: {text}\n{items[name]}")
 
@@ -69,7 +71,7 @@ PROMISES = (
     Promise(
         Level.L1,
         "op-compiles",
-        "compiles every canonical case of an op that it claims",
+        "compiles every claimed canonical case of an op",
         _compile_op,
         cases=core_op_names,
         deadline=180.0,
@@ -77,7 +79,7 @@ PROMISES = (
     Promise(
         Level.L1,
         "own-ops",
-        "claims the ops that it brings, save views, and compiles them",
+        "claims and compiles its own ops, except views",
         _compile_own_ops,
         deadline=120.0,
     ),

@@ -1,4 +1,4 @@
-"""Each pattern takes something, and what it takes is compiled."""
+"""Patterns: each pattern claims something, and the claims are compiled."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["PROMISES"]
 
 def _require_patterns(subject: Subject) -> tuple[CompositePattern, ...]:
     if subject.handle.claims_by_itself:
-        raise NotCoveredError("it claims by `byoc_partition` instead of patterns")
+        raise NotCoveredError("the backend claims by `byoc_partition` instead of patterns")
     patterns = subject.handle.patterns()
     if not patterns:
-        raise NotCoveredError("it has no patterns")
+        raise NotCoveredError("the backend has no patterns")
     return patterns
 
 
@@ -43,11 +43,11 @@ def _check_claims(subject: Subject, case: str) -> None:
             refusals = [refusal for module in modules for refusal in log.refusals("main", _root(module))]
             reason = f"{refusals[0].rejection.code}: {refusals[0].rejection.text}" if refusals else "no reason given"
             raise FailedError(
-                f"pattern `{pattern.name}` takes none of the {len(modules)} functions made for it ({reason}): "
+                f"pattern `{pattern.name}` claims none of the {len(modules)} functions made for it ({reason}): "
                 f"{pattern.pattern}"
             )
     if not is_covered:
-        raise NotCoveredError("no functions were found that its patterns match")
+        raise NotCoveredError("no functions matching the patterns were found")
 
 
 def _takes(pattern: CompositePattern, module: IRModule, log: PartitionLog) -> bool:
@@ -65,26 +65,28 @@ def _check_compiles(subject: Subject, case: str) -> None:
     attempt, items = attempt_of(subject, pattern_functions(subject, constants), constants)
     if not any(attempt.regions[name] for name in items):
         if not items:
-            raise NotCoveredError("no functions were found that its patterns match")
+            raise NotCoveredError("no functions matching the patterns were found")
         raise DeclinedError(tell_reasons(attempt, items))
     for name, text in attempt.failures.items():
         if attempt.regions[name]:
             item = items[name]
-            raise FailedError(f"pattern `{item.subject}` claimed, codegen then did not compile: {text}\n{item}")
+            raise FailedError(
+                f"pattern `{item.subject}` claimed the function, but codegen did not compile it: {text}\n{item}"
+            )
 
 
 PROMISES = (
     Promise(
         Level.L1,
         "patterns-claim",
-        "has no pattern that takes none of the functions made for it",
+        "claims, with each pattern, at least one of the functions made for the pattern",
         _check_claims,
         deadline=120.0,
     ),
     Promise(
         Level.L1,
         "patterns-compile",
-        "compiles what its patterns claim",
+        "compiles everything claimed by patterns",
         _check_compiles,
         deadline=300.0,
     ),

@@ -1,4 +1,4 @@
-"""Hooks beside claims: what prepares a module keeps its meaning, and what costs are said to be are figures."""
+"""Hooks beside claims: a prepared module keeps the meaning, and cost estimates are figures."""
 
 from __future__ import annotations
 
@@ -35,17 +35,19 @@ def _check_prepare(subject: Subject, case: str) -> None:
     context = subject.handle.context(module, subject.spec.options)
     prepared = subject.handle.prepare(module, context)
     if prepared is module:
-        raise NotCoveredError("it prepares nothing")
+        raise NotCoveredError("the backend prepares nothing")
     verify(prepared)
     for name, item in items.items():
         if name not in prepared.functions or _interface(prepared[name]) != _interface(module[name]):
-            raise FailedError(f"it took this function away, or changed what it takes or gives:\n{item}")
+            raise FailedError(
+                f"`byoc_prepare` removed this function, or changed the types of parameters or results:\n{item}"
+            )
         if prepared[name] is not module[name]:
             _check_same(module, prepared, name, item)
 
 
 def is_evaluated(item: CaseFunction) -> bool:
-    """Whether the reference interpreter runs it, with arrays of the sizes that stand there."""
+    """Return whether the reference interpreter can run the function, with arrays of the static sizes."""
     ops = [binding.op for binding in item.function.walk()]
     return item.kind != "symbolic" and all(op.kernel and not op.has_trait(Trait.DATA_DEPENDENT) for op in ops)
 
@@ -69,7 +71,7 @@ def _check_same(module: IRModule, prepared: IRModule, name: str, item: CaseFunct
     found = evaluate_function(prepared, name, inputs)
     if not agree(expected, found):
         raise FailedError(
-            f"`{item.subject}` gives something else once it is prepared: {found}, expected {expected}\n"
+            f"`{item.subject}` gives other results after preparation: {found}, expected {expected}\n"
             f"{print_module(prepared.with_functions({name: prepared[name]}))}"
         )
 
@@ -80,12 +82,12 @@ def _check_estimate(subject: Subject, case: str) -> None:
     regions = {region.name: region for regions in attempt.regions.values() for region in regions}
     first = {name: subject.handle.estimate(region, context) for name, region in regions.items()}
     if all(estimate is None for estimate in first.values()):
-        raise NotCoveredError("it gives no estimates")
+        raise NotCoveredError("the backend gives no estimates")
     for name, region in regions.items():
         again = subject.handle.estimate(replace(region, name=f"other_{name}"), context)
         if again != first[name]:
             raise FailedError(
-                f"it estimated {first[name] or 'nothing'}, then {again or 'nothing'}:\n{print_function(region)}"
+                f"the estimate is {first[name] or 'nothing'}, then {again or 'nothing'}:\n{print_function(region)}"
             )
 
 
@@ -93,14 +95,14 @@ PROMISES = (
     Promise(
         Level.L1,
         "prepare-keeps-meaning",
-        "prepares a module so that it is valid and computes the same",
+        "prepares modules without changing the results, and leaves modules valid",
         _check_prepare,
         deadline=120.0,
     ),
     Promise(
         Level.L1,
         "estimates-repeat",
-        "estimates costs as finite figures, the same for the same function whatever its name",
+        "estimates finite costs, equal for equal functions with different names",
         _check_estimate,
         deadline=120.0,
     ),

@@ -1,4 +1,4 @@
-"""A no has a reason that a person and a report can read."""
+"""Reasons of refusals, readable for a person and a report."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def _check(subject: Subject, case: str) -> None:
                 if fault:
                     raise FailedError(f"declined with {reason}: {fault}\n{item}")
     if not is_covered:
-        raise NotCoveredError("it declines nothing")
+        raise NotCoveredError("the backend declines nothing")
 
 
 def _fault(reason: Rejection) -> str:
-    """Gives what is wrong with a reason, or nothing."""
+    """Return the fault of a reason; empty if none."""
     if not _CODE.fullmatch(reason.code):
         return "the code is not lower-case words joined by `-`"
     if not reason.text.strip():
@@ -46,5 +46,5 @@ def _fault(reason: Rejection) -> str:
 
 
 PROMISES = (
-    Promise(Level.L1, "declines-explained", "gives a code and a clause for what it declines", _check, deadline=120.0),
+    Promise(Level.L1, "declines-explained", "gives a code and a clause for each refusal", _check, deadline=120.0),
 )

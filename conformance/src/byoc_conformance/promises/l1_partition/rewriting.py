@@ -1,4 +1,4 @@
-"""Hooks that rewrite after partition and after codegen: what they change keeps its meaning."""
+"""Rewriting hooks after partition and after codegen: rewritten code keeps the meaning."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ def _check_after_partition(subject: Subject, case: str) -> None:
     module = attempt.partitioned
     changed, again = (_rewrite(subject, hook, module) for _ in range(2))
     if changed is module:
-        raise NotCoveredError("it rewrites none of its regions")
+        raise NotCoveredError("the hook rewrites no region")
     if print_module(changed) != print_module(again):
-        raise FailedError(f"it rewrites equal regions in two ways:\n{print_module(changed)}\n{print_module(again)}")
+        raise FailedError(
+            f"the hook rewrites equal regions in two ways:\n{print_module(changed)}\n{print_module(again)}"
+        )
     _check_same(
         subject,
         lambda name, inputs: evaluate_function(module, name, inputs),
@@ -47,12 +49,12 @@ def _check_after_codegen(subject: Subject, case: str) -> None:
     attempt, _ = cases_of_few_claims(subject)
     changed = _rewrite(subject, hook, attempt.compiled)
     if changed is attempt.compiled:
-        raise NotCoveredError("it replaces none of its modules")
+        raise NotCoveredError("the hook replaces no module")
     try:
         before = byoc_core.VirtualMachine(byoc_core.build(attempt.compiled))
     except ByocError as error:
-        # Other promises hold the backend to that: here only what the hook changes counts.
-        raise NotCoveredError(f"what it compiled cannot be run as it is: {error}") from error
+        # Covered by other promises: here only changes by the hook count.
+        raise NotCoveredError(f"the compiled modules cannot be run before the hook: {error}") from error
     after = byoc_core.VirtualMachine(byoc_core.build(changed))
     _check_same(
         subject,
@@ -65,11 +67,11 @@ def _check_after_codegen(subject: Subject, case: str) -> None:
 def _require(subject: Subject, hook: str) -> None:
     subject.require_tools()
     if not subject.handle.implements(hook):
-        raise NotCoveredError(f"it has no hook `{hook}`")
+        raise NotCoveredError(f"the backend has no hook `{hook}`")
 
 
 def _rewrite(subject: Subject, hook: str, module: IRModule) -> IRModule:
-    """Return what the hook makes of a module; that it keeps to its own is checked by the core."""
+    """Return the module rewritten by the hook; the core checks the limit to the backend's own regions."""
     return subject.handle.rewrite(hook, module, subject.handle.context(module, subject.spec.options))
 
 
@@ -80,7 +82,7 @@ def _check_same(subject: Subject, before: Run, after: Run, shown: str) -> None:
             inputs = inputs_of(item)
             expected, found = before(name, inputs), after(name, inputs)
             if not agree(expected, found):
-                text = f"`{item.subject}` gives something else once it is rewritten: {found}, expected {expected}"
+                text = f"`{item.subject}` gives other results after rewriting: {found}, expected {expected}"
                 raise FailedError("\n".join(filter(None, [text, shown])))
 
 
@@ -92,14 +94,14 @@ PROMISES = (
     Promise(
         Level.L1,
         "after-partition-keeps-meaning",
-        "rewrites its regions after partition so that they compute the same, in one way",
+        "rewrites regions after partition without changing the results, always in the same way",
         _check_after_partition,
         deadline=120.0,
     ),
     Promise(
         Level.L1,
         "after-codegen-keeps-meaning",
-        "replaces its modules after codegen by modules that compute the same",
+        "replaces modules after codegen by modules with the same results",
         _check_after_codegen,
         deadline=120.0,
     ),

@@ -1,4 +1,4 @@
-"""Level 2: numbers are right, op by op, pattern by pattern, and in graphs."""
+"""Level 2: right numbers, op by op, pattern by pattern, and in graphs."""
 
 from byoc_conformance.promises.l2_numerics import blocks, onnx_nodes, ops, patterns, random_graphs, stated_precision
 

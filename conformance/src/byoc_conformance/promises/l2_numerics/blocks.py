@@ -1,4 +1,4 @@
-"""Blocks of networks give what their ops give, one by one: what is fused keeps its meaning."""
+"""Blocks of networks, compared with their single ops: fusion keeps the meaning."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROMISES = (
     Promise(
         Level.L2,
         "blocks",
-        "computes what networks put behind an op together with it: biases, residuals, activations, floats and bytes",
+        "computes an op together with typical following ops: biases, residuals, activations, floats and bytes",
         _compute_blocks,
         cases=lambda: (*BLOCK_ROOTS, *BYTE_ROOTS),
         deadline=240.0,

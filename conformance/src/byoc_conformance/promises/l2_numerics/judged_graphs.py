@@ -1,4 +1,4 @@
-"""Holds a backend to drawn graphs: each is called several times, and judged each time."""
+"""Checks of a backend on drawn graphs: each is called several times, and judged each time."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ NDArray = npt.NDArray[Any]
 
 
 def hold_to_graphs(subject: Subject, graphs: Mapping[str, DrawnGraph]) -> Outcome:
-    """Compile graphs as one module, and judge what those give of which the subject takes an op.
+    """Compile graphs as a single module, and judge the results of graphs with an op claimed by the subject.
 
     Args:
         subject: the backend under test.
         graphs: by the name of their function.
 
     Raises:
-        FailedError: results are wrong; says what the debugger finds.
-        NotCoveredError: it takes no op of them.
+        FailedError: results are wrong; with the findings of the debugger.
+        NotCoveredError: the subject claims no op of the graphs.
     """
     store = ConstantStore()
     for graph in graphs.values():
@@ -38,10 +38,10 @@ def hold_to_graphs(subject: Subject, graphs: Mapping[str, DrawnGraph]) -> Outcom
     attempt = subject.attempt(IRModule({name: graph.function for name, graph in graphs.items()}, store))
     built = {name: graph for name, graph in graphs.items() if attempt.regions[name] and name not in attempt.failures}
     if not built:
-        raise NotCoveredError("it takes no op of these graphs")
+        raise NotCoveredError("the backend claims no op of these graphs")
     for name, graph in built.items():
         right: dict[int, set[tuple[bytes, ...]]] = {}
-        # The first call again after another, of other sizes where they may change.
+        # The first call is repeated after another, with other sizes if sizes are symbols.
         for call in (*range(len(graph.calls)), 0):
             inputs = graph.calls[call]
             if text := _problem(subject, attempt, name, inputs, right.setdefault(call, set())):
@@ -52,14 +52,14 @@ def hold_to_graphs(subject: Subject, graphs: Mapping[str, DrawnGraph]) -> Outcom
 def _problem(
     subject: Subject, attempt: Attempt, name: str, inputs: Sequence[NDArray], right: set[tuple[bytes, ...]]
 ) -> str:
-    """Return what is wrong with one call; empty where nothing is.
+    """Return the fault of a call; empty if none.
 
     Args:
         subject: the backend under test.
-        attempt: what was compiled.
+        attempt: the compiled graphs.
         name: the graph.
         inputs: of the call.
-        right: results of equal calls that were right, byte by byte; gets those of this one.
+        right: right results of equal calls, byte by byte; receives the results of this call if right.
     """
     try:
         results = call_unchanging(attempt.vm, name, inputs)
@@ -75,10 +75,10 @@ def _problem(
 
 
 def _blame(subject: Subject, module: IRModule, graph: DrawnGraph, inputs: Sequence[NDArray]) -> str:
-    """Return what the debugger says, region by region."""
+    """Return the report of the debugger, region by region."""
     backends = [subject.name, *(handle.name for handle in subject.companions)]
     alone = IRModule({"main": replace(graph.function, name="main")}, module.constants)
     try:
         return str(debug_model(alone, backends, inputs, options=subject.options))
     except ByocError as error:
-        return f"(the debugger says no more: {error})"
+        return f"(the debugger failed: {error})"

@@ -1,4 +1,4 @@
-"""What comes out of ONNX's own node cases is what ONNX says."""
+"""ONNX's own node cases, compared with the results expected by ONNX."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ NDArray = npt.NDArray[Any]
 
 _EXAMPLES_PER_CASE = 2.5
 _SLOW = {"averagepool": "nn.avg_pool2d", "maxpool": "nn.max_pool2d", "lppool": "nn.lp_pool2d"}
-"""Groups that take a second or more to import, and the op that a backend must take for that to be worth it."""
+"""Groups with an import time of a second or more, and the op to be claimed before the import is worthwhile."""
 
 
 def _compute_nodes(subject: Subject, group: str) -> None:
     if group in _SLOW and not _takes(subject, _SLOW[group]):
-        raise NotCoveredError(f"`{_SLOW[group]}` is not taken")
+        raise NotCoveredError(f"`{_SLOW[group]}` is not claimed")
     store = ConstantStore()
     chosen = dict(_import_cases(subject, node_cases(group), store))
     if not chosen:
@@ -37,10 +37,10 @@ def _compute_nodes(subject: Subject, group: str) -> None:
     attempt = subject.attempt(IRModule({name: function for name, (_, function) in chosen.items()}, store))
     touched = {name: case for name, (case, _) in chosen.items() if attempt.regions[name]}
     if not touched:
-        raise NotCoveredError(f"no op in {len(chosen)} cases is taken")
+        raise NotCoveredError(f"no op in {len(chosen)} cases is claimed")
     built = {name: case for name, case in touched.items() if name not in attempt.failures}
     if not built:
-        raise NotCoveredError("nothing that it takes of these cases could be compiled")
+        raise NotCoveredError("no claimed op of these cases could be compiled")
     texts = [text for name, case in built.items() if (text := _problem(subject, attempt, name, case))]
     if texts:
         raise FailedError("\n".join(texts))
@@ -58,7 +58,7 @@ def _takes(subject: Subject, op: str) -> bool:
 def _import_cases(
     subject: Subject, cases: Sequence[NodeCase], store: ConstantStore
 ) -> Iterator[tuple[str, tuple[NodeCase, Any]]]:
-    """Yields the first cases that the core imports, as functions whose constants are in the store."""
+    """Yield the first cases imported by the core, as functions with constants in the store."""
     left = math.ceil(subject.spec.examples / _EXAMPLES_PER_CASE)
     for case in cases:
         if left == 0:
@@ -66,7 +66,7 @@ def _import_cases(
         try:
             module = from_onnx(case.model)
         except ByocError:
-            continue  # not supported by the core, which is nothing that a backend could do about
+            continue  # not supported by the core, and no fault of a backend
         if len(module.functions) != 1:
             continue
         (function,) = module.functions.values()
@@ -79,7 +79,7 @@ def _import_cases(
 
 
 def _problem(subject: Subject, attempt: Attempt, name: str, case: NodeCase) -> str:
-    """Says what is wrong with the results of a case; empty where they are those of ONNX, or right by the oracle."""
+    """Return the fault in the results of a case; empty if equal to ONNX's results, or right by the oracle."""
     try:
         results = call_unchanging(attempt.vm, name, case.inputs)
     except (ByocError, FailedError) as error:
@@ -104,7 +104,7 @@ PROMISES = (
     Promise(
         Level.L2,
         "onnx",
-        "gives what ONNX's own node cases expect, where it takes some of their ops",
+        "computes the expected results of ONNX's node cases with claimed ops",
         _compute_nodes,
         cases=node_groups,
         deadline=120.0,

@@ -1,4 +1,4 @@
-"""Each op that a backend claims gives right results: in every dtype, in many sizes, for all kinds of values."""
+"""Right results of each claimed op: in every dtype, in many sizes, for all kinds of values."""
 
 from __future__ import annotations
 
@@ -52,27 +52,27 @@ def _compute_op(subject: Subject, case: str) -> Outcome:
     problems = [text for found in texts.values() for text in found]
     if problems:
         return Outcome(Status.FAILED, _joined(problems), cells)
-    return Outcome(Status.PASSED, f"{len(texts)} of {len(trials)} cases are claimed, and right", cells)
+    return Outcome(Status.PASSED, f"{len(texts)} of {len(trials)} cases are claimed and right", cells)
 
 
 def _compute_own_ops(subject: Subject, _: str) -> Outcome:
     subject.require_tools()
     own = [op.name for op in subject.handle.ops() if op.canonical_cases]
     if not own:
-        raise NotCoveredError("it brings no ops with canonical cases")
+        raise NotCoveredError("the backend has no ops of its own with canonical cases")
     outcomes = {}
     for name in own:
         with contextlib.suppress(DeclinedError):
             outcomes[name] = _compute_op(subject, name)
     if not outcomes:
-        raise DeclinedError(f"it claims none of the ops that it brings: {', '.join(own)}")
+        raise DeclinedError(f"the backend claims none of its own ops: {', '.join(own)}")
     status = Status.FAILED if any(found.status is Status.FAILED for found in outcomes.values()) else Status.PASSED
     text = "\n".join(f"{name}: {found.text}{_defaults(subject.ops[name])}" for name, found in outcomes.items())
     return Outcome(status, text, tuple(cell for found in outcomes.values() for cell in found.cells))
 
 
 def _defaults(op: OpDef) -> str:
-    """Return what the judge assumed because the op does not state it."""
+    """Return the judge's assumptions in place of statements missing from the op."""
     return "" if "rounding" not in op.unstated else "\nrounding not stated: no bound for each element was tried"
 
 
@@ -81,7 +81,7 @@ def _claimed(attempt: Attempt, trials: Mapping[str, Trial]) -> dict[str, Trial]:
 
 
 def _texts(subject: Subject, asked: Attempt, trials: Mapping[str, Trial]) -> dict[str, list[str]]:
-    """Return what is wrong with each trial that is claimed."""
+    """Return the faults of each claimed trial."""
     if not trials:
         return {}
     attempt = asked.only(trials)
@@ -108,9 +108,9 @@ def _module_of(trials: Mapping[str, Trial], seed: int) -> IRModule:
 
 
 def _problems(subject: Subject, attempt: Attempt, guarded: VirtualMachine, trial: Trial) -> Iterator[str]:
-    """Yield what is wrong with the results of one function, for each regime of values.
+    """Yield the faults in the results of a function, for each regime of values.
 
-    Every second call has other sizes, where sizes are symbols, and runs on a machine that guards workspaces.
+    Every second call has other sizes, if sizes are symbols, and runs on a machine with guarded workspaces.
     """
     other = trial.other_case(generator_of(subject.spec.seed, trial.op.name, trial.name, "other sizes"))
     for number, regime in enumerate(_regimes(trial)):
@@ -138,7 +138,7 @@ def _shapes(arrays: Sequence[NDArray]) -> str:
 
 
 def _is_refused_by_op(module: IRModule, name: str, inputs: Sequence[NDArray]) -> bool:
-    """Whether the op itself does not take the values: a slice that is out of range, say."""
+    """Return whether the op itself rejects the values: a slice out of range, say."""
     try:
         evaluate_function(module, name, inputs)
     except ByocError:
@@ -147,11 +147,11 @@ def _is_refused_by_op(module: IRModule, name: str, inputs: Sequence[NDArray]) ->
 
 
 def _regimes(trial: Trial) -> Sequence[str]:
-    """Return the regimes of values: all for the first case and in other dtypes, else ordinary ones and another.
+    """Return the regimes of values: all for the first case and in other dtypes, else ordinary values and another.
 
-    Every second time the other is the one with NaN and infinities.
+    Every second time the other regime contains NaN and infinities.
 
-    The largest numbers go where an element of the result depends on few others: elsewhere some orders of adding
+    The largest numbers are used if an element of the result depends on few others: otherwise some orders of adding
     overflow, and others do not.
     """
     binding = trial.binding()
@@ -159,7 +159,7 @@ def _regimes(trial: Trial) -> Sequence[str]:
     rounding = rounding_of(binding)
     regimes = _BY_ELEMENT if is_by_element else _ORDINARY if rounding.skips_zeros else _EVERYWHERE
     kind, _, number = trial.name.partition("_")
-    # Few numbers try an op that rounds to integers: those halfway between two results.
+    # Only few numbers test an op with rounding to integers: midpoints between two results.
     rounds_to_integers = rounding.integers is Rule.NORM
     is_other_dtype = trial.dtype != trial.op.canonical_cases[0].dtype
     if (kind == "case" and int(number) == 0) or is_other_dtype or rounds_to_integers:
@@ -172,7 +172,7 @@ def _regimes(trial: Trial) -> Sequence[str]:
 
 
 def _cells(op: str, trials: Mapping[str, Trial], right: Mapping[str, bool]) -> tuple[Cell, ...]:
-    """Gives how the op fared in each dtype: failed where one case did, declined where none was taken."""
+    """Return the status of the op in each dtype: failed if a case failed, declined if no case was claimed."""
     statuses: dict[str, Status] = {}
     for name, trial in trials.items():
         before = statuses.get(trial.dtype, Status.DECLINED)
@@ -191,8 +191,8 @@ PROMISES = (
     Promise(
         Level.L2,
         "op",
-        "computes an op that it claims within the bounds of its arithmetic: in every dtype and regime of values, "
-        "with all pairs of attributes, in sizes that change from call to call",
+        "computes a claimed op within the bounds of the op's arithmetic: in every dtype and regime of values, "
+        "with all pairs of attributes, in sizes changing from call to call",
         _compute_op,
         cases=core_op_names,
         deadline=240.0,
@@ -200,7 +200,7 @@ PROMISES = (
     Promise(
         Level.L2,
         "own-ops",
-        "computes the ops that it brings within the bounds that the ops state, in cases like their canonical ones",
+        "computes its own ops within the bounds stated by the ops, in cases similar to the canonical cases",
         _compute_own_ops,
         deadline=240.0,
     ),

@@ -1,4 +1,4 @@
-"""Composites compute what their ops do."""
+"""Composites, compared with the computation of their ops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from byoc_conformance.subject import Attempt, Subject, call_unchanging
 __all__ = ["PROMISES", "draw_inputs"]
 
 _SIZES = ((5, 2, 3, 7), (17, 9, 12, 14))
-"""What symbols stand for in turn; the larger ones where the ops do not take the smaller ones."""
+"""The sizes of symbols in turn; the larger sizes are used if the ops reject the smaller sizes."""
 _EXAMPLES_PER_INSTANCE = 2
 
 NDArray = npt.NDArray[Any]
@@ -43,7 +43,7 @@ def _compute_patterns(subject: Subject, case: str) -> Outcome:
     taken = {name: found for name, found in instances.items() if found.pattern in _composites(attempt, name)}
     built = {name: found for name, found in taken.items() if name not in attempt.failures}
     if not built:
-        raise NotCoveredError("it has no pattern of which an instance is taken")
+        raise NotCoveredError("no instance of a pattern is claimed")
     texts: dict[str, str] = {}
     judged: list[_Composite] = []
     for found in built.values():
@@ -56,12 +56,12 @@ def _compute_patterns(subject: Subject, case: str) -> Outcome:
     if texts:
         raise FailedError("\n".join(f"pattern `{pattern}`: {text}" for pattern, text in texts.items()))
     if not judged:
-        raise NotCoveredError("for no instance that it takes sizes were found that the ops take")
+        raise NotCoveredError("no sizes valid for the ops were found in any claimed instance")
     return Outcome(text=f"{len(judged)} instances of {len({found.pattern for found in judged})} patterns")
 
 
 def _instances(subject: Subject, store: ConstantStore) -> Iterator[_Composite]:
-    """Yield instances of all patterns: for each one to two examples, spread over those that were found."""
+    """Yield instances of all patterns: for each instance one to two examples, spread over the instances found."""
     for order, pattern in enumerate(subject.handle.patterns()):
         found = find_instances(pattern.pattern, subject.ops).found
         step = max(1, _EXAMPLES_PER_INSTANCE * len(found) // subject.spec.examples)
@@ -74,7 +74,7 @@ def _instances(subject: Subject, store: ConstantStore) -> Iterator[_Composite]:
 
 
 def _composites(attempt: Attempt, name: str) -> set[str]:
-    """Gives the names of the composites in the subject's regions of a function."""
+    """Return the names of the composites in the subject's regions of a function."""
     return {
         str(binding.attrs["name"])
         for region in attempt.regions[name]
@@ -84,7 +84,7 @@ def _composites(attempt: Attempt, name: str) -> set[str]:
 
 
 def _problem(subject: Subject, attempt: Attempt, found: _Composite, inputs: Sequence[NDArray]) -> str:
-    """Return what is wrong with a call of an instance; empty where nothing is."""
+    """Return the fault in a call of an instance; empty if none."""
     what = f"{found.text}, called with {', '.join(str(list(array.shape)) for array in inputs)}"
     try:
         results = call_unchanging(attempt.vm, found.function.name, inputs)
@@ -95,10 +95,10 @@ def _problem(subject: Subject, attempt: Attempt, found: _Composite, inputs: Sequ
 
 
 def draw_inputs(module: IRModule, function: Function, seed: int) -> list[NDArray] | None:
-    """Return inputs of a function that the reference kernels take; ``None`` where none are found.
+    """Return inputs of a function accepted by the reference kernels; ``None`` if none are found.
 
-    Each symbol has one size, and what must be positive is. Not all sizes will do: a convolution takes no image that is
-    smaller than its window.
+    Each symbol has a single size, and operands with a positive domain are positive. Some sizes are rejected: a
+    convolution rejects an image smaller than the window.
     """
     positive = {
         id(operand)
@@ -128,7 +128,7 @@ PROMISES = (
     Promise(
         Level.L2,
         "pattern",
-        "computes what the ops of its composites compute, in instances of all its patterns",
+        "computes the results of the ops in its composites, in instances of all patterns",
         _compute_patterns,
         deadline=240.0,
     ),

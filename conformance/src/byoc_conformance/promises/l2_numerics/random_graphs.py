@@ -1,4 +1,4 @@
-"""Graphs of many ops give what their ops give, whatever is fused, reordered or kept in registers."""
+"""Graphs of many ops, compared with their single ops, despite fusion, reordering or values kept in registers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _compute_graphs(subject: Subject, op: str) -> Outcome:
 
 
 def _draw(subject: Subject, op: str) -> Iterator[DrawnGraph]:
-    """Yield the graphs of a case: which they are depends on nothing that the backend claims."""
+    """Yield the graphs of a case: the choice depends on nothing claimed by the backend."""
     for number in range(max(1, subject.spec.examples // _EXAMPLES_PER_GRAPH)):
         generator = generator_of(subject.spec.seed, "graph", op, number)
         is_dynamic = bool(generator.random() < 0.5) and subject.info.dynamic_shapes
@@ -31,7 +31,7 @@ PROMISES = (
     Promise(
         Level.L2,
         "random-graphs",
-        "computes random graphs within the error of rounding, call after call, in sizes that change",
+        "computes random graphs within rounding error, in repeated calls with changing sizes",
         _compute_graphs,
         cases=graph_ops,
         deadline=240.0,

@@ -1,4 +1,4 @@
-"""The precision that a backend states is within the kit's limits."""
+"""The precision declared by a backend, within the kit's limits."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["CEILINGS", "PROMISES"]
 
 CEILINGS: Mapping[str, float] = {
     "float64": 2.0**-24,  # float32
-    "float32": 2.0**-8,  # bfloat16, which matrix engines take for it; TF32 has 2**-11
+    "float32": 2.0**-8,  # bfloat16, used by matrix engines instead; TF32 has 2**-11
     "float16": 2.0**-8,  # bfloat16
     "bfloat16": 2.0**-8,
     "float8_e4m3fn": 2.0**-4,
     "float8_e5m2": 2.0**-3,
 }
-"""The coarsest unit roundoff that may be stated for a dtype: that of the coarsest arithmetic in use for it."""
+"""The coarsest unit roundoff allowed for a dtype: the unit roundoff of the coarsest arithmetic in use for the dtype."""
 
 
 def _state_precision(subject: Subject, case: str) -> None:
@@ -38,7 +38,7 @@ PROMISES = (
     Promise(
         Level.L2,
         "stated-precision",
-        "states no unit roundoff that is coarser than the kit allows, or finer than the dtype's own",
+        "states unit roundoffs no coarser than allowed by the kit, and no finer than the dtype's own",
         _state_precision,
     ),
 )

@@ -1,4 +1,4 @@
-"""Constants stand beside a payload, which cites them by digest."""
+"""Constants outside a payload, cited in the payload by digest."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ from byoc_conformance.subject import Attempt, Subject
 __all__ = ["constants_cited", "constants_in_place", "constants_kept", "missing_constants"]
 
 _WEIGHTED_OPS = ("nn.dense", "matmul")
-"""Ops whose constants are large in models; they are tried beside those that have small ones among the examples."""
+"""Ops with large constants in models; tried in addition to the examples with small constants."""
 _MOST_NBYTES = 1 << 22
-"""Constants that would take more than this, kernels of convolutions say, are not tried."""
+"""The largest size of constants tried; kernels of convolutions, say, may exceed this size."""
 _LEAST_GROWTH = 1 << 16
-"""Less than so many bytes more of constants are not judged: compiled code is padded to pages."""
+"""The least growth of constants in bytes to be judged: compiled code is padded to pages."""
 
 
 def constants_cited(subject: Subject, case: str) -> None:
-    """Larger constants do not make a larger payload.
+    """Check that larger constants do not make a larger payload.
 
-    They hold random bits, which no encoding makes smaller: what a payload holds of them shows in its size. Code that
-    is written for a size may be a little longer for a larger one, so only a growth by a quarter of theirs counts.
+    The constants hold random bits, incompressible by any encoding: constants inside a payload show in the payload's
+    size. Code specialised for a size may be a little longer for a larger size, so only a growth by a quarter of the
+    constants' growth counts.
     """
     is_covered = False
     for op_name in _ops_with_constants(subject):
@@ -50,27 +51,27 @@ def constants_cited(subject: Subject, case: str) -> None:
         if after - before > (large - small) // 4:
             raise FailedError(
                 f"`{op_name}` with constants of {small} bytes has a payload of {before} bytes, "
-                f"and with {large} bytes one of {after}: constants are to be cited by digest, not inlined"
+                f"and with {large} bytes a payload of {after} bytes: cite constants by digest instead of inlining"
             )
     if not is_covered:
-        raise NotCoveredError("no op was found that it claims with constants large enough")
+        raise NotCoveredError("no claimed op with large enough constants was found")
 
 
 def _sizes(attempt: Attempt) -> tuple[int, int]:
-    """Gives the bytes of all constants, and of the payload."""
+    """Return the bytes of all constants, and of the payload."""
     constants = sum(array.nbytes for array in attempt.module.constants.values())
     return constants, sum(len(saved.payload) for saved in payloads_of(attempt))
 
 
 def _ops_with_constants(subject: Subject) -> tuple[str, ...]:
-    """Gives the ops of the examples with constants, and some that have large ones."""
+    """Return the ops of the examples with constants, and some ops with large constants."""
     examples = [example for example in examples_of(subject) if example.kind == "constant"]
     names = (example.module[example.function].bindings[0].op.name for example in examples)
     return tuple(dict.fromkeys((*names, *_WEIGHTED_OPS)))
 
 
 def _large_module(subject: Subject, op_name: str, factor: int) -> Attempt | None:
-    """Gives an op with large constants, compiled; ``None`` where the subject does not do that."""
+    """Return a compiled op with large constants; ``None`` if the subject does not compile the op."""
     module = _with_large_constants(subject, op_name, factor)
     try:
         return None if module is None else compile_module(subject, module)
@@ -79,10 +80,10 @@ def _large_module(subject: Subject, op_name: str, factor: int) -> Attempt | None
 
 
 def _citing_modules(subject: Subject) -> tuple[Saved, ...]:
-    """Gives modules that cite constants: those of the examples, and some with constants too large to be written out.
+    """Return modules citing constants: from the examples, and with constants too large for inlining.
 
     Raises:
-        NotCoveredError: none does.
+        NotCoveredError: no module cites constants.
     """
     saved = list(save_examples(subject))
     for op_name in _ops_with_constants(subject):
@@ -90,12 +91,12 @@ def _citing_modules(subject: Subject) -> tuple[Saved, ...]:
         saved += () if attempt is None else payloads_of(attempt)
     citing = tuple(item for item in saved if item.module.constants)
     if not citing:
-        raise NotCoveredError("its modules cite no constants")
+        raise NotCoveredError("the modules cite no constants")
     return citing
 
 
 def _with_large_constants(subject: Subject, op_name: str, factor: int) -> IRModule | None:
-    """Gives the first case of an op with all sizes but 1 larger by a factor, and constants behind the first operand."""
+    """Return the first case of an op with all sizes but 1 scaled by a factor, and constants after the first operand."""
     op = subject.ops[op_name]
     name = f"{op_name.replace('.', '_')}_times_{factor}"
     for case in op.canonical_cases:
@@ -124,12 +125,12 @@ def _num_elements(type_: TensorType) -> int:
 
 
 def _noise(type_: TensorType, generator: np.random.Generator) -> Array:
-    """Gives float32 numbers between 1 and 2 of 23 random bits each."""
+    """Return float32 numbers between 1 and 2 of 23 random bits each."""
     return (generator.integers(0, 1 << 23, _sizes_of(type_), np.uint32) | np.uint32(0x3F800000)).view(np.float32)
 
 
 def missing_constants(subject: Subject, case: str) -> None:
-    """A payload whose constants are not there is refused, with the digest of one."""
+    """Check that a payload with a missing constant is refused, with the constant's digest."""
     for saved in _citing_modules(subject):
         _, cited = _load_and_watch(saved)
         for digest in cited:
@@ -139,41 +140,41 @@ def missing_constants(subject: Subject, case: str) -> None:
             except ArtifactError as error:
                 if digest[:12] not in str(error):
                     raise FailedError(
-                        f"constant {digest} is missing, and the error does not name it: {error}"
+                        f"constant {digest} is missing, but the error does not name the digest: {error}"
                     ) from error
             else:
-                raise FailedError(f"loads, though constant {digest} that it cites is missing")
+                raise FailedError(f"the payload loads although the cited constant {digest} is missing")
 
 
 def constants_kept(subject: Subject, case: str) -> None:
-    """``module.constants`` holds what the payload cites: no other, under the right digest, and after loading too."""
+    """Check that ``module.constants`` holds exactly the cited constants, under the right digests, after loading too."""
     for saved in _citing_modules(subject):
         held = saved.module.constants
         loaded, cited = _load_and_watch(saved)
         for digest, array in held.items():
             if digest_of(array) != digest:
-                raise FailedError(f"`constants` holds under {digest} an array whose digest is {digest_of(array)}")
+                raise FailedError(f"`constants` holds under {digest} an array with the digest {digest_of(array)}")
             # A loader may wait with asking; then the digest stands in the payload.
             if digest not in cited and not _stands_in(digest, saved.payload):
-                raise FailedError(f"`constants` holds {digest}, which the payload does not cite")
+                raise FailedError(f"`constants` holds {digest}, but the payload does not cite the digest")
         if set(loaded.constants) != set(held):
             got, expected = (", ".join(sorted(names)) or "none" for names in (loaded.constants, held))
             raise FailedError(f"`constants` of the loaded module holds {got}; expected {expected}")
 
 
 def constants_in_place(subject: Subject, case: str) -> None:
-    """A loaded module keeps the arrays that it is given: they may be mapped from a file, and larger than memory."""
+    """Check that a loaded module keeps the given arrays: mapped from a file, perhaps, and larger than memory."""
     for saved in _citing_modules(subject):
         saved.reload()
         given = {digest: np.require(array, requirements=["C", "A"]) for digest, array in saved.module.constants.items()}
         loaded = saved.load(saved.payload, given)
         for digest, array in loaded.constants.items():
             if digest in given and array.nbytes and not np.shares_memory(array, given[digest]):
-                raise FailedError(f"constant {digest} of {array.nbytes} bytes is copied when the module is loaded")
+                raise FailedError(f"constant {digest} of {array.nbytes} bytes is copied during loading")
 
 
 def _load_and_watch(saved: Saved) -> tuple[RuntimeModule, tuple[str, ...]]:
-    """Gives the module of a payload, and the digests that were asked for while it was loaded."""
+    """Return the module of a payload, and the digests requested during loading."""
     saved.reload()
     asked = _Asked(saved.module.constants)
     loaded = saved.load(saved.payload, asked)
@@ -181,7 +182,7 @@ def _load_and_watch(saved: Saved) -> tuple[RuntimeModule, tuple[str, ...]]:
 
 
 class _Asked(Mapping[str, Array]):
-    """Constants that note which were asked for, in order."""
+    """Constants recording the requested digests, in order."""
 
     def __init__(self, constants: Mapping[str, Array]) -> None:
         self._constants = dict(constants)

@@ -1,4 +1,4 @@
-"""Bytes that anyone may have written raise an error of byoc's, whatever they are."""
+"""Bytes from untrusted sources: any damage raises an error of byoc's."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _MAX_TOLD = 3
 
 
 def damaged_payloads(subject: Subject, case: str) -> None:
-    """Each damaged payload is refused, or loads.
+    """Check that each damaged payload is refused, or loads.
 
-    Native code is not permitted here, so that none of the damaged code runs.
+    Native code is not permitted here, so none of the damaged code runs.
     """
     for saved in save_examples(subject):
         saved.reload()
@@ -52,7 +52,7 @@ def damaged_payloads(subject: Subject, case: str) -> None:
 
 
 def malformed_files(subject: Subject, case: str) -> None:
-    """Each file with a mistake, in every format that its runtimes read, is refused, or loads."""
+    """Check that each file with a mistake, in every format of the runtimes, is refused, or loads."""
     is_covered = False
     for saved in save_examples(subject):
         texts = (saved.payload, saved.module.get_source().encode())
@@ -64,26 +64,28 @@ def malformed_files(subject: Subject, case: str) -> None:
             for text in texts:
                 _try_all(read, damaged(text, generator))
     if not is_covered:
-        raise NotCoveredError("its runtime reads no files")
+        raise NotCoveredError("the runtime reads no files")
 
 
 def _require_loader(read: Callable[[bytes], RuntimeModule]) -> None:
-    """Raises :class:`NotCoveredError` where the runtime declares a format and has no hook for files."""
+    """Raise :class:`NotCoveredError` if the runtime declares a format and has no hook for files."""
     try:
         read(b"")
     except HookError:
         return
     except PluginError as error:
-        raise NotCoveredError(f"names a format of files that it cannot load, as level 0 tells: {error}") from error
+        raise NotCoveredError(
+            f"the runtime names a file format without a loader, as reported by level 0: {error}"
+        ) from error
     except ByocError:
         return
 
 
 def _try_all(attempt: Callable[[bytes], RuntimeModule], cases: Iterator[tuple[str, bytes]]) -> None:
-    """Loads them all.
+    """Load all cases.
 
     Raises:
-        FailedError: some raise something else than an ``ArtifactError``.
+        FailedError: some cases raise an error other than an ``ArtifactError``.
     """
     faults = []
     for name, data in cases:
@@ -95,11 +97,11 @@ def _try_all(attempt: Callable[[bytes], RuntimeModule], cases: Iterator[tuple[st
             faults.append(f"{name}: {type(error).__name__}: {error}")
     if faults:
         told = "\n".join(faults[:_MAX_TOLD])
-        raise FailedError(f"{len(faults)} damaged inputs raise something else than an ArtifactError:\n{told}")
+        raise FailedError(f"{len(faults)} damaged inputs raise an error other than an ArtifactError:\n{told}")
 
 
 def damaged(data: bytes, generator: np.random.Generator) -> Iterator[tuple[str, bytes]]:
-    """Yields the data with one thing changed, each with what was done: every region of it gets its share."""
+    """Yield the data with a single change, each with a description of the change, spread over all regions."""
     yield from (
         ("empty", b""),
         ("one zero byte", b"\0"),
@@ -125,7 +127,7 @@ def damaged(data: bytes, generator: np.random.Generator) -> Iterator[tuple[str, 
 
 
 def _strange_documents(data: bytes, generator: np.random.Generator) -> Iterator[tuple[str, bytes]]:
-    """Yields JSON documents in which one value is another, or missing, or one key is new; nothing if it is no JSON."""
+    """Yield JSON documents with a single value replaced or missing; nothing if the data is no JSON."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -139,7 +141,7 @@ def _strange_documents(data: bytes, generator: np.random.Generator) -> Iterator[
 
 
 def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yields where each value in a document stands, as keys and indices."""
+    """Yield the path of each value in a document, as keys and indices."""
     items: Sequence[tuple[Any, Any]] = ()
     if isinstance(value, dict):
         items = list(value.items())

@@ -1,4 +1,4 @@
-"""What is saved here is the same in other processes."""
+"""Identity of saved modules in other processes."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ Path(sys.argv[3]).write_text(json.dumps(digests_of_examples(json.loads(Path(sys.
 
 
 def same_results_elsewhere(subject: Subject, case: str) -> None:
-    """An artifact runs, to the bit, in a process that has no compile side."""
+    """Check that an artifact gives bit-identical results in a process without the compile side."""
     executable = compile_examples(subject).executable
     vm = byoc_core.VirtualMachine(reload(subject, executable))
     settled = {
         example: results for example, results in settled_examples(subject).items() if results_of(vm, example) == results
     }
     if not settled:
-        raise NotCoveredError("nothing gives the same results after loading, as L3-same-results tells")
+        raise NotCoveredError("no example gives the same results after loading, as reported by L3-same-results")
     runtimes = [saved.runtime for saved in save_examples(subject)]
     blocked = sorted({name for runtime in runtimes for name in compile_side(subject.handle.record, runtime.record)})
     with tempfile.TemporaryDirectory() as folder:
@@ -58,7 +58,7 @@ def same_results_elsewhere(subject: Subject, case: str) -> None:
         }
         reply = _ask(_script("run_artifact"), request)
     if "unopened" in reply:
-        raise NotCoveredError(f"its runtime does not open alone, as L0-run-half-alone tells: {reply['unopened']}")
+        raise NotCoveredError(f"the runtime does not open alone, as reported by L0-run-half-alone: {reply['unopened']}")
     for example, expected in settled.items():
         got = tuple(
             (dtype, tuple(shape), bytes.fromhex(text)) for dtype, shape, text in reply["results"][example.function]
@@ -68,25 +68,25 @@ def same_results_elsewhere(subject: Subject, case: str) -> None:
 
 
 def same_bytes_elsewhere(subject: Subject, case: str) -> None:
-    """Processes whose sets have other orders save the same bytes."""
+    """Check that processes with other set orders save the same bytes."""
     if not subject.info.deterministic:
-        raise NotCoveredError("does not say that equal functions give equal modules")
+        raise NotCoveredError("the backend declares `deterministic=False`")
     for saved in save_examples(subject):
         require_same_bytes(saved)
     here = digests_of_examples(subject.spec.to_json(), subject)
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     there = _ask(_SAVE_EXAMPLES, subject.spec.to_json(), {"PYTHONHASHSEED": seed})
     if there["regions"] != here["regions"]:
-        raise NotCoveredError("claims other functions in another process, as level 1 tells")
+        raise NotCoveredError("the backend claims other functions in another process, as reported by level 1")
     if there != here:
         raise FailedError(
-            f"a process with PYTHONHASHSEED={seed} saves other bytes of the same functions; "
+            f"a process with PYTHONHASHSEED={seed} saves other bytes for the same functions; "
             f"payloads of {there['nbytes']} bytes there and {here['nbytes']} here"
         )
 
 
 def digests_of_examples(spec: Mapping[str, Any], subject: Subject | None = None) -> dict[str, Any]:
-    """Gives what a subject is given to compile, and sizes and digests of the payloads, as plain JSON values."""
+    """Return the regions compiled by a subject, and sizes and digests of the payloads, as plain JSON values."""
     subject = subject or Subject(SubjectSpec.from_json(spec))
     payloads = [saved.payload for saved in save_examples(subject)]
     return {
@@ -97,12 +97,12 @@ def digests_of_examples(spec: Mapping[str, Any], subject: Subject | None = None)
 
 
 def data_only(subject: Subject, case: str) -> None:
-    """Nothing in a payload is unpickled, unmarshalled or executed by Python."""
+    """Check that nothing in a payload is unpickled, unmarshalled or executed by Python."""
     modules = []
     for saved in save_examples(subject):
         saved.reload()
         if is_pickle(saved.payload):
-            raise FailedError("its payload is a pickle, which runs what its author likes when it is loaded")
+            raise FailedError("the payload is a pickle: loading runs arbitrary code of its author")
         constants = {digest: _plain(array) for digest, array in saved.module.constants.items()}
         modules.append(
             {
@@ -115,22 +115,24 @@ def data_only(subject: Subject, case: str) -> None:
     reply = _ask(_script("watch_loading"), {"modules": modules})
     if reply["found"]:
         verbs = " and ".join(dict.fromkeys(reply["found"]))
-        raise FailedError(f"the runtime {verbs} a part of the payload when it is loaded")
+        raise FailedError(f"the runtime {verbs} a part of the payload during loading")
     if reply["failure"]:
-        raise NotCoveredError(f"it does not load in another process, as L3-runs-elsewhere tells: {reply['failure']}")
+        raise NotCoveredError(
+            f"the payload does not load in another process, as reported by L3-runs-elsewhere: {reply['failure']}"
+        )
 
 
 def is_pickle(payload: bytes) -> bool:
-    """Whether all of it is one pickle of protocol 2 or later."""
+    """Return whether the whole payload is a single pickle of protocol 2 or later."""
     try:
         *_, (_, _, last) = pickletools.genops(payload)
-    except Exception:  # noqa: BLE001 - whatever it says of bytes that are none
+    except Exception:  # noqa: BLE001 - any error on bytes without a pickle
         return False
     return payload[:1] == b"\x80" and last == len(payload) - 1
 
 
 def _ask(code: str, request: object, environment: Mapping[str, str] | None = None) -> Any:
-    """Gives the reply of a fresh process; what it prints does not count."""
+    """Return the reply of a fresh process; printed output is ignored."""
     with tempfile.TemporaryDirectory() as folder:
         question, answer = Path(folder) / "request.json", Path(folder) / "reply.json"
         question.write_text(json.dumps(request))

@@ -1,4 +1,4 @@
-"""What is saved and loaded in one process is the same as before."""
+"""Identity of modules saved and loaded in the same process."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NUM_TWINS = 4
 
 
 def saves_and_loads(subject: Subject, case: str) -> None:
-    """What the subject compiled comes back from a file, with the functions it had."""
+    """Check that compiled modules come back from a file, with the same functions."""
     examples_of(subject)
     attempt = compile_examples(subject)
     for module in subject_modules(attempt):
@@ -54,15 +54,15 @@ def saves_and_loads(subject: Subject, case: str) -> None:
             attempt.executable.save(path)
             loaded = byoc_core.load(path, allow_native=True)
         except ByocError as error:
-            raise FailedError(f"what it compiled cannot be saved and loaded: {error}") from error
+            raise FailedError(f"the compiled modules cannot be saved and loaded: {error}") from error
     before = [module.function_names for module in attempt.executable.modules]
     after = [module.function_names for module in loaded.modules]
     if before != after:
-        raise FailedError(f"other functions came back; got {after}, expected {before}")
+        raise FailedError(f"the loaded module has other functions; got {after}, expected {before}")
 
 
 def same_results(subject: Subject, case: str) -> None:
-    """Loaded functions give what the compiled ones gave."""
+    """Check that loaded functions return the results of the compiled functions."""
     settled = settled_examples(subject)
     vm = byoc_core.VirtualMachine(reload(subject, compile_examples(subject).executable))
     for example, expected in settled.items():
@@ -71,46 +71,46 @@ def same_results(subject: Subject, case: str) -> None:
 
 
 def same_source(subject: Subject, case: str) -> None:
-    """Loaded modules have the text form that the compiled ones had."""
+    """Check that loaded modules have the text form of the compiled modules."""
     for saved in save_examples(subject):
         before, after = saved.module.get_source(), saved.reload().get_source()
         if before != after:
-            raise FailedError(
-                f"its source changed with saving and loading; got {after!r:.200}, expected {before!r:.200}"
-            )
+            raise FailedError(f"saving and loading changed the source; got {after!r:.200}, expected {before!r:.200}")
 
 
 def same_kind(subject: Subject, case: str) -> None:
-    """Loaded modules belong to the runtime that loaded them."""
+    """Check that loaded modules belong to the loading runtime."""
     for saved in save_examples(subject):
         loaded = saved.reload()
         if loaded.type_key != saved.module.type_key:
-            raise FailedError(f"came back as a module of `{loaded.type_key}`; expected `{saved.module.type_key}`")
+            raise FailedError(
+                f"the loaded module has the type key `{loaded.type_key}`; expected `{saved.module.type_key}`"
+            )
 
 
 def same_payload_twice(subject: Subject, case: str) -> None:
-    """Saving a module again gives the same bytes."""
+    """Check that saving a module again gives the same bytes."""
     for saved in save_examples(subject):
         again = saved.runtime.save(saved.module)
         if again != saved.payload:
             raise FailedError(
-                f"the same module was saved twice, as other bytes; {_first_difference(saved.payload, again)}"
+                f"saving the same module twice gave different bytes; {_first_difference(saved.payload, again)}"
             )
 
 
 def same_payload_of_loaded(subject: Subject, case: str) -> None:
-    """Saving a loaded module gives the bytes that it was loaded from."""
+    """Check that saving a loaded module gives the loaded bytes."""
     for saved in save_examples(subject):
         require_same_bytes(saved)
         again = saved.runtime.save(saved.reload())
         if again != saved.payload:
-            raise FailedError(f"a loaded module is saved as other bytes; {_first_difference(saved.payload, again)}")
+            raise FailedError(f"saving a loaded module gave different bytes; {_first_difference(saved.payload, again)}")
 
 
 def same_payload_for_equal_functions(subject: Subject, case: str) -> None:
-    """Compiling the same functions again gives the same bytes."""
+    """Check that compiling the same functions again gives the same bytes."""
     if not subject.info.deterministic:
-        raise NotCoveredError("does not say that equal functions give equal modules")
+        raise NotCoveredError("the backend declares `deterministic=False`")
     first = save_examples(subject)
     for saved in first:
         require_same_bytes(saved)
@@ -118,29 +118,27 @@ def same_payload_for_equal_functions(subject: Subject, case: str) -> None:
     for one, other in zip(first, second, strict=True):
         if one.payload != other.payload:
             difference = _first_difference(one.payload, other.payload)
-            raise FailedError(f"equal functions, compiled twice, are saved as other bytes; {difference}")
+            raise FailedError(f"compiling equal functions twice gave different bytes; {difference}")
 
 
 def two_artifacts(subject: Subject, case: str) -> None:
-    """Two artifacts whose functions have one and the same name run beside one another."""
+    """Check that artifacts with equal function names run side by side."""
     settled = settled_examples(subject)
     if len(settled) < 2:
-        raise NotCoveredError("there is but one example")
+        raise NotCoveredError("there is only one example")
     attempts = [(example, compile_module(subject, _renamed(example))) for example in list(settled)[:_NUM_TWINS]]
     for example, attempt in attempts:
         vm = byoc_core.VirtualMachine(attempt.executable)
         if results_of(vm, replace(example, function=_TWIN)) != settled[example]:
-            raise NotCoveredError("its functions give other results under other names")
+            raise NotCoveredError("the functions give other results under other names")
     executables = [(example, reload(subject, attempt.executable)) for example, attempt in attempts]
     for example, executable in (*executables, *reversed(executables)):
         try:
             results = results_of(byoc_core.VirtualMachine(executable), replace(example, function=_TWIN))
         except ByocError as error:
-            raise FailedError(
-                f"`{example.name}` fails beside artifacts whose functions have its names: {error}"
-            ) from error
+            raise FailedError(f"`{example.name}` fails beside artifacts with equal function names: {error}") from error
         if results != settled[example]:
-            raise FailedError(f"`{example.name}` gives other results beside artifacts whose functions have its names")
+            raise FailedError(f"`{example.name}` gives other results beside artifacts with equal function names")
 
 
 def _renamed(example: Example) -> IRModule:
@@ -150,10 +148,10 @@ def _renamed(example: Example) -> IRModule:
 
 def _first_difference(one: bytes, other: bytes) -> str:
     place = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return f"{len(one)} and {len(other)} bytes, different from byte {place} on"
+    return f"{len(one)} and {len(other)} bytes, first difference at byte {place}"
 
 
 def require_same_bytes(saved: Saved) -> None:
-    """Raises :class:`NotCoveredError` where saving a module again gives other bytes."""
+    """Raise :class:`NotCoveredError` if saving a module again gives other bytes."""
     if saved.runtime.save(saved.module) != saved.payload:
-        raise NotCoveredError("the same module is not saved as the same bytes, as L3-saves-the-same-bytes tells")
+        raise NotCoveredError("the same module is not saved as the same bytes, as reported by L3-saves-the-same-bytes")

@@ -1,4 +1,4 @@
-"""What is loaded only with permission, or not at all."""
+"""Payloads loaded only with permission, or not at all."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ _EXECUTABLE_HEADERS = {
 
 
 def native_code(subject: Subject, case: str) -> None:
-    """Machine code is loaded only where it is permitted, and stands in no module that says it has none."""
+    """Check that machine code is loaded only with permission, and is absent from modules not declared native."""
     for saved in save_examples(subject):
         if saved.module.is_native:
             if not subject.info.native:
-                raise NotCoveredError("its modules are native and its `BackendInfo` does not say so, as level 1 tells")
+                raise NotCoveredError(
+                    "the modules are native but `BackendInfo` does not declare native code, as reported by level 1"
+                )
             _check_refused(saved)
         else:
             for kind, headers in _EXECUTABLE_HEADERS.items():
                 if any(header in saved.payload for header in headers):
-                    raise FailedError(f"its payload holds machine code ({kind}), and `is_native` is false")
+                    raise FailedError(f"the payload holds machine code ({kind}), but `is_native` is false")
 
 
 def _check_refused(saved: Saved) -> None:
@@ -46,12 +48,12 @@ def _check_refused(saved: Saved) -> None:
     except ArtifactError:
         return
     except ByocError as error:
-        raise FailedError(f"native code that nobody permits raises {error!r}; expected an ArtifactError") from error
-    raise FailedError("loads native code that nobody permits (`context.allow_native` is false)")
+        raise FailedError(f"native code without permission raises {error!r}; expected an ArtifactError") from error
+    raise FailedError("the runtime loads native code without permission (`context.allow_native` is false)")
 
 
 def newer_format(subject: Subject, case: str) -> None:
-    """A payload of a format that is not among ``RuntimeInfo.formats`` is refused, and the error names both."""
+    """Check that a payload of a format outside ``RuntimeInfo.formats`` is refused, with an error naming both."""
     executable = compile_examples(subject).executable
     reload(subject, executable)
     with zipfile.ZipFile(io.BytesIO(executable.to_bytes())) as saved_artifact:
@@ -74,4 +76,4 @@ def newer_format(subject: Subject, case: str) -> None:
                 if not all(str(number) in str(error) for number in (newer, *formats)):
                     raise FailedError(f"the error does not name the formats {newer} and {formats}: {error}") from error
             else:
-                raise FailedError(f"loads a payload of format {newer}, and says that it can load {formats}")
+                raise FailedError(f"the runtime loads a payload of format {newer}, but declares the formats {formats}")

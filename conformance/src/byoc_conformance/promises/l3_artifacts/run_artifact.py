@@ -1,7 +1,7 @@
-"""Run by a fresh process: loads an artifact and calls its functions, with the compile side out of reach.
+"""A script for a fresh process: loads an artifact and calls its functions, with the compile side out of reach.
 
-Arguments: a request and where to put the reply, both JSON files. Nothing of the kit is imported here, for it needs the
-compile side.
+Arguments: a request and the path of the reply, both JSON files. Nothing of the kit is imported here, because the kit
+needs the compile side.
 """
 
 import json
@@ -24,7 +24,7 @@ def _main() -> None:
     try:
         for type_key in request["runtimes"]:
             runtimes().get(type_key)
-    except Exception as error:  # noqa: BLE001 - another test tells of it
+    except Exception as error:  # noqa: BLE001 - reported by another test
         reply["unopened"] = f"{type(error).__name__}: {error}"
     else:
         vm = byoc_core.VirtualMachine(byoc_core.load(request["artifact"], allow_native=True))

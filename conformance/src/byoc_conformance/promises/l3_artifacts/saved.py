@@ -1,4 +1,4 @@
-"""The subject's examples, saved and loaded again: what the promises of the level look at."""
+"""The subject's examples, saved and loaded again: the basis of the promises of the level."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ __all__ = [
 ]
 
 Results = tuple[tuple[str, tuple[int, ...], bytes], ...]
-"""What a function gave: dtype, shape and bytes of each result."""
+"""The results of a function: dtype, shape and bytes of each result."""
 
 
 @dataclass(frozen=True, eq=False)
 class Saved:
-    """A module of the subject and its payload.
+    """A module of the subject and the payload.
 
     Attributes:
-        module: as it was compiled.
-        runtime: saves and loads it.
-        payload: as it was saved.
+        module: the compiled module.
+        runtime: saves and loads the module.
+        payload: the saved bytes.
     """
 
     module: RuntimeModule
@@ -52,92 +52,92 @@ class Saved:
     payload: bytes
 
     def load(self, payload: bytes, constants: Mapping[str, Array] | None = None) -> RuntimeModule:
-        """Gives the module of a payload, with this module's constants or others; native code is permitted if it is.
+        """Return the module of a payload, with this module's constants or others; permit native code as in this module.
 
         Raises:
-            ByocError: it cannot be loaded.
+            ByocError: the payload cannot be loaded.
         """
         given = self.module.constants if constants is None else constants
         return self.runtime.load(payload, LoadContext(given, self.module.is_native))
 
     def reload(self) -> RuntimeModule:
-        """Gives the module of its own payload.
+        """Return the module loaded from the saved payload.
 
         Raises:
-            NotCoveredError: it cannot be loaded whole, which ``L3-save-and-load`` tells.
+            NotCoveredError: the payload cannot be loaded whole, as reported by ``L3-save-and-load``.
         """
         try:
             module = self.load(self.payload)
         except ByocError as error:
-            raise NotCoveredError(f"what it saves cannot be loaded, as L3-save-and-load tells: {error}") from error
+            raise NotCoveredError(
+                f"the saved modules cannot be loaded, as reported by L3-save-and-load: {error}"
+            ) from error
         if module.function_names != self.module.function_names:
-            raise NotCoveredError("what it saves loses functions, as L3-save-and-load tells")
+            raise NotCoveredError("the saved modules lose functions, as reported by L3-save-and-load")
         return module
 
 
 def examples_of(subject: Subject) -> tuple[Example, ...]:
-    """Gives the subject's examples.
+    """Return the subject's examples.
 
     Raises:
         NotCoveredError: there are none.
     """
     examples = find_examples(subject)
     if not examples:
-        raise NotCoveredError("no function was found that it claims, compiles and runs")
+        raise NotCoveredError("no function was found for the backend to claim, compile and run")
     return examples
 
 
 def compile_module(subject: Subject, module: IRModule) -> Attempt:
-    """Gives a module compiled, every function of it by the subject.
+    """Return a compiled module, with every function compiled by the subject.
 
     Raises:
-        NotCoveredError: the subject does not do that.
+        NotCoveredError: the subject does not compile every function.
     """
     try:
         attempt = subject.attempt(module)
         if all(attempt.is_claimed(name) for name in module.functions) and not attempt.failures:
             return attempt
     except ByocError as error:
-        raise NotCoveredError(f"cannot be asked about what this test is about: {error}") from error
-    raise NotCoveredError("does not compile what this test is about")
+        raise NotCoveredError(f"the backend cannot be asked about the functions of this test: {error}") from error
+    raise NotCoveredError("the backend does not compile the functions of this test")
 
 
 def subject_modules(attempt: Attempt) -> tuple[RuntimeModule, ...]:
-    """Gives the modules that the subject compiled; those of companions are not looked at.
+    """Return the modules compiled by the subject; modules of companions are ignored.
 
     Raises:
-        NotCoveredError: one has functions that it was not asked for, which level 1 tells.
+        NotCoveredError: a module has unrequested functions, as reported by level 1.
     """
     symbols = {region.attrs["global_symbol"] for regions in attempt.regions.values() for region in regions}
     mine = tuple(module for module in attempt.executable.modules if symbols & set(module.function_names))
     for module in mine:
         if more := sorted(set(module.function_names) - symbols):
-            raise NotCoveredError(
-                f"its module has functions that nobody asked for, as level 1 tells: {', '.join(more)}"
-            )
+            raise NotCoveredError(f"the module has unrequested functions, as reported by level 1: {', '.join(more)}")
     return mine
 
 
 def _runtime_of(module: RuntimeModule) -> RuntimeHandle:
-    """Gives the runtime of a module.
+    """Return the runtime of a module.
 
     Raises:
-        DeclinedError: none is installed: the backend's modules are not for saving.
-        NotCoveredError: it cannot be used.
+        DeclinedError: no runtime is installed: the backend's modules are not for saving.
+        NotCoveredError: the runtime cannot be used.
     """
     if module.type_key not in runtimes().names():
-        raise DeclinedError(f"no runtime `{module.type_key}` is installed, so its modules cannot be saved")
+        raise DeclinedError(f"no runtime `{module.type_key}` is installed, so the modules cannot be saved")
     try:
         return runtimes().get(module.type_key)
     except PluginError as error:
-        raise NotCoveredError(f"its runtime cannot be used, as level 0 tells: {error}") from error
+        raise NotCoveredError(f"the runtime cannot be used, as reported by level 0: {error}") from error
 
 
 def save_module(module: RuntimeModule) -> Saved:
-    """Gives a module with its payload.
+    """Return a module with the saved payload.
 
     Raises:
-        DeclinedError: modules of this runtime cannot be saved, which is a runtime's right.
+        DeclinedError: modules of this runtime cannot be saved; a runtime may refuse this.
         ByocError: saving fails.
     """
     runtime = _runtime_of(module)
@@ -145,39 +145,39 @@ def save_module(module: RuntimeModule) -> Saved:
         return Saved(module, runtime, runtime.save(module))
     except HookError:
         raise
-    except PluginError as error:  # it has no such hook
+    except PluginError as error:  # no such hook
         raise DeclinedError(str(error)) from error
 
 
 def payloads_of(attempt: Attempt) -> tuple[Saved, ...]:
-    """Gives what the subject compiled, saved.
+    """Return the saved modules of the subject.
 
     Raises:
         DeclinedError: modules of this runtime cannot be saved.
-        NotCoveredError: saving fails, which ``L3-save-and-load`` tells.
+        NotCoveredError: saving fails, as reported by ``L3-save-and-load``.
     """
     try:
         return tuple(save_module(module) for module in subject_modules(attempt))
     except ByocError as error:
-        raise NotCoveredError(f"its modules cannot be saved, as L3-save-and-load tells: {error}") from error
+        raise NotCoveredError(f"the modules cannot be saved, as reported by L3-save-and-load: {error}") from error
 
 
 @cache
 def save_examples(subject: Subject) -> tuple[Saved, ...]:
-    """Gives the subject's modules of all examples, saved.
+    """Return the subject's saved modules of all examples.
 
     Raises:
-        VerdictError: there is nothing, or it cannot be saved.
+        VerdictError: there is nothing to save, or saving is impossible.
     """
     examples_of(subject)
     return payloads_of(compile_examples(subject))
 
 
 def reload(subject: Subject, executable: byoc_core.Executable) -> byoc_core.Executable:
-    """Gives an executable saved to a file and loaded from it.
+    """Return an executable saved to a file and loaded again.
 
     Raises:
-        NotCoveredError: that fails, which ``L3-save-and-load`` tells.
+        NotCoveredError: saving or loading fails, as reported by ``L3-save-and-load``.
         DeclinedError: the subject's modules cannot be saved.
     """
     save_examples(subject)
@@ -187,25 +187,27 @@ def reload(subject: Subject, executable: byoc_core.Executable) -> byoc_core.Exec
             executable.save(path)
             return byoc_core.load(path, allow_native=True)
         except ByocError as error:
-            raise NotCoveredError(f"what it saves cannot be loaded, as L3-save-and-load tells: {error}") from error
+            raise NotCoveredError(
+                f"the saved modules cannot be loaded, as reported by L3-save-and-load: {error}"
+            ) from error
 
 
 def results_of(vm: byoc_core.VirtualMachine, example: Example) -> Results:
-    """Gives what an example gave: dtypes, shapes, bytes."""
+    """Return the results of an example: dtypes, shapes, bytes."""
     results = call_function(vm, example.function, example.new_inputs())
     return tuple((array.dtype.name, tuple(array.shape), array.tobytes()) for array in results)
 
 
 @cache
 def settled_examples(subject: Subject) -> Mapping[Example, Results]:
-    """Gives the results of the examples that give the same, bit for bit, when they run again.
+    """Return the results of examples with bit-identical results in a second run.
 
     Raises:
-        NotCoveredError: none does, or the subject does not promise it.
+        NotCoveredError: there is no such example, or the subject does not declare determinism.
     """
     examples = examples_of(subject)
     if not subject.info.deterministic:
-        raise NotCoveredError("does not say that equal inputs give equal outputs, bit for bit")
+        raise NotCoveredError("the backend declares `deterministic=False`")
     vm = compile_examples(subject).vm
     settled = {}
     for example in examples:

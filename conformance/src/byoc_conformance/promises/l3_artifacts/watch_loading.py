@@ -1,7 +1,7 @@
-"""Run by a fresh process: loads payloads, and watches whether a part of one is unpickled, unmarshalled or executed.
+"""A script for a fresh process: loads payloads, and detects parts unpickled, unmarshalled or executed.
 
-Arguments: a request and where to put the reply, both JSON files. Only what stands in a payload word for word counts:
-what Python and its libraries do with files of their own is their affair.
+Arguments: a request and the path of the reply, both JSON files. Only literal parts of a payload count: Python and its
+libraries may treat files of their own freely.
 """
 
 import io
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 _LEAST_NBYTES = 12
-"""Shorter pieces stand in many a payload by chance."""
+"""Shorter pieces occur in many payloads by chance."""
 
 payloads: list[bytes] = []
 found: list[str] = []
@@ -70,7 +70,7 @@ def _main() -> None:
                 for digest, (dtype, shape, b) in item["constants"].items()
             }
             runtimes().get(item["type_key"]).load(payload, LoadContext(constants, item["is_native"]))
-    except Exception as error:  # noqa: BLE001 - another test tells of it
+    except Exception as error:  # noqa: BLE001 - reported by another test
         failure = f"{type(error).__name__}: {error}"
     Path(sys.argv[3]).write_text(json.dumps({"found": found, "failure": failure}))
 

@@ -1,4 +1,4 @@
-"""Level 4: how compiled functions behave among threads, on any buffers, sizes and numbers, and in a process."""
+"""Level 4: behaviour of compiled functions among threads, on any buffers, sizes and numbers, and in a process."""
 
 from __future__ import annotations
 

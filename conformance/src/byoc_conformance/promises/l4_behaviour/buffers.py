@@ -1,4 +1,4 @@
-"""What is done to the arrays of the caller."""
+"""Treatment of the caller's arrays."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from byoc_conformance.subject import Subject, call_function
 __all__ = ["PROMISES", "watched_calls"]
 
 _GUARD = 64
-"""Elements before and behind an output that must stay as they are."""
+"""Elements before and behind an output, not to be changed."""
 _GUARD_BYTE = 0x5A
-"""What they hold."""
+"""The value of guard bytes."""
 _NUM_WATCHED = 6
-"""How often a call is watched."""
+"""The number of watched repetitions of a call."""
 
 
 @cache
 def watched_calls(subject: Subject) -> tuple[tuple[str, str], ...]:
-    """Gives what was seen when compiled functions were called with outputs that held different things before.
+    """Return the findings from calls of compiled functions with different previous contents of the outputs.
 
     Returns:
         Codes of :data:`byoc_core.debugging.CODES`, each with a text.
@@ -44,7 +44,7 @@ def watched_calls(subject: Subject) -> tuple[tuple[str, str], ...]:
     seen = []
     for call in observe_calls(subject, require_examples(subject)):
         first, *others = (_watch_call(subject, call) for _ in range(_NUM_WATCHED))
-        # Results that differ by chance look now and then as if they depended on the outputs: not each time.
+        # Results differing by chance seem to depend on the outputs now and then, but not each time.
         seen += [
             (finding.code, f"{call.example.name}: {finding.text}")
             for finding in first
@@ -87,7 +87,7 @@ def _read_only(subject: Subject, case: str) -> None:
             example.inputs,
             run(machine, example, example.inputs),
             known,
-            "on inputs that are read-only",
+            "on read-only inputs",
         )
 
 
@@ -103,7 +103,7 @@ def _own_results(subject: Subject, case: str) -> None:
                 raise FailedError(f"{example.name}: result {index} shares memory with an input or another result")
         run(machine, example, tuple(np.roll(array, 1) for array in inputs))
         if any(a.tobytes() != b.tobytes() for a, b in zip(results, known, strict=True)):
-            raise FailedError(f"{example.name}: a result changed when the function was called again")
+            raise FailedError(f"{example.name}: a later call changed a result")
 
 
 def _strided(array: Array) -> Array:
@@ -129,12 +129,12 @@ def _shifted(array: Array) -> Array:
 
 
 def _broadcast(array: Array) -> Array:
-    """Gives an array of one element repeated, with strides of 0."""
+    """Return an array of a single repeated element, with strides of 0."""
     return np.broadcast_to(array.reshape(-1)[:1].reshape((1,) * array.ndim), array.shape) if array.size else array
 
 
 def _odd_strides(array: Array) -> Array:
-    """Gives the array with strides that mean nothing, on axes of size 1."""
+    """Return the array with meaningless strides on axes of size 1."""
     strides = [3 if size == 1 else stride for size, stride in zip(array.shape, array.strides, strict=True)]
     return np.lib.stride_tricks.as_strided(array, strides=strides)
 
@@ -154,13 +154,13 @@ def _layouts(subject: Subject, case: str) -> None:
     if case == "axes-of-one":
         attempt, examples = compile_own(subject, resize_first(subject, examples, 1))
         if not examples:
-            raise NotCoveredError("no example takes axes of size 1")
+            raise NotCoveredError("no example accepts axes of size 1")
     lay, machine = _LAYOUTS[case], attempt.vm
     for example in examples:
         inputs = tuple(lay(array) for array in example.new_inputs())
         plain = tuple(np.array(array, order="C") for array in inputs)
         known = run(machine, example, copies(plain))
-        agree(subject, example, plain, run(machine, example, inputs), known, f"on inputs that are {case}")
+        agree(subject, example, plain, run(machine, example, inputs), known, f"on inputs of the layout {case}")
 
 
 def _outputs(subject: Subject, case: str) -> None:
@@ -170,7 +170,7 @@ def _outputs(subject: Subject, case: str) -> None:
         known = run(machine, example)
         judged += _OUTPUTS[case](subject, example, known)
     if not judged:
-        raise NotCoveredError("no example has an output that could be laid so")
+        raise NotCoveredError("no example has an output for this layout")
 
 
 def _run_into(subject: Subject, example: Example, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
@@ -184,18 +184,18 @@ def _run_into(subject: Subject, example: Example, inputs: Sequence[Array], outpu
 
 
 def _guarded(subject: Subject, example: Example, known: Results) -> bool:
-    """Fills outputs that begin one element behind an aligned place, in memory of which nothing else may change."""
+    """Fill outputs starting one element behind an aligned address, with guarded memory around."""
     outputs, rooms = [], []
     for array in known:
         output = _shifted(array)
         room = output.base
-        assert room is not None  # it is a view
+        assert room is not None  # a view has a base
         room.view(np.uint8)[...] = _GUARD_BYTE
         outputs.append(output)
         rooms.append(room)
     _run_into(subject, example, example.new_inputs(), outputs)
     found = copies(outputs)
-    agree(subject, example, example.inputs, found, known, "into outputs that begin one element behind an aligned place")
+    agree(subject, example, example.inputs, found, known, "into outputs one element behind an aligned address")
     for output, room in zip(outputs, rooms, strict=True):
         output.reshape(-1).view(np.uint8)[...] = _GUARD_BYTE
         if not (room.view(np.uint8) == _GUARD_BYTE).all():
@@ -206,19 +206,19 @@ def _guarded(subject: Subject, example: Example, known: Results) -> bool:
 def _laid(subject: Subject, example: Example, known: Results, *, lay: Callable[[Array], Array]) -> bool:
     outputs = [lay(np.zeros_like(array)) for array in known]
     _run_into(subject, example, example.new_inputs(), outputs)
-    agree(subject, example, example.inputs, copies(outputs), known, "into outputs that are not contiguous")
+    agree(subject, example, example.inputs, copies(outputs), known, "into non-contiguous outputs")
     return True
 
 
 def _over_input(subject: Subject, example: Example, known: Results) -> bool:
-    """Writes the first result over the first input of its type."""
+    """Write the first result over the first input of the same type."""
     inputs = example.new_inputs()
     place = next((a for a in inputs if (a.dtype, a.shape) == (known[0].dtype, known[0].shape)), None)
     if place is None:
         return False
     outputs = [place, *(np.empty_like(array) for array in known[1:])]
     _run_into(subject, example, inputs, outputs)
-    agree(subject, example, example.inputs, copies(outputs), known, "into an output that is an input")
+    agree(subject, example, example.inputs, copies(outputs), known, "into an output in the memory of an input")
     return True
 
 
@@ -231,33 +231,33 @@ _OUTPUTS: Mapping[str, Callable[[Subject, Example, Results], bool]] = {
 
 
 PROMISES = (
-    Promise(Level.L4, "inputs-unwritten", "changes none of its inputs", _inputs_unwritten),
-    Promise(Level.L4, "read-only-inputs", "takes inputs that may not be written", _read_only),
+    Promise(Level.L4, "inputs-unwritten", "changes no inputs", _inputs_unwritten),
+    Promise(Level.L4, "read-only-inputs", "accepts read-only inputs", _read_only),
     Promise(
         Level.L4,
         "inputs-anywhere",
-        "takes inputs wherever and however they lie in memory",
+        "accepts inputs at any address and with any strides",
         _layouts,
         cases=lambda: tuple(_LAYOUTS),
     ),
     Promise(
         Level.L4,
         "outputs-anywhere",
-        "fills the outputs that it is given, wherever and however they lie, and writes nothing else",
+        "fills given outputs at any address and with any strides, and writes nothing else",
         _outputs,
         cases=lambda: tuple(_OUTPUTS),
     ),
     Promise(
         Level.L4,
         "outputs-filled",
-        "writes every element of its outputs",
+        "writes every element of the outputs",
         partial(_watch, codes=("run-error", "output-unwritten")),
     ),
     Promise(
         Level.L4,
         "outputs-unread",
-        "does not depend on what outputs held before",
+        "gives results independent of the previous contents of the outputs",
         partial(_watch, codes=("output-read",)),
     ),
-    Promise(Level.L4, "results-stay", "gives results that no later call changes", _own_results),
+    Promise(Level.L4, "results-stay", "returns results unaffected by later calls", _own_results),
 )

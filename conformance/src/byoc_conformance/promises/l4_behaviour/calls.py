@@ -1,4 +1,4 @@
-"""Calls that follow one another, and instances beside each other."""
+"""Consecutive calls, and instances beside each other."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _stateless(subject: Subject, case: str) -> None:
             other,
             run(machine, example, buffers),
             known_other,
-            "other numbers in the same input arrays",
+            "called with other numbers in the same input arrays",
         )
 
 
@@ -68,7 +68,9 @@ def _independent(subject: Subject, case: str) -> None:
         if twin in kept:
             found = run(second, twin)
             if same_bytes(found, known[example]) and difference(subject, twin, twin.inputs, found, twin.expected()):
-                raise FailedError(f"{example.name}: compiled with other constants, it gives what it gave before")
+                raise FailedError(
+                    f"{example.name}: compiled with other constants, the function gives the same results as before"
+                )
             agree(
                 subject, example, example.inputs, run(first, example), known[example], "called after another instance"
             )
@@ -78,7 +80,7 @@ def _independent(subject: Subject, case: str) -> None:
 
 
 def _with_other_constants(example: Example) -> Example | None:
-    """Gives the example with its constants' elements in another order, under the same name; ``None`` without any."""
+    """Return the example with the elements of constants reordered, under the same name; ``None`` without constants."""
     old = example.module[example.function]
     store = ConstantStore()
     found = False
@@ -106,7 +108,7 @@ def _frees(subject: Subject, case: str) -> None:
         try:
             alive += [weakref.ref(module) for module in attempt.executable.modules]
         except TypeError as error:
-            raise NotCoveredError(f"whether its modules are freed cannot be told: {error}") from error
+            raise NotCoveredError(f"the freeing of modules cannot be observed: {error}") from error
         del attempt
     gc.collect()
     left = {id(module) for reference in alive if (module := reference()) is not None}
@@ -118,14 +120,14 @@ PROMISES = (
     Promise(
         Level.L4,
         "stateless",
-        "gives the same results for the same inputs, whatever it was called with before",
+        "gives the same results for the same inputs, regardless of earlier calls",
         _stateless,
     ),
     Promise(
         Level.L4,
         "independent-instances",
-        "keeps what was compiled twice apart, other constants under one name too",
+        "keeps separately compiled instances apart, even with other constants under the same name",
         _independent,
     ),
-    Promise(Level.L4, "freed-when-dropped", "holds no module that nobody uses any more", _frees),
+    Promise(Level.L4, "freed-when-dropped", "frees modules after the last use", _frees),
 )

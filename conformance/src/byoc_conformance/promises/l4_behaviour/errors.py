@@ -1,4 +1,4 @@
-"""Calls that cannot succeed: refused before they start, told when they fail, and without consequences."""
+"""Calls unable to succeed: refused before the start, reported on failure, and without consequences."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def _checked(subject: Subject, case: str) -> None:
     calls = observe_calls(subject, require_examples(subject))
     judged = [call for call in calls if call.function.signature is not None and not call.function.returns_results]
     if not judged:
-        raise NotCoveredError("none of its functions has a signature: nothing is checked when one is called directly")
+        raise NotCoveredError("no function has a signature: the arguments of direct calls are not checked")
     for call in judged:
         _check_calls(call)
 
 
 def _check_calls(call: ObservedCall) -> None:
-    """Calls a function directly, with something in place of its implementation that only notes that it is called."""
+    """Call a function directly, with the implementation replaced by a recorder of calls."""
     function, implementation = call.function, call.function.impl
     arrays = [array.copy() for array in (*call.inputs, *call.outputs)]
     entered: list[int] = []
@@ -42,19 +42,21 @@ def _check_calls(call: ObservedCall) -> None:
     try:
         function(*arrays)
         if not entered:
-            raise FailedError(f"{call.example.name}: a direct call with the right arguments does not reach its code")
+            raise FailedError(
+                f"{call.example.name}: a direct call with the right arguments does not reach the compiled code"
+            )
         for what, wrong in _wrong_arguments(call, arrays):
             try:
                 function(*wrong)
             except CallError:
                 continue
-            raise FailedError(f"{call.example.name}: a direct call lets {what} through to its code")
+            raise FailedError(f"{call.example.name}: a direct call passes {what} to the compiled code")
     finally:
         function.impl = implementation
 
 
 def _wrong_arguments(call: ObservedCall, arrays: list[Array]) -> Iterator[tuple[str, list[Array]]]:
-    """Yields argument lists that differ from right ones in one thing that the signature tells."""
+    """Yield argument lists with a single deviation from the signature."""
     signature = call.function.signature
     assert signature is not None
     yield "too few arguments", arrays[:-1]
@@ -90,15 +92,15 @@ def _usable(subject: Subject, case: str) -> None:
             run(machine, example, outside)
         except ByocError:
             failed += 1
-            agree(subject, example, example.inputs, run(machine, example), known, "called after a call that failed")
+            agree(subject, example, example.inputs, run(machine, example), known, "called after a failed call")
     if not failed:
         raise NotCoveredError("no call failed")
 
 
 def _indexing(subject: Subject) -> tuple[VirtualMachine, list[tuple[Example, Sequence[Array]]]]:
-    """Return the functions that are claimed of those of which the data may ask for what there is not.
+    """Return the claimed functions with possible out-of-range accesses, depending on the data.
 
-    Each comes with inputs that the kernel of its op refuses: the last index lies outside.
+    Each function comes with inputs refused by the op's kernel: the last index lies outside.
     """
     outside: dict[str, Sequence[Array]] = {}
     examples = []
@@ -121,7 +123,7 @@ def _indexing(subject: Subject) -> tuple[VirtualMachine, list[tuple[Example, Seq
 
 
 def _outside(example: Example) -> Iterator[Sequence[Array]]:
-    """Yield the example's inputs, each time with the last element of another operand of integers far outside."""
+    """Yield the example's inputs, each time with the last element of another integer operand far outside."""
     for place, array in enumerate(example.inputs):
         if array.dtype.kind == "i" and array.size:
             inputs = example.new_inputs()
@@ -130,7 +132,7 @@ def _outside(example: Example) -> Iterator[Sequence[Array]]:
 
 
 def _is_error(example: Example, inputs: Sequence[Array]) -> bool:
-    """Whether the kernel that defines the op refuses the inputs."""
+    """Return whether the op's reference kernel refuses the inputs."""
     try:
         evaluate_function(example.module, example.function, inputs)
     except ByocError:
@@ -142,9 +144,9 @@ PROMISES = (
     Promise(
         Level.L4,
         "arguments-checked",
-        "lets no argument of a wrong number, dtype or shape reach its code when a function is called directly",
+        "refuses direct calls with arguments of a wrong number, dtype or shape before any compiled code runs",
         _checked,
     ),
-    Promise(Level.L4, "errors-told", "raises an error where the data ask for what there is not", _told),
-    Promise(Level.L4, "usable-after-error", "works after a call that failed", _usable),
+    Promise(Level.L4, "errors-told", "raises an error for indices outside the axis", _told),
+    Promise(Level.L4, "usable-after-error", "works after a failed call", _usable),
 )

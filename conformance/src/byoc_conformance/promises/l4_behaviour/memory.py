@@ -19,15 +19,15 @@ from byoc_conformance.subject import Subject
 __all__ = ["PROMISES", "require_steady"]
 
 _PHASES = 5
-"""What the first two take is not judged: caches fill, and free memory is used up."""
+"""The growth of the first two phases is not judged: caches fill, and free memory is used up."""
 _MEASUREMENTS = 2
-"""How often memory must grow: a leak goes on, and what a cache of slow growth takes comes to an end."""
+"""The number of measurements with growth before a failure: a leak goes on, and growth of a slow cache ends."""
 _LONGER = 4
-"""How many times longer phases are where the system counts: what is taken must exceed what was free."""
+"""The factor on the length of phases if the system counts: the growth must exceed the free memory."""
 _PYTHON_BYTES = 16.0
-"""Of memory that Python counts exactly: what each call may leave; no object is smaller."""
+"""The allowed growth per call of memory counted exactly by Python; no object is smaller."""
 _PROCESS_BYTES = 2048.0
-"""Of memory that the system counts in pages: what each call may leave, where the allocator may keep some back."""
+"""The allowed growth per call of memory counted in pages by the system; the allocator may keep some back."""
 
 
 def _steady_calls(subject: Subject, case: str) -> None:
@@ -60,22 +60,22 @@ def require_steady(
     python_bytes: float = _PYTHON_BYTES,
     process_bytes: float = _PROCESS_BYTES,
 ) -> None:
-    """Works in phases of equal length, and looks whether each takes more memory than the one before.
+    """Run work in phases of equal length, and check for growth of memory from phase to phase.
 
-    What is made once, and caches that fill up, take memory in the first phases only; a leak takes it in each.
+    Singletons and caches take memory in the first phases only; a leak takes memory in each.
 
     Args:
-        work: does something, and says how many times.
-        rounds: how often it is done in a phase.
-        what: what it does, for the message.
-        python_bytes: what may be left each time, of the memory that Python counts.
-        process_bytes: what may be left each time, of the whole process's memory.
+        work: does the work, and returns the number of repetitions.
+        rounds: the number of calls of ``work`` in a phase.
+        what: the name of the work, for the message.
+        python_bytes: the allowed growth per repetition, of the memory counted by Python.
+        process_bytes: the allowed growth per repetition, of the whole process's memory.
 
     Raises:
-        FailedError: every phase but the first two took more than was allowed, and did so again when measured anew.
+        FailedError: every phase but the first two grew more than allowed, in two measurements.
     """
     for name, nbytes, allowed, count in (
-        ("the process's memory", _process_nbytes, process_bytes, _LONGER * rounds),  # counting Python's leaves it free
+        ("the process's memory", _process_nbytes, process_bytes, _LONGER * rounds),  # first: tracemalloc frees memory
         ("Python's memory", _python_nbytes, python_bytes, rounds),
     ):
         least = 0.0
@@ -84,11 +84,11 @@ def require_steady(
             if least <= allowed:
                 break
         else:
-            raise FailedError(f"{name} grows by {least:.0f} bytes with every {what}, on and on")
+            raise FailedError(f"{name} keeps growing by {least:.0f} bytes with every {what}")
 
 
 def _least_growth(work: Callable[[], int], count: int, nbytes: Callable[[], int]) -> float:
-    """Return by how much memory grew each time, in the phase in which it grew least; the first two do not count."""
+    """Return the least growth of memory per repetition over all phases but the first two."""
     sizes, times = [], 0
     if nbytes is _python_nbytes:
         tracemalloc.start()
@@ -107,7 +107,7 @@ def _python_nbytes() -> int:
 
 
 def _process_nbytes() -> int:
-    """Gives the bytes of memory that the process holds; 0 where the system does not say."""
+    """Return the bytes of memory held by the process; 0 if unknown to the system."""
     if sys.platform != "linux":
         return 0
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
@@ -115,11 +115,11 @@ def _process_nbytes() -> int:
 
 
 PROMISES = (
-    Promise(Level.L4, "memory-steady", "takes no more memory after many calls than after some", _steady_calls),
+    Promise(Level.L4, "memory-steady", "uses no more memory after many calls than after some", _steady_calls),
     Promise(
         Level.L4,
         "memory-steady-compiling",
-        "takes no more memory after many compilations than after some",
+        "uses no more memory after many compilations than after some",
         _steady_compiling,
     ),
 )

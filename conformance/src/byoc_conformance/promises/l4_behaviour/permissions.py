@@ -1,4 +1,4 @@
-"""What functions permit their callers beyond the plain contract, taken at their word; and calls by machine code."""
+"""Permissions for callers beyond the plain contract, put to use; and calls by machine code."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from byoc_conformance.wrapped_calls import GuardedWorkspace
 __all__ = ["PROMISES"]
 
 _POISON = 0xA5
-"""What workspaces hold."""
+"""The content of workspaces."""
 
 Call = Callable[[ObservedCall, CallTraits], Iterator[tuple[str, Sequence[Array]]]]
-"""Calls a function in a way that its traits permit; yields how, with the outputs."""
+"""A caller of functions in a way permitted by the traits; yields descriptions, with the outputs."""
 
 
 def _judge(subject: Subject, call: Call, what: str) -> None:
-    """Compares what permitted calls give with what plain ones gave.
+    """Compare the results of permitted calls with the results of plain calls.
 
-    Sums may be rounded otherwise where elements lie otherwise, so what is not equal bit by bit is compared with the
-    reference kernels, where the call is the whole example.
+    Another layout of the elements may change the rounding of sums. Therefore results with other bits are compared with
+    the reference kernels, if the call is the whole example.
 
     Raises:
-        FailedError: they differ.
+        FailedError: the results differ.
         NotCoveredError: nothing is permitted.
     """
     owners = {name: m for m in compile_examples(subject).executable.modules for name in m.function_names}
@@ -48,13 +48,13 @@ def _judge(subject: Subject, call: Call, what: str) -> None:
             if same_bytes(observed.inputs, example.inputs):
                 agree(subject, example, example.inputs, found, observed.outputs, how)
             elif not same_bytes(found, observed.outputs):
-                raise FailedError(f"{example.name}, {how}: the results are others")
+                raise FailedError(f"{example.name}, {how}: the results differ")
     if not judged:
         raise NotCoveredError(f"no function permits {what}")
 
 
 def _apart(array: Array) -> Array:
-    """Gives a view of the same type whose elements do not lie side by side."""
+    """Return a view of the same type with gaps between the elements."""
     room = np.zeros((*array.shape, 2), array.dtype)
     view: Array = room[..., 0]
     return view
@@ -84,7 +84,7 @@ def _call_native_strided(call: ObservedCall, traits: CallTraits) -> Iterator[tup
 def _call_in_place(call: ObservedCall, traits: CallTraits) -> Iterator[tuple[str, Sequence[Array]]]:
     for output, number in traits.in_place:
         if call.inputs[number].nbytes != call.outputs[output].nbytes:
-            continue  # sizes that only this call has
+            continue  # the sizes differ in this call
         inputs, outputs = copies(call.inputs), [np.zeros_like(array) for array in call.outputs]
         place = inputs[number].reshape(-1).view(np.uint8)
         outputs[output] = place.view(outputs[output].dtype).reshape(outputs[output].shape)
@@ -101,10 +101,10 @@ def _call_with_workspace(call: ObservedCall, traits: CallTraits) -> Iterator[tup
     inputs, outputs = copies(call.inputs), [np.zeros_like(array) for array in call.outputs]
     call.function.impl(*inputs, *outputs, workspace.array)
     workspace.check(call.example.name)
-    yield "with a workspace that holds anything", outputs
+    yield "with a workspace of arbitrary contents", outputs
     outputs = [np.zeros_like(array) for array in call.outputs]
     call.function.impl(*copies(call.inputs), *outputs)
-    yield "without the workspace that it may have", outputs
+    yield "without a workspace", outputs
 
 
 def _strided(subject: Subject, case: str) -> None:
@@ -112,7 +112,7 @@ def _strided(subject: Subject, case: str) -> None:
 
 
 def _native_strided(subject: Subject, case: str) -> None:
-    _judge(subject, _call_native_strided, "strided arrays where machine code calls it")
+    _judge(subject, _call_native_strided, "strided arrays in calls from machine code")
 
 
 def _in_place(subject: Subject, case: str) -> None:
@@ -127,12 +127,12 @@ def _native(subject: Subject, case: str) -> None:
     attempt = compile_examples(subject)
     functions = [module.get_function(name) for module in attempt.executable.modules for name in module.function_names]
     if all(function.native is None for function in functions):
-        raise NotCoveredError("none of its functions can be called by machine code")
+        raise NotCoveredError("machine code can call no function of the backend")
     by_python = VirtualMachine(attempt.executable, native=False)
 
     def compare(example: Example) -> None:
         if not same_bytes(run(attempt.vm, example), run(by_python, example)):
-            raise FailedError(f"{example.name}: called by machine code, it gives other results than called by Python")
+            raise FailedError(f"{example.name}: calls from machine code and from Python give different results")
 
     for example in require_examples(subject):
         compare(example)
@@ -142,31 +142,31 @@ PROMISES = (
     Promise(
         Level.L4,
         "permitted-strides",
-        "takes and fills strided arrays where its functions say that they permit it",
+        "accepts strided inputs and outputs in functions declared `strided`",
         _strided,
     ),
     Promise(
         Level.L4,
         "native-strides",
-        "takes and fills strided arrays when machine code calls what permits them, as when Python does",
+        "accepts strided inputs and outputs in calls from machine code too, in functions declared `strided`",
         _native_strided,
     ),
     Promise(
         Level.L4,
         "permitted-in-place",
-        "may write an output over an input where its functions say so",
+        "computes right with an output over an input, if declared `in_place`",
         _in_place,
     ),
     Promise(
         Level.L4,
         "permitted-workspace",
-        "uses the scratch memory that its functions ask for, and no more, and does without it",
+        "stays within the declared workspace, and works without a workspace too",
         _workspace,
     ),
     Promise(
         Level.L4,
         "native-calls",
-        "gives the same when its functions are called by machine code and by Python",
+        "gives the same results in calls from machine code and from Python",
         _native,
     ),
 )

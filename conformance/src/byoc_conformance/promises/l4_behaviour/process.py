@@ -1,4 +1,4 @@
-"""The process around the calls: its state, its children, its end."""
+"""The process around the calls: state, children, end."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _NUM_CALLS = 8
 
 
 def _unchanged(subject: Subject, case: str) -> None:
-    subject.require_tools()  # what this question changes is for level 0 to tell
-    before = _state()  # before the first compilation of the process, where this test is the level's first
+    subject.require_tools()  # level 0 reports changes by this question
+    before = _state()  # before the first compilation of the process, if this test is the level's first
     examples = require_examples(subject)
     attempt, kept = compile_own(subject, examples)
     for example in kept:
@@ -45,12 +45,12 @@ def _unchanged(subject: Subject, case: str) -> None:
         for example in kept:
             run(attempt.vm, example)
     if threading.active_count() >= threads + _NUM_CALLS:
-        raise FailedError(f"{_NUM_CALLS} calls started {threading.active_count() - threads} threads that live on")
+        raise FailedError(f"{_NUM_CALLS} calls left {threading.active_count() - threads} threads running")
     _compare(before, "calling again")
 
 
 def _state() -> Mapping[str, object]:
-    """Gives what the process has one of, and no backend may change for everybody."""
+    """Return the process-wide state, not to be changed by any backend."""
     tiny = np.array([1e-310]) * 0.5
     return {
         "numpy's error handling (np.seterr)": np.geterr(),
@@ -61,7 +61,7 @@ def _state() -> Mapping[str, object]:
         "the locale": locale.setlocale(locale.LC_ALL),
         "the treatment of denormal numbers": bool(tiny[0]),
         "Python's random numbers": random.getstate(),
-        "numpy's random numbers": repr(np.random.get_state()),  # noqa: NPY002 - that state is what is looked at
+        "numpy's random numbers": repr(np.random.get_state()),  # noqa: NPY002 - the global state is under test
         "the streams of sys": (id(sys.stdin), id(sys.stdout), id(sys.stderr)),
         "Python's switch interval": sys.getswitchinterval(),
         "the recursion limit": sys.getrecursionlimit(),
@@ -71,18 +71,18 @@ def _state() -> Mapping[str, object]:
 def _compare(before: Mapping[str, object], after_what: str) -> None:
     changed = [name for name, value in _state().items() if value != before[name]]
     if changed:
-        raise FailedError(f"after {after_what}, other than before: {', '.join(changed)}")
+        raise FailedError(f"changed after {after_what}: {', '.join(changed)}")
 
 
 def _fork(subject: Subject, case: str) -> None:
-    if not hasattr(os, "fork") or sys.platform == "darwin":  # where even the system's own libraries do not bear it
-        raise NotCoveredError("processes are not forked on this system")
+    if not hasattr(os, "fork") or sys.platform == "darwin":  # even the system's own libraries do not survive fork
+        raise NotCoveredError("this system does not fork processes")
     machine = compile_examples(subject).vm
     examples = require_examples(subject)
     known = {example: run(machine, example) for example in examples}
     receiver, sender = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside a thread: it only waits for a line
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside a thread waiting for a line
         child = os.fork()
     if child == 0:
         _answer_and_exit(subject, known, sender)
@@ -94,10 +94,10 @@ def _fork(subject: Subject, case: str) -> None:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     if text is None:
-        raise FailedError(f"a forked child gets no result within {_CHILD_SECONDS:g} s")
+        raise FailedError(f"a forked child has no result within {_CHILD_SECONDS:g} s")
     refusing = _runtimes_that_do_not_fork(subject)
     if refusing and text.startswith("ExecutionError: ") and "forked process" in text:
-        raise DeclinedError(f"runtime `{refusing[0]}` says that its modules do not work in a forked process")
+        raise DeclinedError(f"runtime `{refusing[0]}` declares modules unusable in a forked process")
     if text != "right":
         raise FailedError(f"in a forked child: {text or 'the process ended'}")
 
@@ -109,7 +109,7 @@ def _runtimes_that_do_not_fork(subject: Subject) -> list[str]:
 
 
 def _answer_and_exit(subject: Subject, known: Mapping[Example, Results], sender: int) -> None:
-    """Calls everything in the child, writes what was wrong, and ends without a word to anybody else."""
+    """Call everything in the child, write the first fault, and end the process immediately."""
     try:
         machine = compile_examples(subject).vm
         texts = [
@@ -118,14 +118,14 @@ def _answer_and_exit(subject: Subject, known: Mapping[Example, Results], sender:
             if (text := difference(subject, example, example.inputs, run(machine, example), results))
         ]
         os.write(sender, (texts[0] if texts else "right").encode())
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the child must not go on in the parent's place
+    except BaseException as error:  # noqa: BLE001 - the child must never go on in the parent's place
         os.write(sender, f"{type(error).__name__}: {error}".encode())
     finally:
         os._exit(0)
 
 
 def _read_within(receiver: int, seconds: float) -> str | None:
-    """Gives what is written until the other end is closed; ``None`` where it stays open too long."""
+    """Return everything written until the other end is closed; ``None`` if still open after the deadline."""
     end = time.monotonic() + seconds
     parts: list[bytes] = []
     while True:
@@ -143,11 +143,11 @@ def _clean_end(subject: Subject, case: str) -> None:
     code = f"from {__name__} import use_and_drop; use_and_drop(sys.argv[2])"
     printed = run_in_fresh_process(code, json.dumps(subject.spec.to_json()), timeout=_END_SECONDS, ends_by_itself=True)
     if printed.strip():
-        raise FailedError(f"a process that used it printed while it ended:\n{printed.strip()[-2000:]}")
+        raise FailedError(f"a process printed at exit after using the backend:\n{printed.strip()[-2000:]}")
 
 
 def use_and_drop(spec: str) -> None:
-    """Calls every example in this process, in another thread too, and has all that is printed after that told.
+    """Call every example in this process, in another thread too, and make all later output visible to the caller.
 
     Args:
         spec: of the subject, as JSON.
@@ -172,12 +172,12 @@ def use_and_drop(spec: str) -> None:
     os.dup2(printed, 2)
 
 
-STATE = Promise(Level.L4, "process-unchanged", "leaves the state of the process as it is", _unchanged)
-"""It sees most where it is the first of the level."""
+STATE = Promise(Level.L4, "process-unchanged", "leaves the state of the process unchanged", _unchanged)
+"""Most effective as the first test of the level."""
 
 PROMISES = (
-    Promise(Level.L4, "fork", "works in a child that was forked after a call", _fork),
+    Promise(Level.L4, "fork", "works in a child process forked after a call", _fork),
     Promise(
-        Level.L4, "clean-end", "lets a process that used it end at once, with status 0 and without output", _clean_end
+        Level.L4, "clean-end", "lets a process exit at once after use, with status 0 and without output", _clean_end
     ),
 )

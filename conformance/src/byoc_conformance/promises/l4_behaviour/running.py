@@ -1,4 +1,4 @@
-"""Running examples, and comparing what comes out with what came out before."""
+"""Runs of examples, and comparison with earlier results."""
 
 from __future__ import annotations
 
@@ -37,40 +37,40 @@ _WIDE = (129, 511)
 
 
 def require_examples(subject: Subject, *kinds: str) -> tuple[Example, ...]:
-    """Gives the examples of some kinds, of all where none is named.
+    """Return the examples of some kinds; all examples if no kind is given.
 
     Raises:
         NotCoveredError: there are none.
     """
     found = tuple(example for example in find_examples(subject) if not kinds or example.kind in kinds)
     if not found:
-        raise NotCoveredError(f"claims no example{' that is ' if kinds else ''}{' or '.join(kinds)}")
+        raise NotCoveredError(f"the backend claims no example{' of kind ' if kinds else ''}{' or '.join(kinds)}")
     return found
 
 
 def run(machine: VirtualMachine, example: Example, inputs: Sequence[Array] | None = None) -> Results:
-    """Gives the results of one call, copied at once, so that nothing that happens later can change them.
+    """Return the results of a call, copied at once to be safe from later changes.
 
     Args:
-        machine: holds the example's function.
-        example: what to call.
-        inputs: what it is called with; copies of the example's own where not given.
+        machine: a machine with the example's function.
+        example: the example to call.
+        inputs: the inputs; copies of the example's own if not given.
     """
     return copies(call_function(machine, example.function, example.new_inputs() if inputs is None else inputs))
 
 
 def other_inputs(example: Example, steps: int = 1) -> tuple[Array, ...]:
-    """Gives other inputs that fit as well: the elements of each in another order, so that sums over them stay."""
+    """Return other valid inputs: the elements of each input in another order, to preserve sums over all elements."""
     return tuple(np.roll(array.reshape(-1), steps).reshape(array.shape) for array in example.inputs)
 
 
 def copies(arrays: Iterable[Array]) -> tuple[Array, ...]:
-    """Gives copies, for calls after which the arrays themselves are still needed."""
+    """Return copies of arrays still needed after a call."""
     return tuple(array.copy() for array in arrays)
 
 
 def same_bytes(left: Sequence[Array], right: Sequence[Array]) -> bool:
-    """Whether results are equal in type, shape and every bit."""
+    """Return whether results are equal in type, shape and every bit."""
     return len(left) == len(right) and all(
         a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
         for a, b in zip(left, right, strict=True)
@@ -78,17 +78,17 @@ def same_bytes(left: Sequence[Array], right: Sequence[Array]) -> bool:
 
 
 def difference(subject: Subject, example: Example, inputs: Sequence[Array], found: Results, known: Results) -> str:
-    """Says what is wrong with results; empty where nothing is.
+    """Return the fault in results; empty if none.
 
-    They are right where they are, bit by bit, what was known before, or else what the reference kernels give, up to
-    rounding: whether numbers are right to begin with is for level 2 to judge.
+    Results are right if equal to the known results bit by bit, or else equal to the results of the reference kernels,
+    up to rounding: level 2 judges the accuracy of the known results.
 
     Args:
-        subject: whose stated unit roundoff counts.
-        example: what was called.
-        inputs: what it was called with.
+        subject: the subject with the declared unit roundoff.
+        example: the called example.
+        inputs: the inputs of the call.
         found: the results.
-        known: what equal inputs gave before.
+        known: earlier results for equal inputs.
     """
     if same_bytes(found, known):
         return ""
@@ -109,10 +109,10 @@ def _describe_types(arrays: Sequence[Array]) -> str:
 def agree(
     subject: Subject, example: Example, inputs: Sequence[Array], found: Results, known: Results, when: str
 ) -> None:
-    """Checks results against those known before; see :func:`difference`.
+    """Check results against known results; see :func:`difference`.
 
     Raises:
-        FailedError: they are others; says when.
+        FailedError: the results differ; with the time of the call.
     """
     text = difference(subject, example, inputs, found, known)
     if text:
@@ -122,13 +122,13 @@ def agree(
 def rebuild(
     subject: Subject, example: Example, name: str, new_type: Callable[[TensorType], TensorType]
 ) -> Example | None:
-    """Gives an example on parameters of other types; ``None`` where its ops do not take them.
+    """Return an example on parameters of other types; ``None`` if the ops reject the types.
 
     Args:
-        subject: whose ops it has.
-        example: what it is made from; constants stay.
+        subject: the subject with the ops.
+        example: the original example; constants stay.
         name: of the function.
-        new_type: gives static types for those of the parameters.
+        new_type: returns the static type for a parameter's type.
     """
     old = example.module[example.function]
     builder = FunctionBuilder(name, constants=example.module.constants, ops=subject.ops)
@@ -153,9 +153,9 @@ def rebuild(
 
 
 def resize_first(subject: Subject, examples: Iterable[Example], size: int) -> tuple[Example, ...]:
-    """Gives examples with another number in place of the first size of their first input, wherever that one stands.
+    """Return examples with another number in place of the first size of their first input, wherever the size occurs.
 
-    Symbolic and data-dependent examples, and those that do not take that size, are left out.
+    Symbolic and data-dependent examples, and examples rejecting the size, are left out.
     """
     found = []
     for example in examples:
@@ -173,7 +173,7 @@ def resize_first(subject: Subject, examples: Iterable[Example], size: int) -> tu
 
 
 def is_computable(example: Example, inputs: Sequence[Array]) -> bool:
-    """Whether the reference kernels take these inputs: what is an error for them may be one for anybody."""
+    """Return whether the reference kernels accept these inputs: refused inputs may be an error for any backend."""
     try:
         evaluate_function(example.module, example.function, inputs)
     except ByocError:
@@ -182,7 +182,7 @@ def is_computable(example: Example, inputs: Sequence[Array]) -> bool:
 
 
 def widen(subject: Subject, examples: Iterable[Example]) -> tuple[Example, ...]:
-    """Gives examples whose values all have one type again, on arrays of 64 Ki elements."""
+    """Return examples with a single type for all values again, on arrays of 64 Ki elements."""
     found = []
     for example in examples:
         function = example.module[example.function]
@@ -194,7 +194,7 @@ def widen(subject: Subject, examples: Iterable[Example]) -> tuple[Example, ...]:
 
 
 def compile_own(subject: Subject, examples: Iterable[Example]) -> tuple[Attempt, tuple[Example, ...]]:
-    """Compiles examples anew, or some that were derived from others; gives those that the subject takes too."""
+    """Compile examples anew, or examples derived from others; return the examples claimed by the subject too."""
     given = tuple(examples)
     attempt = subject.attempt(join_examples(given))
     kept = tuple(e for e in given if attempt.is_claimed(e.function) and e.function not in attempt.failures)

@@ -27,12 +27,12 @@ _SIZES = (1, 3, 17, 1025)
 
 def _dynamic(subject: Subject, case: str) -> None:
     if not subject.info.dynamic_shapes:
-        raise DeclinedError("declares no dynamic shapes")
+        raise DeclinedError("the backend declares no dynamic shapes")
     examples = require_examples(subject, "symbolic")
     machine = compile_examples(subject).vm
     fixed = [(e, twin) for e in examples for size in _SIZES if (twin := _bound(subject, e, size)) is not None]
     if not fixed:
-        raise NotCoveredError("no symbolic example takes other sizes")
+        raise NotCoveredError("no symbolic example accepts other sizes")
     attempt, claimed = compile_own(subject, [twin for _, twin in fixed])
     known = {twin: run(attempt.vm, twin) if twin in claimed else twin.expected() for _, twin in fixed}
     for turn in ("the first time", "again"):
@@ -43,7 +43,7 @@ def _dynamic(subject: Subject, case: str) -> None:
 
 
 def _bound(subject: Subject, example: Example, size: int) -> Example | None:
-    """Gives a symbolic example as it is where every symbol has one size; ``None`` where its ops do not take it."""
+    """Return a symbolic example with the same size for every symbol; ``None`` if the ops reject the size."""
 
     def bind(old: TensorType) -> TensorType:
         return TensorType(tuple(size if symbols_of(dim) else dim for dim in old.shape or ()), old.dtype)
@@ -65,7 +65,7 @@ def _empty(subject: Subject, case: str) -> None:
         reasons = [reason for example in static for reason in attempt.reasons(example.function)]
         if reasons:
             raise DeclinedError(f"{reasons[0].code}: {reasons[0].text}")
-        raise NotCoveredError("no example takes arrays without elements")
+        raise NotCoveredError("no example accepts arrays without elements")
 
 
 def _try_empty(subject: Subject, example: Example, found: Results) -> None:
@@ -76,8 +76,8 @@ PROMISES = (
     Promise(
         Level.L4,
         "dynamic-shapes",
-        "computes functions of symbolic sizes, sizes from 1 to 1025 in turn, as it computes those of fixed sizes",
+        "gives the same results for symbolic sizes as for fixed sizes, with sizes from 1 to 1025 in turn",
         _dynamic,
     ),
-    Promise(Level.L4, "zero-size", "takes arrays without elements, sizes that are known and symbols", _empty),
+    Promise(Level.L4, "zero-size", "accepts arrays without elements, for fixed and symbolic sizes", _empty),
 )

@@ -1,4 +1,4 @@
-"""The calls that a machine makes of the subject's functions, seen from between the two."""
+"""Observation of a machine's calls of the subject's functions."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["ObservedCall", "observe_calls"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ObservedCall:
-    """One call of a compiled function.
+    """A call of a compiled function.
 
     Attributes:
-        example: what was run.
-        function: what was called.
-        inputs: what it was given, copied.
-        outputs: what it filled, copied; none for a function that returns its results.
+        example: the running example.
+        function: the called function.
+        inputs: copies of the inputs.
+        outputs: copies of the filled outputs; empty for a function returning results.
     """
 
     example: Example
@@ -33,7 +33,7 @@ class ObservedCall:
 
 
 def observe_calls(subject: Subject, examples: Sequence[Example]) -> list[ObservedCall]:
-    """Gives the calls of compiled functions that running examples makes."""
+    """Return the calls of compiled functions during runs of examples."""
     calls: list[ObservedCall] = []
     for example in examples:
 

@@ -1,4 +1,4 @@
-"""The number of threads that a call may use."""
+"""The number of threads allowed for a call."""
 
 from __future__ import annotations
 
@@ -37,19 +37,20 @@ _LARGE: tuple[OpCase, ...] = (
     case("cumsum", (256, 2048), axis=1),
     case("nn.attention", *[(1, 8, 160, 32)] * 3),
 )
-"""Calls that are worth several threads to whoever has them: a millisecond of work or so."""
+"""Calls large enough for several threads: about a millisecond of work."""
 _MEASURED_SECONDS = 0.05
 _MOST_CALLS = 200
 _NUMBERS = (2, 3, 4)
 _ROUNDS = 3
 _LARGEST_SHARE = 0.25
-"""What other threads may compute beside the one permitted: they wake up, look, and sleep again. Backends of one thread
-were measured at 0.00 of its time, those that take a second one at 0.38 and more."""
+"""The allowed time of other threads, as a share of the caller's time: other threads wake up, look, and sleep again.
+Single-threaded backends were measured at 0.00 of the caller's time, backends with a second thread at 0.38 and more.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """The processor time of some calls, in seconds: of the thread that calls, and of all others."""
+    """The processor time of some calls, in seconds: of the calling thread, and of all others."""
 
     own: float
     others: float
@@ -62,12 +63,12 @@ def _limited(subject: Subject, case: str) -> Outcome:
     for name, arrays in inputs.items():
         use = _measure(machine, name, arrays)
         if use.others > _LARGEST_SHARE * use.own:
-            # Threads that are just made, or end just now, are not of this call.
+            # Threads starting or ending just now are not part of this call.
             use = _measure(machine, name, arrays)
         if use.others > _LARGEST_SHARE * use.own:
             texts.append(
                 f"{name}, called with `num_threads=1`: other threads computed for {use.others / use.own:.2f} times as "
-                "long as the thread that called"
+                "long as the calling thread"
             )
     if texts:
         raise FailedError("\n".join(texts))
@@ -91,10 +92,10 @@ def _agree(subject: Subject, case: str) -> Outcome:
 
 @cache
 def _compile_large(subject: Subject) -> tuple[Attempt, Mapping[str, list[Array]]]:
-    """Return the large cases compiled, and inputs of those that the subject takes.
+    """Return the compiled large cases, and inputs of the cases claimed by the subject.
 
     Raises:
-        NotCoveredError: it takes none.
+        NotCoveredError: no case is claimed.
     """
     functions = dict(_functions(subject))
     attempt = subject.attempt(IRModule({name: function for name, (function, _) in functions.items()}, ConstantStore()))
@@ -104,11 +105,11 @@ def _compile_large(subject: Subject) -> tuple[Attempt, Mapping[str, list[Array]]
         if attempt.is_claimed(name) and name not in attempt.failures
     }
     if not taken:
-        raise NotCoveredError("claims none of the large cases")
+        raise NotCoveredError("the backend claims none of the large cases")
     for name, inputs in list(taken.items()):
         try:
             call_function(attempt.vm, name, inputs)
-        except ByocError:  # level 2 tells of calls that fail
+        except ByocError:  # level 2 reports failing calls
             del taken[name]
     return attempt, taken
 
@@ -122,7 +123,7 @@ def _functions(subject: Subject) -> Iterator[tuple[str, tuple[Function, list[Arr
 
 
 def _measure(machine: VirtualMachine, name: str, inputs: list[Array]) -> _Use:
-    """Return the processor time of calls, which are repeated until that is long enough to be measured."""
+    """Return the processor time of calls, repeated until the time is long enough for measuring."""
     call_function(machine, name, inputs)
     process, thread = time.process_time(), time.thread_time()
     for _ in range(_MOST_CALLS):
@@ -138,13 +139,13 @@ PROMISES = (
     Promise(
         Level.L4,
         "thread-limit",
-        "computes on no more threads than its call may use",
+        "computes on no more threads than allowed for the call",
         _limited,
     ),
     Promise(
         Level.L4,
         "thread-numbers",
-        "gives on several threads what it gives on one, in calls that are large enough for several",
+        "gives the same results on several threads as on one, in calls large enough for several",
         _agree,
     ),
 )

@@ -1,4 +1,4 @@
-"""Several threads in one module at once."""
+"""Several concurrent threads in the same module."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ __all__ = ["PROMISES"]
 _NUM_THREADS = 4
 _ROUNDS = 25
 _MAX_DIVERGENT = 12
-"""Of one example: how many calls are looked at closely."""
+"""The number of divergent calls of an example to be examined closely."""
 _SWITCH_SECONDS = 1e-6
-"""After how long another thread may go on, so that they meet in more places."""
+"""Python's switch interval between threads: short, for more interleavings."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _DivergentCall:
-    """A call whose results had other bits than those of the same call alone.
+    """A call with results of other bits than the same call alone.
 
     Attributes:
-        example: what was called.
-        inputs: what it was given.
-        found: what it gave.
-        known: what it gave alone; where it raised, nothing.
-        error: what it raised.
+        example: the called example.
+        inputs: the inputs of the call.
+        found: the results of the call; empty after an error.
+        known: the results of the same call alone.
+        error: the error raised by the call.
     """
 
     example: Example
@@ -59,7 +59,7 @@ class _DivergentCall:
 
 @cache
 def _divergent_calls(subject: Subject) -> tuple[_DivergentCall, ...]:
-    """Gives the calls that went another way among threads than alone: the first of a module, and many more."""
+    """Return the calls with other results among threads than alone: the first call of a module, and many more."""
     examples = require_examples(subject)
     fresh = compile_own(subject, examples)[0].vm
     wide = widen(subject, examples)
@@ -77,7 +77,7 @@ def _divergent_calls(subject: Subject) -> tuple[_DivergentCall, ...]:
 def _race(
     machine: VirtualMachine, example: Example, given: Sequence[Sequence[Array]], known: Sequence[Results], rounds: int
 ) -> list[_DivergentCall]:
-    """Calls an example from several threads, each with inputs of its own, and gives what differs."""
+    """Call an example from several threads, each with separate inputs, and return divergent calls."""
     found: list[_DivergentCall] = []
     start = threading.Barrier(len(given))
 
@@ -86,7 +86,7 @@ def _race(
             start.wait()
             try:
                 results = run(machine, example, copies(inputs))
-            except Exception as error:  # noqa: BLE001 - the plugin border: whatever a backend's code raises is its fault
+            except Exception as error:  # noqa: BLE001 - the plugin border: any error of a backend's code is its fault
                 found.append(_DivergentCall(example, inputs, (), wanted, f"{type(error).__name__}: {error}"))
                 continue
             if not same_bytes(results, wanted) and len(found) < _MAX_DIVERGENT:
@@ -120,10 +120,10 @@ def _re_entrant(subject: Subject, case: str) -> None:
 
 def _deterministic(subject: Subject, case: str) -> None:
     if not subject.info.deterministic:
-        raise DeclinedError("declares that it is not deterministic")
+        raise DeclinedError("the backend declares `deterministic=False`")
     texts = [text for code, text in watched_calls(subject) if code == "not-deterministic"]
     texts += [
-        f"{call.example.name}: other bits where {_NUM_THREADS} threads call it"
+        f"{call.example.name}: other bits in calls from {_NUM_THREADS} threads"
         for call in _divergent_calls(subject)
         if not call.error and not difference(subject, call.example, call.inputs, call.found, call.known)
     ]
@@ -135,13 +135,13 @@ PROMISES = (
     Promise(
         Level.L4,
         "re-entrant",
-        "gives several threads that call one module at once what it gives one",
+        "gives the same results in concurrent calls of a module as in a single thread",
         _re_entrant,
     ),
     Promise(
         Level.L4,
         "deterministic",
-        "gives the same bits for the same inputs, if it says that it is deterministic",
+        "gives the same bits for the same inputs, if declared deterministic",
         _deterministic,
     ),
 )

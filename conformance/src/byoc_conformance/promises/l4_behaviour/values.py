@@ -1,4 +1,4 @@
-"""Numbers that are not finite, and the smallest there are."""
+"""Non-finite numbers, and the smallest numbers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _survive(subject: Subject, case: str) -> None:
             warnings.simplefilter("always")
             run(machine, example, inputs)
         if caught:
-            raise FailedError(f"{example.name}: warns on numbers that are {case}: {caught[0].message}")
+            raise FailedError(f"{example.name}: warns on inputs of kind {case}: {caught[0].message}")
     if not judged:
         raise NotCoveredError("no example has floating-point inputs")
 
@@ -53,7 +53,7 @@ PROMISES = (
     Promise(
         Level.L4,
         "any-number",
-        "neither crashes, hangs, raises nor warns on numbers that are not finite, or tiny",
+        "neither crashes, hangs, raises nor warns on non-finite or tiny numbers",
         _survive,
         cases=lambda: tuple(_VALUES),
         deadline=30.0,

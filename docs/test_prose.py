@@ -1,0 +1,51 @@
+"""The areas whose prose is measured, and what exceeds the limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from docs import prose
+from docs.prose import Limits, areas, problems
+
+PLAIN = '"""Return the sum."""\n'
+ODD = '"""Gives what it is that they say of those."""\n'
+
+
+def _tree(root: Path, **files: str) -> Path:
+    core = root / "core" / "src" / "byoc_core"
+    for name, text in {"__init__": "", "vm/__init__": PLAIN, **files}.items():
+        path = core / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return root
+
+
+def test_each_folder_of_core_is_an_area(tmp_path: Path) -> None:
+    root = _tree(tmp_path, **{"ir/graph": PLAIN, "errors": ODD})
+    (root / "README.md").write_text(
+        "# Title\n\nWhat it is.\n\n    code that is\n\n```\nwhich\n```\n\nUse `what`.\n", "utf-8"
+    )
+    found = areas(root)
+    assert list(found) == ["core: other modules", "core: ir", "core: vm", "pages"]
+    (page,) = found["pages"]["README.md"]
+    assert page.split() == ["#", "Title", "What", "it", "is.", "Use", "."]
+
+
+def test_an_area_above_the_limits_is_a_problem(tmp_path: Path) -> None:
+    root = _tree(tmp_path, errors=ODD)
+    (line,) = problems(root)
+    assert line == "core: other modules: 222.2 relative words, 333.3 pronouns per 1,000 words; at most 16 and 14"
+    assert problems(root, Limits(223, 334)) == []
+    assert len(problems(root, Limits(222, 334))) == len(problems(root, Limits(223, 333))) == 1
+
+
+def test_no_area_of_this_repository_exceeds_its_limits() -> None:
+    assert problems(prose.ROOT) == []
+
+
+def test_the_worst_docstrings_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert prose.main(["--worst", "1", "docs"]) == 0
+    assert prose.main(["core/src/byoc_core/dims"]) == 0
+    assert "core: dims" in capsys.readouterr().out
