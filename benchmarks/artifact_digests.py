@@ -1,11 +1,11 @@
-"""Digests of the artifacts of the zoo: whether a change of the code changes what it compiles.
+"""Digests of the artifacts of the zoo, showing whether a change of the code changes the artifacts.
 
     python -m benchmarks.artifact_digests > before.json
     python -m benchmarks.artifact_digests --compare before.json
 
-Each network of the zoo is compiled for each set of backends and saved. A digest is made of each member of the artifact.
-The manifest and the offload report have a digest for each of their fields. ``--compare`` lists the members that differ,
-and ends with status 1 where there are some.
+Each network of the zoo is compiled for each set of backends and saved. Each member of the artifact has a digest.
+The manifest and the offload report have a digest for each field. ``--compare`` lists the differing members, and ends
+with status 1 if any differ.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _digest(data: bytes) -> str:
 
 
 def digest_zoo(only: str) -> dict[str, Digests]:
-    """Return the digests of all artifacts whose network's name holds ``only``."""
+    """Return the digests of the artifacts of all networks with ``only`` in the name."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.byoc")
@@ -73,7 +73,7 @@ def digest_zoo(only: str) -> dict[str, Digests]:
 
 
 def list_differences(before: dict[str, Digests], after: dict[str, Digests]) -> list[str]:
-    """Return a line for each member that differs, or is on one side only; artifacts on one side only do not count."""
+    """Return a line for each member differing or on one side only; artifacts on one side only do not count."""
     lines = []
     for artifact in before.keys() & after.keys():
         old, new = before[artifact], after[artifact]
@@ -84,8 +84,8 @@ def list_differences(before: dict[str, Digests], after: dict[str, Digests]) -> l
 def main() -> None:
     """Print the digests, or compare them with a file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="networks whose name holds this")
-    parser.add_argument("--compare", type=Path, help="a file of digests, as this program prints them")
+    parser.add_argument("--only", default="", help="networks with this text in the name")
+    parser.add_argument("--compare", type=Path, help="a file of digests printed by this program")
     arguments = parser.parse_args()
     found = digest_zoo(arguments.only)
     if arguments.compare is None:

@@ -1,11 +1,11 @@
-"""Microseconds of a call where calling is all there is: tiny models, in every way that byoc and ONNX Runtime offer.
+"""Microseconds of calls with next to no arithmetic: tiny models, in every way to call of byoc and ONNX Runtime.
 
-The time is what the calling thread takes of a processor: on an idle machine the same as a clock's, for nothing here is
-large enough to be shared among threads; on a busy one what others take is left out.
+The time is processor time of the calling thread. On an idle machine this equals the time of a clock, because nothing
+here is large enough to be shared among threads. On a busy machine, the time of other processes is left out.
 
-All ways of all models run in the same rounds, after their results were compared. Beside them stand what
-calls are made of, by itself: a Python function, a fresh array for the result, one foreign call through ``ctypes``; of
-the model with a region on the host that region, and numpy's own call for its op.
+All ways of all models run in the same rounds, after a comparison of the results. Beside these stand the parts of a
+call, each by itself: a Python function, a fresh array for the result, a foreign call through ``ctypes``. The model
+with a region on the host also has this region, and the call of numpy for the same op.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.tables import SHORTEST, SLOPE, Table, add_slopes, show, table_to
 from benchmarks.tiny_models import MODELS
 
 SAMPLE_S = 3e-3
-"""About what one sample of each way takes, so that what disturbs the machine disturbs all alike."""
+"""Approximate seconds of a sample of each way: a disturbance of the machine then disturbs all ways alike."""
 NUM_WARM_CALLS = 200
 PEERS: Mapping[str, Mapping[str, Any]] = {
     "1 thread": {"num_threads": 1},
@@ -39,11 +39,11 @@ GOALS = {
     for way, most in {"byoc call": 3.0, "byoc bound": 1.5}.items()
     for threads in ("", TWO_THREADS)
 }
-"""Microseconds that are aimed at, by way and model."""
+"""Goals in microseconds, by way and model."""
 
 
 def run(num_rounds: int) -> dict[str, Any]:
-    """Gives microseconds per call of each model in each way, what a further region adds, and the ratios to the peer."""
+    """Return microseconds per call of each model in each way, the cost of a further region, and ratios to the peer."""
     if not has_peer():
         print(f"  {NO_PEER}")
     calls = {(way, model): call for model in MODELS for way, call in list_calls(model).items()}
@@ -71,15 +71,15 @@ def run(num_rounds: int) -> dict[str, Any]:
 
 
 def scaled(samples: Samples, unit: float) -> Samples:
-    """Gives samples in another unit."""
+    """Return samples in another unit."""
     return Samples(tuple(value / unit for value in samples.values))
 
 
 def list_calls(name: str) -> dict[str, Call]:
-    """Gives all ways to call a model, and with the shortest what calls are made of.
+    """Return all ways to call a model; for the shortest model also the parts of a call.
 
     Raises:
-        ValueError: two ways give other results.
+        ValueError: two ways have different results.
     """
     model = MODELS[name]
     executable, inputs = model.build(), model.draw_inputs()
@@ -100,10 +100,10 @@ def list_calls(name: str) -> dict[str, Call]:
 
 
 def compare_results(model: str, calls: Mapping[str, Call]) -> None:
-    """Checks that all ways of one model agree: the same float32 ops in the same order, so to the last bit.
+    """Check that all ways of a model agree to the last bit: all compute the same float32 ops in the same order.
 
     Raises:
-        ValueError: two do not.
+        ValueError: two ways differ.
     """
     first, *others = ((way, read_result(call)) for way, call in calls.items())
     for way, result in others:
@@ -112,7 +112,7 @@ def compare_results(model: str, calls: Mapping[str, Call]) -> None:
 
 
 def parts(executable: Executable, inputs: Mapping[str, NDArray]) -> dict[str, Call]:
-    """Gives what calls are made of, each by itself."""
+    """Return the parts of a call, each by itself."""
     (region,) = executable.modules
     function = region.get_function(region.function_names[0])
     (shape,) = {array.shape for array in inputs.values()}
@@ -125,7 +125,7 @@ def parts(executable: Executable, inputs: Mapping[str, NDArray]) -> dict[str, Ca
 
 
 def host_parts(executable: Executable, inputs: Mapping[str, NDArray]) -> dict[str, Call]:
-    """Gives the region of one subtraction that the host runs, and the subtraction in numpy, into memory of its own."""
+    """Return the host's region of a single subtraction, and the subtraction in numpy into a separate buffer."""
     (region,) = (module for module in executable.modules if module.type_key == "graph")
     function = region.get_function(region.function_names[0])
     x, y, *_ = inputs.values()
@@ -137,7 +137,7 @@ def host_parts(executable: Executable, inputs: Mapping[str, NDArray]) -> dict[st
 
 
 def time_statement(call: Call) -> Callable[[], float]:
-    """Gives a contestant that runs a call in a bare loop, warm, and returns the mean seconds of this thread."""
+    """Return a contestant running a warm call in a bare loop and returning the mean seconds of this thread."""
     timer = timeit.Timer(call.statement, timer=time.thread_time, globals=dict(call.names))
     timer.timeit(NUM_WARM_CALLS)
     num_calls = max(1, round(SAMPLE_S * NUM_WARM_CALLS / min(timer.repeat(3, NUM_WARM_CALLS))))
@@ -150,7 +150,7 @@ def time_statement(call: Call) -> Callable[[], float]:
 
 
 def peer_ratios(table: Table) -> Table:
-    """Gives how many times longer the peer takes than byoc in the like way, round by round."""
+    """Return the time of the peer over the time of byoc in the corresponding way, round by round."""
     rivals = [
         (way + (TWO_THREADS if settings["num_threads"] == 2 else ""), f"{rival}, {label}")
         for way, rival in RIVALS.items()

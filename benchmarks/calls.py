@@ -1,7 +1,7 @@
-"""The ways to call a tiny model: byoc's, ONNX Runtime's with its best settings, and the arithmetic in numpy.
+"""The ways to call a tiny model: byoc's, ONNX Runtime's with the best settings, and the arithmetic in numpy.
 
-A way is a Python statement over names, so that whoever measures adds nothing but a loop. Nothing of the compiler is
-imported here: a process that only measures starts quickly.
+A way is a Python statement over names: a measurement adds only a loop. Nothing of the compiler is imported here, for
+a quick start of measuring processes.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Call(NamedTuple):
     """A way to call a model.
 
     Attributes:
-        statement: what is measured.
-        names: what it reads.
+        statement: the measured statement.
+        names: the names read by the statement.
         result: an expression for the result, once the statement has run.
     """
 
@@ -47,7 +47,7 @@ class Call(NamedTuple):
 
 
 def read_result(call: Call) -> NDArray:
-    """Runs a call once and gives its result."""
+    """Run a call once and return the result."""
     names = dict(call.names)
     exec(call.statement, names)
     result: NDArray = eval(call.result, names)
@@ -55,12 +55,12 @@ def read_result(call: Call) -> NDArray:
 
 
 def _buffer(inputs: Mapping[str, NDArray]) -> NDArray:
-    """Gives a buffer for the result that holds no result yet."""
+    """Return a buffer for the result, filled with NaN."""
     return np.full_like(next(iter(inputs.values())), np.nan)
 
 
 def byoc_calls(executable: Executable, inputs: Mapping[str, NDArray], *, num_threads: int = 1) -> dict[str, Call]:
-    """Gives the ways to call byoc: with fresh results, into buffers, with buffers fixed, and all steps in Python."""
+    """Return the ways to call byoc: with fresh results, into buffers, with buffers fixed, and all steps in Python."""
     machine = byoc_core.VirtualMachine(executable, num_threads=num_threads)
     python = byoc_core.VirtualMachine(executable, num_threads=num_threads, native=False)
     out, fixed = {OUTPUT: _buffer(inputs)}, {OUTPUT: _buffer(inputs)}
@@ -84,22 +84,22 @@ def byoc_calls(executable: Executable, inputs: Mapping[str, NDArray], *, num_thr
 
 
 def numpy_call(arithmetic: str, inputs: Mapping[str, NDArray]) -> Call:
-    """Gives numpy's way: statements that leave the result in a variable of its name."""
+    """Return numpy's way: statements assigning the result to the variable ``y``."""
     return Call(arithmetic, inputs, OUTPUT)
 
 
 def has_peer() -> bool:
-    """Whether ONNX Runtime is installed."""
+    """Return whether ONNX Runtime is installed."""
     return find_spec("onnxruntime") is not None
 
 
 def peer_session(model: bytes | str, *, num_threads: int, spinning: bool = True) -> Any:
-    """Gives a session of ONNX Runtime with all graph optimisations, in sequence, on so many threads.
+    """Return a session of ONNX Runtime with all graph optimisations and sequential execution.
 
     Args:
-        model: the model, or its file's path.
+        model: the model, or the path of the model file.
         num_threads: threads of an op.
-        spinning: whether idle threads spin for a while, as they do by default.
+        spinning: whether idle threads spin for a while, as by default.
     """
     import onnxruntime
 
@@ -116,7 +116,7 @@ def peer_session(model: bytes | str, *, num_threads: int, spinning: bool = True)
 
 
 def peer_calls(session: Any, inputs: Mapping[str, NDArray]) -> dict[str, Call]:
-    """Gives the ways to call a session: with fresh results, and with all buffers bound."""
+    """Return the ways to call a session: with fresh results, and with all buffers bound."""
     import onnxruntime
 
     out = _buffer(inputs)

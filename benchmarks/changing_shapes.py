@@ -1,10 +1,10 @@
-"""Microseconds of a call where shapes change from call to call: tiny models that take any number of rows.
+"""Microseconds of a call with shapes changing from call to call: tiny models of any number of rows.
 
-One shape all the time, two in turn, or so many in turn that nothing which is kept for a few shapes is of use. The
-inputs are made before; picking the next ones is part of every call, and stands in a row of its own. Where ONNX
-Runtime's buffers are bound, each call binds its own.
+There is a single shape all the time, two in turn, or too many in turn for a cache of a few shapes. The inputs are made
+beforehand. Picking the next inputs is part of every call, and has a separate row. With the buffers of ONNX Runtime
+bound, each call binds the buffers anew.
 
-The time is that of the calling thread, as in :mod:`benchmarks.call_overhead`.
+The time is processor time of the calling thread, as in :mod:`benchmarks.call_overhead`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.tables import Table, show, table_to_json
 from benchmarks.tiny_models import DYNAMIC, MODELS, TinyModel
 
 PATTERNS: Mapping[str, Sequence[int]] = {"1": (10,), "2": (10, 11), "300": range(1, 301)}
-"""Numbers of rows, by how many shapes take turns."""
+"""Numbers of rows, by the number of shapes in turn."""
 DYNAMIC_MODELS: Mapping[str, TinyModel] = {"chain": DYNAMIC, "mixed": replace(MODELS["mixed"], num_rows="n")}
 RIVALS = {"byoc call": "ORT session.run", "byoc run into buffers": "ORT IO binding, bound anew"}
 
@@ -34,7 +34,7 @@ Feeds = Sequence[Mapping[str, NDArray]]
 
 
 def run(num_rounds: int) -> dict[str, Any]:
-    """Gives microseconds per call of each model and pattern of shapes in each way, and the ratios to the peer."""
+    """Return microseconds per call of each model and pattern of shapes in each way, and the ratios to the peer."""
     if not has_peer():
         print(f"  {NO_PEER}")
     calls: dict[tuple[str, str], Call] = {}
@@ -105,10 +105,12 @@ def _peer_calls(data: bytes, feeds: Feeds) -> dict[str, Call]:
 
 
 def _compare(model: TinyModel, column: str, ways: Mapping[str, Call], feeds: Feeds) -> None:
-    """Checks each way's next results, to the last bit, and leaves its inputs where they were.
+    """Compare the results of each way over a turn of the inputs with numpy, to the last bit.
+
+    After the turn, the next inputs of each way are the same as before.
 
     Raises:
-        ValueError: one is not what numpy gives.
+        ValueError: a result differs from numpy's.
     """
     for feed in feeds:
         names: dict[str, Any] = dict(feed)

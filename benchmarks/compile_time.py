@@ -1,4 +1,4 @@
-"""Seconds that ``from_onnx`` and ``build`` take on the light models and on transformers."""
+"""Seconds of ``from_onnx`` and ``build`` for the light models and for transformers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TRANSFORMERS = ("bert", "segformer")
 
 
 def run(num_rounds: int) -> dict[str, Any]:
-    """Return, for each model, the seconds of importing it and of building it."""
+    """Return the seconds of importing and of building each model."""
     return {name: run_model(name, num_rounds) for name in (*list_light_models(), *TRANSFORMERS)}
 
 
 def run_model(name: str, num_rounds: int) -> dict[str, Any]:
-    """Return the seconds of importing a model, and of building it for the host and for each compiler found."""
+    """Return the seconds of importing a model, and of building this model for the host and for each compiler found."""
     data = load_model(name)[0].SerializeToString()
     module = byoc_core.from_onnx(data)
     contestants = {
@@ -39,13 +39,13 @@ def run_model(name: str, num_rounds: int) -> dict[str, Any]:
 
 
 def compiling_backends() -> list[str]:
-    """Gives the installed backends, the host excepted, that can compile on this machine."""
+    """Return the installed backends able to compile on this machine, except the host."""
     backends = byoc_core.backends
     return [name for name in backends.names() if name != "host" and backends.get(name).compile_status().ok]
 
 
 def time_uncached_build(module: IRModule, backend: str) -> Callable[[], float]:
-    """Gives a contestant that builds, links and loads with one backend, with an empty cache of compiled code."""
+    """Return a contestant building, linking and loading with a backend and an empty cache of compiled code."""
 
     def contestant() -> float:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,9 @@
-"""Convolutions on one thread, beside ONNX Runtime and, where it is installed, PyTorch (which calls oneDNN).
+"""Convolutions on one thread, beside ONNX Runtime and, if installed, PyTorch (calling oneDNN).
 
-Each is followed by a bias and ReLU, and each contestant has the image in the layout it likes: channels last for byoc
-and PyTorch, which gets its weights packed beforehand and makes its result anew in each call; channels first for ONNX
-Runtime, whose time holds the moves to and from its blocked layout. All compute the sums of the definition: byoc with
-``winograd="off"``. Time and share of the peak are those of :mod:`benchmarks.products`.
+Each convolution is followed by a bias and ReLU. Each contestant has the image in the preferred layout: channels last
+for byoc and PyTorch, channels first for ONNX Runtime. The time of ONNX Runtime includes the moves to and from a
+blocked layout. PyTorch gets the weights packed beforehand and allocates the result anew in each call. All compute the
+sums of the definition: byoc with ``winograd="off"``. Time and share of the peak are as in :mod:`benchmarks.products`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ __all__ = ["Convolution", "list_calls", "run"]
 
 @dataclass(frozen=True)
 class Convolution:
-    """A square image, convolved with a square filter.
+    """A convolution of a square image with a square filter.
 
     Attributes:
         size: height and width of the image.
-        channels: of the image.
-        out_channels: of the result.
+        channels: channels of the image.
+        out_channels: channels of the result.
         window: height and width of the filter.
-        stride: down and right.
-        padding: on all sides.
-        groups: of channels.
+        stride: the stride of both axes.
+        padding: the padding on all sides.
+        groups: groups of channels.
     """
 
     size: int
@@ -58,7 +58,7 @@ class Convolution:
 
     @property
     def num_operations(self) -> int:
-        """Multiplications and additions."""
+        """The number of multiplications and additions."""
         return 2 * self.out_size**2 * self.out_channels * (self.channels // self.groups) * self.window**2
 
     def __str__(self) -> str:
@@ -66,14 +66,14 @@ class Convolution:
         return f"{self.size}x{self.size} {self.window}x{self.window}{step} {self.channels}->{self.out_channels}"
 
     def draw(self) -> tuple[NDArray, NDArray, NDArray]:
-        """Gives a seeded image, channels first, a filter and a bias."""
+        """Return a seeded image, channels first, a filter and a bias."""
         rng = np.random.default_rng(0)
         image = rng.standard_normal((1, self.channels, self.size, self.size), np.float32)
         filter_shape = (self.out_channels, self.channels // self.groups, self.window, self.window)
         return image, rng.standard_normal(filter_shape, np.float32), rng.standard_normal(self.out_channels, np.float32)
 
     def to_ir(self, weight: NDArray, bias: NDArray) -> IRModule:
-        """Gives the module, channels last."""
+        """Return the module, channels last."""
         builder: Any = FunctionBuilder("main", ops=default_ops())
         x = builder.param("x", tensor((1, self.size, self.size, self.channels)))
         attrs = {"strides": (self.stride,) * 2, "padding": (self.padding,) * 2, "groups": self.groups}
@@ -82,7 +82,7 @@ class Convolution:
         return IRModule({"main": builder.finish(value)}, builder.constants)
 
     def to_onnx(self, weight: NDArray, bias: NDArray) -> bytes:
-        """Gives the serialised ONNX model."""
+        """Return the serialised ONNX model."""
         attrs: Any = {"strides": [self.stride] * 2, "pads": [self.padding] * 4, "group": self.groups}
         nodes = [
             helper.make_node("Conv", ["x", "w", "b"], ["sums"], **attrs),
@@ -147,7 +147,7 @@ SQUEEZENET = (
 
 
 def run(num_rounds: int) -> dict[str, Any]:
-    """Gives microseconds of each convolution by contestant, ratios to each peer, and shares of the peak."""
+    """Return the times of each convolution by contestant, ratios to each peer, and shares of the peak."""
     if not has_peer():
         print(f"  {NO_PEER}")
     peak = peak_contestant("float32")
@@ -162,15 +162,15 @@ def run(num_rounds: int) -> dict[str, Any]:
 def list_calls(
     convolution: Convolution, winograd: str = "off", others: Sequence[str] = ()
 ) -> Mapping[str, Callable[[], object]]:
-    """Gives the contestants of one convolution.
+    """Return the contestants of a convolution.
 
     Args:
-        convolution: what is computed.
+        convolution: the convolution.
         winograd: the value of byoc's option.
-        others: further values of it, which make further contestants.
+        others: further values of this option, each a further contestant.
 
     Raises:
-        ValueError: two of them give different results.
+        ValueError: two contestants have different results.
         RuntimeError: the convolution was not compiled to C.
     """
     image, weight, bias = convolution.draw()
@@ -199,7 +199,7 @@ def list_calls(
 def _byoc_call(
     convolution: Convolution, image: NDArray, weight: NDArray, bias: NDArray, winograd: str
 ) -> tuple[Callable[[], object], Callable[[], NDArray]]:
-    """Gives byoc's way, and what reads its last result."""
+    """Return byoc's call, and a function reading the last result."""
     options = {"ccompiler": {"winograd": winograd}}
     executable = byoc_core.build(convolution.to_ir(weight, bias), ["ccompiler"], options=options)
     if not any(part.type_key != "graph" for part in executable.modules):
@@ -213,7 +213,7 @@ def _byoc_call(
 def _torch_call(
     convolution: Convolution, image: NDArray, weight: NDArray, bias: NDArray
 ) -> tuple[Callable[[], object], Callable[[], NDArray]]:
-    """Gives PyTorch's way, oneDNN's primitive with bias and ReLU on packed weights, and what reads its last result."""
+    """Return PyTorch's call, a primitive of oneDNN with bias and ReLU on packed weights, and a reader of the result."""
     torch: Any = import_module("torch")
     torch.set_num_threads(1)
     x = torch.from_numpy(image).permute(0, 3, 1, 2)

@@ -1,10 +1,10 @@
-"""What runs under callgrind: every way of one engine to call saved models, N times and then 2 N times.
+"""The process run under callgrind: every way of an engine to call saved models, N times and then 2 N times.
 
     valgrind --tool=callgrind --dump-before=getppid python -m benchmarks.counted_process ENGINE FOLDER MODEL...
 
-Before each of both, and behind them, it calls the marked C function: callgrind writes down what it has counted since
-the last time. The difference of the two counts over N is one call, without the loop's start, the process's, or the
-compiler's. Prints way and model of each, in order.
+The process calls the marked C function before each of both series and after the second. At each of these calls,
+callgrind writes down its counts since the previous call. The difference of the two counts over N is one call, without
+the start of the loop, the process or the compiler. Way and model of each are printed in order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.calls import Call, byoc_calls, numpy_call, peer_calls, peer_sess
 __all__ = ["BYOC", "DUMPS_PER_CALL", "MARK", "NUM_CALLS", "PEER"]
 
 MARK = "getppid"
-"""A C function that nothing else calls."""
+"""A C function called by nothing else."""
 NUM_CALLS = 100
 NUM_WARM_CALLS = 100
 BYOC, PEER = "byoc", "ORT"
@@ -31,9 +31,9 @@ DUMPS_PER_CALL = 3
 
 
 def list_calls(engine: str, folder: Path, model: str) -> dict[str, Call]:
-    """Gives the ways of an engine to call a model that :func:`benchmarks.instructions.save_models` saved.
+    """Return the ways of an engine to call a model saved by :func:`benchmarks.instructions.save_models`.
 
-    numpy's is with byoc's, which has loaded numpy anyway.
+    numpy's way is with byoc's, because byoc has loaded numpy anyway.
     """
     inputs = dict(np.load(folder / f"{model}.npz"))
     if engine == BYOC:
@@ -44,7 +44,7 @@ def list_calls(engine: str, folder: Path, model: str) -> dict[str, Call]:
 
 
 def main(engine: str, folder: str, *models: str) -> None:
-    """Runs everything once."""
+    """Run every way of each model."""
     gc.disable()
     for model in models:
         for way, call in list_calls(engine, Path(folder), model).items():

@@ -1,7 +1,7 @@
-"""Microseconds of a call of a region of oneDNN: as one native call, and from Python one primitive after the other.
+"""Microseconds of a call of a oneDNN region: as a native call, and from Python primitive by primitive.
 
-Chains of softmax over 16 elements tell what a call costs and what each further primitive adds; beside them stand
-three small layers on one row, and a whole network. Results are compared first, to the last bit.
+Chains of softmax over 16 elements show the cost of a call and of each further primitive. Beside these chains stand
+three small layers on a row, and a whole network. Results are compared first, to the last bit.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ SLOPE = "each further"
 NETWORK = "light_squeezenet"
 NUM_THREADS = (1, 2)
 NUM_CALLS, NUM_CALLS_OF_NETWORK = 1000, 3
-"""Calls of one sample."""
+"""Calls in a sample."""
 
 
 def run(num_rounds: int) -> dict[str, Any]:
-    """Gives microseconds per call of each model in both ways, what a further primitive adds, and the ratios.
+    """Return microseconds per call of each model in both ways, the cost of a further primitive, and the ratios.
 
     Raises:
-        ValueError: the ways give different results.
+        ValueError: the ways have different results.
     """
     contestants: dict[str, Callable[[], float]] = {}
     for name, (module, x) in list_models().items():
@@ -67,7 +67,7 @@ def run(num_rounds: int) -> dict[str, Any]:
 
 
 def list_models() -> Mapping[str, tuple[IRModule, NDArray]]:
-    """Gives the models by name, each with an input."""
+    """Return the models by name, each with an input."""
     network = load_light_model(NETWORK)
     (image,) = draw_inputs(network, SEED).values()
     row = np.linspace(-1, 1, 16, dtype=np.float32)[None]
@@ -80,7 +80,7 @@ def list_models() -> Mapping[str, tuple[IRModule, NDArray]]:
 
 
 def make_calls(module: IRModule, x: NDArray) -> tuple[list[Callable[[], object]], list[NDArray]]:
-    """Gives a call and its result for each number of threads; the first call is done, which makes the primitives."""
+    """Return a call and the result for each number of threads, after a first call for making the primitives."""
     executable = byoc_core.build(module, backends=["dnnl"], fallback="error")
     functions = [byoc_core.VirtualMachine(executable, num_threads=number)["main"] for number in NUM_THREADS]
     calls: list[Callable[[], object]] = [partial(function, x) for function in functions]

@@ -1,7 +1,7 @@
 """Winograd and depthwise convolution on one thread, beside the contestants of :mod:`benchmarks.convolutions`.
 
-All contestants of one convolution run in turn, each with weights of its own: large filters come from beyond the
-second-level cache, as they do in a network.
+All contestants of a convolution run in turn, each with separate weights: large filters come from beyond the
+second-level cache, as in a network.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WINOGRAD = tuple(
         *((55, 16, 64), (27, 32, 128), (13, 48, 192), (13, 64, 256), (56, 128, 32), (28, 128, 32), (14, 128, 32)),
     )
 )
-"""Of VGG-19, ResNet-50, SqueezeNet, DenseNet-121."""
+"""Convolutions of VGG-19, ResNet-50, SqueezeNet, DenseNet-121."""
 
 DEPTHWISE = tuple(
     Convolution(size, channels, channels, window, stride, window // 2, channels)
@@ -32,16 +32,16 @@ DEPTHWISE = tuple(
         *((14, 384, 1, 3), (14, 576, 1, 3), (14, 576, 2, 3), (7, 960, 1, 3), (28, 240, 1, 5), (7, 1152, 1, 5)),
     )
 )
-"""Of MobileNetV2, and two of EfficientNet-B0."""
+"""Convolutions of MobileNetV2, and two of EfficientNet-B0."""
 
 
 def run_winograd(num_rounds: int) -> dict[str, Any]:
-    """Gives microseconds of 3x3 convolutions by contestant, and ratios; byoc with each value of ``winograd``."""
+    """Return the times of 3x3 convolutions by contestant, and ratios; byoc with each value of ``winograd``."""
     return _run(WINOGRAD, ("f2", "off"), num_rounds)
 
 
 def run_depthwise(num_rounds: int) -> dict[str, Any]:
-    """Gives microseconds of depthwise convolutions by contestant, and ratios."""
+    """Return the times of depthwise convolutions by contestant, and ratios."""
     return _run(DEPTHWISE, (), num_rounds)
 
 

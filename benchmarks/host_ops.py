@@ -1,8 +1,9 @@
-"""Microseconds that a host op costs over numpy's own calls for it, inside a region and for a region of one op.
+"""Microseconds of a host op beyond numpy's own calls for this op, inside a region and for a region of a single op.
 
-A region of one op and one of twenty are called. The difference, over nineteen, is an op's time; what a region of one op
-takes over numpy's calls is the call's. Beside them runs a plain Python loop of numpy's own calls, into memory given to
-them where they take it. Times are the best of all rounds: a difference of medians drowns in noise.
+A region of a single op and a region of twenty ops are called. The difference, over nineteen, is the time of an op. The
+time of the smaller region beyond numpy's calls is the overhead of the call. Beside these regions runs a plain Python
+loop of numpy's own calls, with ``out=`` if numpy's function accepts a result buffer. Times are the best of all rounds:
+a difference of medians drowns in noise.
 """
 
 from __future__ import annotations
@@ -61,13 +62,13 @@ class Case:
     """An op on ``(n, n)`` and further operands.
 
     Attributes:
-        numpy: numpy's own calls for it.
-        others: the further operands: a name of a shape, and a dtype where it is not float32.
+        numpy: numpy's own calls for the op.
+        others: the further operands: a name of a shape, and a dtype unless float32.
         attrs: the op's attributes.
         shape: the name of the result's shape.
-        dtype: the result's.
-        is_large: whether it is measured on large operands too.
-        is_chain: whether it reads its predecessor's result where that has the type of its operand.
+        dtype: the dtype of the result.
+        is_large: whether large operands are measured too.
+        is_chain: whether the op reads the predecessor's result if this result has the type of the operand.
     """
 
     op: str
@@ -107,7 +108,7 @@ CASES = (
 
 
 def run(num_rounds: int) -> dict[str, Any]:
-    """Gives, for each op on 10x10 and most on 1000x1000, microseconds of numpy, and what an op and a call add."""
+    """Return microseconds of numpy, op and call for each op on 10x10 and most ops on 1000x1000."""
     figures: dict[str, Any] = {"unit": "us"}
     # Many short measurements: the best one was not interrupted.
     for size, num_calls, rounds in ((SMALL, 10, 10 * num_rounds), (LARGE, 1, num_rounds)):
@@ -168,7 +169,7 @@ def _operand(rng: np.random.Generator, shapes: Mapping[str, tuple[int, ...]], te
 def _region(
     case: Case, length: int, operands: tuple[Array, ...], result: GraphTensor, *, is_chain: bool
 ) -> Callable[..., object]:
-    """Gives the bare implementation of a function of so many nodes; the last one's result is its own."""
+    """Return the bare implementation of a function of ``length`` nodes, with the last node's result as the result."""
     inputs = tuple(TensorSpec(f"x{i}", array.dtype.name, array.shape) for i, array in enumerate(operands))
     others = range(1, len(operands))
     first = len(operands)

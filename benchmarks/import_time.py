@@ -1,4 +1,4 @@
-"""What ``import byoc_core`` costs on top of ``import numpy``, in milliseconds, each in fresh processes."""
+"""The time of ``import byoc_core`` on top of ``import numpy``, in milliseconds, each in fresh processes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ SCRIPT = "import time; start = time.perf_counter(); import {modules}; print((tim
 
 
 def import_ms(modules: str) -> float:
-    """Gives the milliseconds that importing some modules takes in a fresh process."""
+    """Return the milliseconds of importing some modules in a fresh process."""
     script = SCRIPT.format(modules=modules)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return float(done.stdout)
 
 
 def run(num_rounds: int) -> dict[str, Any]:
-    """Gives the time of numpy, of numpy and byoc_core, and what the second adds, round by round."""
+    """Return the time of numpy, of numpy and byoc_core, and the difference, round by round."""
     alone, both = "numpy", "numpy, byoc_core"
     samples = measure({alone: lambda: import_ms(alone), both: lambda: import_ms(both)}, num_rounds=num_rounds)
     pairs = zip(samples[both].values, samples[alone].values, strict=True)

@@ -1,9 +1,9 @@
-"""Instructions of a call, counted by callgrind: a figure that noise does not touch.
+"""Instructions of a call, counted by callgrind: a figure untouched by noise.
 
-Each round starts fresh Python processes under ``valgrind --tool=callgrind``, one for each engine; how they are counted
-stands in :mod:`benchmarks.counted_process`. Only the calling thread counts: ONNX Runtime has others, which work when
-they like. valgrind 3.19 knows no AVX-512 and tells programs so: numpy and ONNX Runtime then choose AVX2, and byoc
-compiles for ``x86-64-v3``.
+Each round starts fresh Python processes under ``valgrind --tool=callgrind``, a process for each engine;
+:mod:`benchmarks.counted_process` describes the counting. Only the calling thread counts: the other threads of ONNX
+Runtime work at arbitrary times. valgrind 3.19 does not support AVX-512 and reports this to programs: numpy and ONNX
+Runtime then choose AVX2, and byoc compiles for ``x86-64-v3``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TIMEOUT_S = 1800
 
 
 def run(num_rounds: int) -> dict[str, Any]:
-    """Gives the instructions of a call of each model in each way, over rounds of fresh processes."""
+    """Return the instructions of a call of each model in each way, over rounds of fresh processes."""
     if shutil.which("valgrind") is None:
         print(f"  {NO_VALGRIND}")
         return {"left out": NO_VALGRIND}
@@ -58,7 +58,7 @@ def run(num_rounds: int) -> dict[str, Any]:
 
 
 def save_models(folder: Path) -> None:
-    """Writes each model as an artifact, as ONNX, as statements, and its inputs."""
+    """Write each model as an artifact, as ONNX and as statements; write the inputs of the model."""
     for name in COUNTED:
         model = MODELS[name]
         model.build(march=MARCH).save(folder / f"{name}.byoc")
@@ -68,10 +68,10 @@ def save_models(folder: Path) -> None:
 
 
 def count(engine: str, folder: Path) -> dict[tuple[str, str], float]:
-    """Gives the instructions of one call, by way and model, as one fresh process counts them.
+    """Return the instructions of a call, by way and model, counted in a fresh process.
 
     Raises:
-        RuntimeError: the process failed, or callgrind wrote less than it was asked for.
+        RuntimeError: the process failed, or a dump of callgrind has no total.
     """
     with tempfile.TemporaryDirectory() as dumps:
         target = Path(dumps) / "callgrind.out"
@@ -96,7 +96,7 @@ def count(engine: str, folder: Path) -> dict[tuple[str, str], float]:
 
 
 def read_total(path: Path) -> int:
-    """Gives the instructions that one dump of callgrind tells."""
+    """Return the total instructions of a dump of callgrind."""
     found = re.search(r"^totals: (\d+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     if found is None:
         raise RuntimeError(f"{path.name} tells no total")

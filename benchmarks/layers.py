@@ -1,8 +1,8 @@
-"""The layers of models compiled by dnnl alone, beside those of ONNX Runtime or OpenVINO: where time is won and lost.
+"""The layers of models compiled by dnnl alone, beside ONNX Runtime or OpenVINO: where time is won and lost.
 
-Each engine is a process of its own, is asked in turn, and tells the times by its own profiler; these cost a little, so
-the sums are above the times of ``benchmarks.models``. What an engine computes otherwise than layer by layer (a fused
-attention, say) counts as ``all else``. ``benchmarks.layers_process`` has how layers are named.
+Each engine is a separate process, asked in turn, and measures the times with a built-in profiler. Profilers cost a
+little: the sums are above the times of ``benchmarks.models``. Anything not computed layer by layer (a fused attention,
+say) counts as ``all else``. ``benchmarks.layers_process`` defines the names of layers.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ MODELS = ("light_resnet50", "light_squeezenet", "mobilenet_v2", "bert")
 
 
 def run(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
-    """Gives the microseconds of the layers of models, of all engines."""
+    """Return the microseconds of the layers of models, for all engines."""
     return _run_models(models or MODELS, ("onnxruntime", "openvino"), {}, num_rounds)
 
 
 def run_bfloat16(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
-    """Gives the same with ``precision="bfloat16"``, beside OpenVINO in the precision that it chooses."""
+    """Return the same with ``precision="bfloat16"``, beside OpenVINO with OpenVINO's choice of precision."""
     return _run_models(models or BFLOAT16_MODELS, ("openvino as it comes",), {"precision": "bfloat16"}, num_rounds)
 
 
@@ -45,7 +45,7 @@ def _run_models(
 
 
 def _telling(peers: Sequence[str], name: str) -> list[str]:
-    """Gives the peers whose profilers tell the layers of a model, and says which do not."""
+    """Return the peers with profilers for the layers of a model; print the name of an omitted peer."""
     if name not in QUANTISED or "onnxruntime" not in peers:
         return list(peers)
     print(f"  {name}: without ONNX Runtime, whose profiler does not tell the sizes of quantised weights")
@@ -71,7 +71,7 @@ def _run_model(name: str, peers: Sequence[str], options: Mapping[str, Any], num_
 
 
 def _compare(folder: Path, engines: Sequence[str], num_threads: int, num_rounds: int) -> dict[str, dict[str, Samples]]:
-    """Gives the microseconds of layers of a name together, by layer, then by engine."""
+    """Return the microseconds of all layers of a name together, by layer, then by engine."""
     workers: dict[str, Worker] = {}
     answers: dict[str, list[Mapping[str, float]]] = {engine: [] for engine in engines}
     try:
@@ -98,7 +98,7 @@ def _compare(folder: Path, engines: Sequence[str], num_threads: int, num_rounds:
 
 
 def _tell(title: str, found: Mapping[str, Mapping[str, Samples]]) -> None:
-    """Prints the layers, those first where the fastest peer is ahead by most."""
+    """Print the layers, beginning with the largest lead of the fastest peer."""
     engines = list(dict.fromkeys(engine for row in found.values() for engine in row))
 
     def gain(row: Mapping[str, Samples]) -> float:

@@ -1,9 +1,9 @@
-"""A contestant of ``benchmarks.layers``: answers each line of its input with the times of a model's layers.
+"""A contestant of ``benchmarks.layers``: answers each input line with the times of a model's layers.
 
-An answer is the nanoseconds of a call by layer: the sum of what computes layers of that name, each the median of some
-calls. Engines tell them themselves: ``byoc_dnnl.profile``, the profiler of ONNX Runtime, the counters of OpenVINO. They
-fuse and name ops in their own ways, so a layer is named by its arithmetic, which all share: the sizes of a convolution,
-or the depth and the number of results of a matrix product. All else is one layer, ``OTHER``.
+An answer is the nanoseconds of a call by layer: the sum over all layers of a name, each the median of some calls. The
+times come from the engines: ``byoc_dnnl.profile``, the profiler of ONNX Runtime, the counters of OpenVINO. Engines
+fuse and name ops differently. A layer is therefore named by arithmetic, common to all engines: the sizes of a
+convolution, or the depth and the number of results of a matrix product. All else is a single layer, ``OTHER``.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _NUM_CALLS = 10
 Shape = Sequence[int]
 Times = Mapping[str, float]
 Timed = Iterable[tuple[str, float]]
-"""The layers of one call, with their nanoseconds, in the order of execution."""
+"""The layers of a call with nanoseconds, in the order of execution."""
 
 
 def _convolution(source: Shape, weights: Shape, result: Shape) -> str:
-    """Names a convolution; weights may have an axis of groups."""
+    """Return the name of a convolution; weights may have an axis of groups."""
     num_axes = len(source) - 2
     kernel = weights[len(weights) - num_axes :]
     depth = math.prod(weights) // (math.prod(kernel) * result[1])
@@ -44,7 +44,7 @@ def _convolution(source: Shape, weights: Shape, result: Shape) -> str:
 
 
 def _product(depth: int, result: Shape) -> str:
-    """Names a matrix product; engines may compute its transpose."""
+    """Return the name of a matrix product; engines may compute the transpose of the product."""
     return f"{math.prod(result)} sums of {depth} products"
 
 
@@ -132,7 +132,7 @@ def _open_openvino(folder: Path, inputs: Mapping[str, Any], num_threads: int, en
 
 
 def _add(layers: Timed) -> Times:
-    """Gives the sums over layers of the same name."""
+    """Return the sums over layers of the same name."""
     sums: defaultdict[str, float] = defaultdict(float)
     for name, nanoseconds in layers:
         sums[name] += nanoseconds
@@ -140,12 +140,12 @@ def _add(layers: Timed) -> Times:
 
 
 def _median(calls: Sequence[Sequence[tuple[str, float]]]) -> Times:
-    """Gives the sums of what each layer takes in the median of calls."""
+    """Return the sums over layers of the same name, each layer the median of calls."""
     return _add((layers[0][0], statistics.median(time for _, time in layers)) for layers in zip(*calls, strict=True))
 
 
 def main() -> None:
-    """Answers each line of the input."""
+    """Answer each line of the input."""
     folder, engine, num_threads = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     inputs = dict(np.load(folder / "inputs.npz"))
     if engine == "byoc":

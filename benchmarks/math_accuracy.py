@@ -1,11 +1,12 @@
-"""The largest errors of the functions in generated C: of float32 over all inputs, of float64 over random ones.
+"""The largest errors of the functions in generated C: of float32 over all inputs, of float64 over random inputs.
 
-Every function is compiled as the toolchain compiles, with and without fused multiply-add. Those of float64 are compared
-with the C library's in `long double`; those of float32 with their float64 namesakes where these need no call (some ten
-times quicker, and wrong by less than 1e-8 of the unit), else with the C library's.
+Every function is compiled with the toolchain's options, with and without fused multiply-add. Functions of float64 are
+compared with the C library in `long double`. Functions of float32 are compared with the float64 functions of the same
+name if these need no library call (some ten times quicker, and wrong by less than 1e-8 of the unit), else with the C
+library.
 
-Errors are in units in the last place (ULP) of the result or of a larger magnitude, the one that the headers name; below
-the normal range the unit is the smallest number. Attributes are those that ops have by default.
+Errors are in units in the last place (ULP) of the result, or of a larger magnitude named by the headers. Below the
+normal range the unit is the smallest number. Attributes have the defaults of the ops.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ CHUNKS = 64
 
 
 class Function(NamedTuple):
-    """What a function of the headers computes.
+    """The definition of a function of the headers.
 
     Attributes:
-        reference: the same in C, in `real`, over `x`; functions of the C library are called `R(name)`.
-        call: how it is called, where it takes more than one argument.
-        least: whose ULP counts where it is larger than the result.
+        reference: the function in C, in `real`, over `x`; functions of the C library are called `R(name)`.
+        call: the arguments of the call, if not only `x`.
+        least: the magnitude of the ULP, if larger than the result.
     """
 
     reference: str
@@ -41,7 +42,7 @@ class Function(NamedTuple):
     least: str = "0"
 
 
-# A factor of products whose other one is 0 long before.
+# A factor with a limit; the other factor of the product is 0 long before.
 _LIMITED = "(x < -1e5 ? -1e5 : x)"
 _OPERAND = "R(fabs)(x)"
 _SELU = ("1.0507009873554805", "1.7580993408473766")
@@ -204,7 +205,7 @@ def _load(flags: tuple[str, ...]) -> ctypes.CDLL:
 
 
 def _sweep(library: ctypes.CDLL, name: str, count: int, step: int) -> _Worst:
-    """Gives the worst of a function over the numbers below `count`, each `step`-th, on all processors."""
+    """Return the worst error of a function over every `step`-th number below `count`, on all processors."""
     length = count // CHUNKS
 
     def run(chunk: int) -> _Worst:
@@ -219,11 +220,11 @@ def _sweep(library: ctypes.CDLL, name: str, count: int, step: int) -> _Worst:
 
 
 def run(num_rounds: int, steps: Sequence[int]) -> dict[str, Any]:
-    """Prints and gives the errors.
+    """Print and return the errors.
 
     Args:
-        num_rounds: times ten million random numbers of float64.
-        steps: each so many-th of all numbers of float32.
+        num_rounds: the number of random float64 numbers, in units of ten million.
+        steps: the strides through all numbers of float32.
     """
     result: dict[str, Any] = {}
     libraries = {variant: _load(flags) for variant, flags in VARIANTS.items()}

@@ -1,7 +1,7 @@
 """Microseconds of functions in C over a million numbers of float32, beside ONNX Runtime on one thread.
 
-Loops of generated C are compiled for this processor and for the baseline of its family; `core` are those of the core's
-C extension. Ratios are taken within rounds. No function is faster than `x + 1`, which is the way through memory.
+Loops of generated C are compiled for this processor and for the baseline of the family; `core` stands for the loops of
+the core's C extension. Ratios are taken within rounds. No function is faster than `x + 1`, a loop bound by memory.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FUNCTIONS: Mapping[str, tuple[str, str | None, dict[str, Any]]] = {
     "elu": ("byoc_elu_f32(x[i], 1.0f)", "Elu", {}),
     "hard_swish": ("byoc_hard_swish_f32(x[i])", "HardSwish", {}),
 }
-"""By name: the element in C, and ONNX's op with its attributes."""
+"""The element in C, and ONNX's op with attributes, by name."""
 CORE_FUNCTIONS = ("exp", "log", "softplus")
 
 
@@ -52,7 +52,7 @@ def _load(march: str) -> ctypes.CDLL:
 
 
 def _peer(op: str, attrs: Mapping[str, Any], x: Any, out: Any) -> Callable[[], object]:
-    """Gives a call of one op in ONNX Runtime, into memory given to it."""
+    """Return a call of an op in ONNX Runtime, with a given result buffer."""
     import onnxruntime
     from onnx import TensorProto, helper
 
@@ -69,7 +69,7 @@ def _peer(op: str, attrs: Mapping[str, Any], x: Any, out: Any) -> Callable[[], o
 
 
 def run(num_rounds: int) -> dict[str, Any]:
-    """Prints and gives the times and the ratios."""
+    """Print and return the times and the ratios."""
     result: dict[str, Any] = {}
     libraries = {march: _load(march) for march in MARCHES}
     x = np.abs(np.random.default_rng(0).standard_normal(SIZE).astype(np.float32)) * 2 - 1

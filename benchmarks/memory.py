@@ -1,12 +1,12 @@
-"""Peak memory of running models from their artifacts in fresh processes, over what they cannot do without.
+"""Peak memory of running models from artifacts in fresh processes, over the memory needed at least.
 
-That is what :class:`byoc_core.artifact.MemoryNeed` says: constants, the modules' payloads, and for each call under way
-the planned arena, the inputs and the outputs; with dnnl also what its regions say that a call takes for intermediates
-of their own. What Python, numpy and the run side take by themselves is not counted: each process has run a small model
-of the same kind before. Where numpy computes, it has multiplied matrices too: BLAS packs them into some MB per thread
-that it keeps, whatever the model. Inputs are read by ``np.load`` from files of their own, which puts them into their
-arrays and needs no other memory (from an ``.npz`` it needs more than the inputs). Linux only: peaks are read from
-``/proc`` (``ru_maxrss`` of a child starts at its parent's).
+The need is :class:`byoc_core.artifact.MemoryNeed`: constants, the modules' payloads, and for each call in progress the
+planned arena, the inputs and the outputs; with dnnl also the intermediates of a call reported by the regions. The
+memory of Python, numpy and the run side is not counted: each process has run a small model of the same kind before.
+If numpy computes, this process has multiplied matrices too, because BLAS packs matrices into some MB kept per thread,
+independent of the model. ``np.load`` reads each input from a separate file into an array without further memory (an
+``.npz`` needs more than the inputs). Linux only: peaks are read from ``/proc`` (``ru_maxrss`` of a child starts at the
+value of the parent).
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ Inputs = Mapping[str, npt.NDArray[Any]]
 
 
 def run(num_rounds: int) -> dict[str, Any]:
-    """Gives peak and needed bytes of each model, on the host and each backend that compiles here, 1 and 2 threads."""
+    """Return peak and needed bytes of each model on the host and each backend compiling here, with 1 and 2 threads."""
     return _run(num_rounds, ("host", *compiling_backends()))
 
 
 def run_dnnl(num_rounds: int) -> dict[str, Any]:
-    """Gives the same of dnnl alone."""
+    """Return the same for dnnl alone."""
     return _run(num_rounds, ("dnnl",))
 
 
@@ -119,7 +119,7 @@ def _run(num_rounds: int, backends: Sequence[str]) -> dict[str, Any]:
 
 
 def draw_models() -> Iterator[tuple[str, onnx.ModelProto, Inputs]]:
-    """Yields names, models and their inputs."""
+    """Yield names, models and inputs."""
     for name in LIGHT_MODELS:
         model = load_light_model(name)
         yield name, model, draw_inputs(model, SEED)
@@ -128,12 +128,12 @@ def draw_models() -> Iterator[tuple[str, onnx.ModelProto, Inputs]]:
 
 
 def save_warm_up(folder: Path, backend: str) -> None:
-    """Writes the small model that loads whatever a backend's artifacts need, OpenMP where loops are parallel."""
+    """Write a small model for loading everything needed by a backend's artifacts, OpenMP if loops are parallel."""
     byoc_core.build(byoc_core.parse(WARM_UP), [backend]).save(folder / "warm_up.byoc")
 
 
 def save_inputs(folder: Path, inputs: Inputs) -> str:
-    """Writes a file for each input, and gives their names as the script reads them."""
+    """Write a file for each input; return the JSON of the file names, as read by the script."""
     folder.mkdir(exist_ok=True)
     files = {name: str(folder / f"{index}.npy") for index, name in enumerate(inputs)}
     for name, file in files.items():
@@ -142,7 +142,7 @@ def save_inputs(folder: Path, inputs: Inputs) -> str:
 
 
 def count_frames(artifact: Path, inputs: Inputs) -> int:
-    """Gives the memory that modules say one call takes beside the planned arena, once it has been made here."""
+    """Return the bytes of a call beyond the planned arena, as reported by the modules after a call here."""
     executable = byoc_core.load(artifact, allow_native=True)
     telling = [module for module in executable.modules if hasattr(module, "frame_nbytes")]
     if telling:
@@ -151,7 +151,7 @@ def count_frames(artifact: Path, inputs: Inputs) -> int:
 
 
 def measure_peak(folder: Path, inputs: Inputs, num_threads: int, num_rounds: int) -> dict[str, Any]:
-    """Gives the peaks of fresh processes that call the model in a folder from threads at once, and the bytes needed."""
+    """Return the needed bytes, and the peaks of fresh processes calling the model in a folder from threads at once."""
     ones = {name: np.ones(shape, np.float32) for name, shape in (("x", (1, 8, 32, 32)), ("w", (8, 8, 3, 3)))}
     warm_up = save_inputs(folder / "warm_up", ones)
     files = [str(folder / "warm_up.byoc"), warm_up, str(folder / "model.byoc"), save_inputs(folder / "model", inputs)]

@@ -1,9 +1,10 @@
 """Whole models compiled by one backend alone, beside ONNX Runtime, OpenVINO and PyTorch, with one and two threads.
 
-Each contestant is a process of its own. Outputs are compared before anything is measured, and the share of FLOPs that
-the backend took is told beside the times, as is its share of what the multipliers can do (of one core, times the number
-of threads), measured in the same rounds where there is a C compiler. Peers that are not installed are left out, and
-said to be. All compute in float32 but where a figure says otherwise; ``benchmarks.models_process`` has their settings.
+Each contestant is a separate process. Outputs are compared before the measurement. Beside the times stand the share of
+FLOPs taken by the backend, and the share of the multipliers' peak (of one core, times the number of threads) reached by
+the backend. The peak is measured in the same rounds if there is a C compiler. Missing peers are left out, with a
+message. All compute in float32 unless a figure states otherwise. ``benchmarks.models_process`` has the settings of the
+contestants.
 """
 
 from __future__ import annotations
@@ -55,13 +56,13 @@ __all__ = [
 MODELS = ("light_resnet50", "light_squeezenet", "light_densenet121", "mobilenet_v2", "bert")
 DNNL_MODELS = (*MODELS, "light_shufflenet", "mlp_1", "mlp_64", "mlp_512", "lenet", "lstm", "lstm_stack", "gru")
 QUANTISED = ("quantised_convnet", "quantised_mlp_1", "quantised_mlp_64")
-"""The numbers in names are those of rows."""
+"""The numbers in names are numbers of rows."""
 BFLOAT16_MODELS = ("light_resnet50", "light_densenet121", "mobilenet_v2", "bert", "mlp_64", "mlp_512")
 THREADS = (1, 2)
 NUM_STARTS = 3
-"""Fresh processes of which load, first call and memory are taken."""
+"""Fresh processes for the figures of load, first call and memory."""
 RECURRENT_SIZES = ((20, 1, 64, 64), (50, 1, 128, 128), (100, 1, 256, 256), (30, 8, 64, 128), (30, 32, 128, 256))
-"""Steps, sequences, inputs and hidden units of layers in one direction and in both, called after them."""
+"""Steps, sequences, inputs and hidden units of layers in one direction and in both; the names have these numbers."""
 BERT_SIZES = {"batch": 1, "sequence": 128}
 
 _BUILDERS: Mapping[str, Callable[[], onnx.ModelProto]] = {
@@ -91,10 +92,10 @@ _BUILDERS: Mapping[str, Callable[[], onnx.ModelProto]] = {
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Says which names are none of a model, before any is measured.
+    """Check that all names are names of models, before any measurement.
 
     Raises:
-        SystemExit: there are some.
+        SystemExit: some names are unknown.
     """
     known = sorted({"bert", "mobilenet_v2", *_BUILDERS, *list_light_models()})
     unknown = [name for name in names if name not in known]
@@ -103,7 +104,7 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def load_model(name: str) -> tuple[onnx.ModelProto, dict[str, Any]]:
-    """Gives a model of the zoo, its sizes fixed, and inputs for it."""
+    """Return a model of the zoo with fixed sizes, and inputs."""
     if name == "mobilenet_v2":
         return build_mobilenet_v2(), dict(draw_image(SEED))
     if name != "bert":
@@ -123,14 +124,14 @@ def _build_bert(style: str) -> onnx.ModelProto:
 
 @dataclass(frozen=True)
 class _Contest:
-    """Who is compared.
+    """The contestants.
 
     Attributes:
-        backend: of byoc.
-        peers: the others; errors are those to the first of them.
-        options: of the backend.
-        environment: of byoc's processes.
-        dtype: of the factors of byoc's products, whose peak shares are of.
+        backend: the backend of byoc.
+        peers: the other engines; errors are relative to the first peer.
+        options: options of the backend.
+        environment: the environment of byoc's processes.
+        dtype: the dtype of the factors of byoc's products; shares are of the peak of this dtype.
     """
 
     backend: str
@@ -141,40 +142,40 @@ class _Contest:
 
 
 DNNL_ALONE = {"GOMP_SPINCOUNT": "20000"}
-"""What docs/threads.md has for processes that do nothing else; each primitive of oneDNN is a parallel region."""
+"""The advice of docs/threads.md for processes without other work; each primitive of oneDNN is a parallel region."""
 
 
 def run(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
-    """Gives milliseconds of a call of models by ccompiler and peers, and the peers' over ours."""
+    """Return milliseconds of a call of models by ccompiler and peers, and the peers' times over byoc's."""
     return _run_models(_Contest("ccompiler"), models or MODELS, num_rounds)
 
 
 def run_quantised(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
-    """Gives the same of quantised models."""
+    """Return the same for quantised models."""
     contest = _Contest("ccompiler", ("onnxruntime", "openvino"), dtype="int8")
     return _run_models(contest, models or QUANTISED, num_rounds)
 
 
 def run_dnnl(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
-    """Gives the same by dnnl."""
+    """Return the same for dnnl."""
     return _run_models(_Contest("dnnl", environment=DNNL_ALONE), models or DNNL_MODELS, num_rounds)
 
 
 def run_dnnl_quantised(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
-    """Gives the same of quantised models by dnnl."""
+    """Return the same for quantised models by dnnl."""
     contest = _Contest("dnnl", ("onnxruntime", "openvino"), environment=DNNL_ALONE, dtype="int8")
     return _run_models(contest, models or QUANTISED, num_rounds)
 
 
 def run_dnnl_bfloat16(num_rounds: int, models: Sequence[str] | None = None) -> dict[str, Any]:
-    """Gives the same by dnnl with ``precision="bfloat16"``, beside OpenVINO in the precision that it chooses."""
+    """Return the same for dnnl with ``precision="bfloat16"``, beside OpenVINO with OpenVINO's choice of precision."""
     peers = ("onnxruntime", "openvino as it comes")
     contest = _Contest("dnnl", peers, {"precision": "bfloat16"}, DNNL_ALONE, "bfloat16")
     return _run_models(contest, models or BFLOAT16_MODELS, num_rounds)
 
 
 def installed_peers(peers: Sequence[str]) -> list[str]:
-    """Gives the peers that can be imported, and says which cannot."""
+    """Return the installed peers; print the names of the others."""
     installed = [peer for peer in peers if find_spec(DISTRIBUTIONS[peer]) is not None]
     for peer in peers:
         if peer not in installed:
@@ -210,7 +211,7 @@ def _run_model(
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         onnx.save(model, str(folder / "model.onnx"))
-        if "torch" in engines:  # whose users write GELU and attention as one function each
+        if "torch" in engines:  # users of PyTorch write GELU and attention as one function each
             onnx.save(_build_bert("modern") if name == "bert" else model, str(folder / "torch.onnx"))
         np.savez(folder / "inputs.npz", **inputs)
         executable = byoc_core.build(
@@ -272,7 +273,7 @@ def _compare(
 
 
 def _errors(folder: Path, engines: Sequence[str]) -> dict[str, float]:
-    """Gives the largest distance of each engine's outputs from the first peer's, over the largest output."""
+    """Return the largest distance of each engine's outputs from the first peer's, over the largest output."""
     if len(engines) < 2:
         return {}
     outputs = {engine: dict(np.load(folder / f"{engine}.npz")) for engine in engines}

@@ -1,9 +1,9 @@
-"""A contestant of ``benchmarks.models``: answers each line of its input with a line of JSON.
+"""A contestant of ``benchmarks.models``: answers each input line with a line of JSON.
 
-The first answer tells what it takes to begin: milliseconds of importing the engine and loading the model, and of the
-first call, and the peak of memory, in bytes, that these add to the process (Python, numpy and the inputs are there
-already). By then the outputs are written to ``<engine>.npz`` in the folder of the model. All other answers are the
-seconds of a call, the median of some. Buffers are bound beforehand wherever an engine can do that.
+The first answer is the cost of the start: milliseconds of importing the engine and loading the model, milliseconds of
+the first call, and the peak memory, in bytes, added to the process (Python, numpy and the inputs are there already).
+By then the outputs are written to ``<engine>.npz`` in the folder of the model. All other answers are the seconds of a
+call, the median of some. Buffers are bound beforehand if the engine supports this.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 __all__ = ["DISTRIBUTIONS", "OPENVINO_SETTINGS", "SETTINGS", "main"]
 
 _BUDGET_S = 0.3
-"""Seconds of calls for one answer, at least three calls."""
+"""Seconds of calls for an answer, at least three calls."""
 
 SETTINGS: Mapping[str, str] = {
     "byoc": "bound buffers",
@@ -32,7 +32,7 @@ SETTINGS: Mapping[str, str] = {
     "openvino as it comes": "latency, hyper-threads too, tensors shared; its own choice of precision",
     "torch": "traced, frozen, optimised for inference",
 }
-"""What engines are set to."""
+"""The settings of engines."""
 DISTRIBUTIONS: Mapping[str, str] = {
     "onnxruntime": "onnxruntime",
     "openvino": "openvino",
@@ -45,11 +45,11 @@ OPENVINO_SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "openvino": {**_AS_IT_COMES, "INFERENCE_PRECISION_HINT": "f32"},
     "openvino as it comes": _AS_IT_COMES,
 }
-"""The properties of OpenVINO's models, but for the number of threads."""
+"""The properties of OpenVINO's models, except the number of threads."""
 
 Inputs = Mapping[str, Any]
 Opened = tuple[Callable[[], Any], Callable[[], Sequence[Any]]]
-"""What computes, and what then gives the outputs."""
+"""The computation, and a function returning the outputs afterwards."""
 
 
 def _open_byoc(folder: Path, inputs: Inputs, num_threads: int) -> Opened:
@@ -119,13 +119,13 @@ def _time(call: Callable[[], Any]) -> float:
 
 
 def _read_memory(field: str) -> int:
-    """Gives a number of bytes of ``/proc/self/status``."""
+    """Return a number of bytes from ``/proc/self/status``."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
 
 
 def main() -> None:
-    """Answers each line of the input."""
+    """Answer each line of the input."""
     folder, engine, num_threads = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     inputs = dict(np.load(folder / "inputs.npz"))
     sys.stdin.readline()

@@ -1,7 +1,7 @@
 """Paired, interleaved timing: contestants run in rounds, in random order within each round.
 
-Machines drift, so only contestants of the same round are comparable; the answer is the median of the ratios within
-rounds, with the spread that says how far to trust it. Ratios nearer to 1 than 1.03 prove nothing.
+Machines drift: only contestants of the same round are comparable. The answer is the median of the ratios within
+rounds, with the spread as a measure of trust. Ratios nearer to 1 than 1.03 prove nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Samples", "describe_machine", "measure", "paired_ratio", "time_call"
 
 @dataclass(frozen=True)
 class Samples:
-    """The measured values of one contestant, one per round, in the unit that the caller chose."""
+    """The measured values of a contestant, one per round, in the unit chosen by the caller."""
 
     values: tuple[float, ...]
 
@@ -47,7 +47,7 @@ class Samples:
         return (high - low) / 2.0
 
     def to_json(self) -> dict[str, Any]:
-        """Gives the figures as plain values."""
+        """Return the figures as plain values."""
         return {"median": self.median, "best": self.best, "spread": self.spread, "rounds": len(self.values)}
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Samples:
 
 
 def measure(contestants: Mapping[str, Callable[[], float]], *, num_rounds: int, seed: int = 0) -> dict[str, Samples]:
-    """Gives the samples of each contestant; a contestant measures itself and returns its value.
+    """Return the samples of each contestant; a contestant measures itself and returns the value.
 
     Each contestant first runs once unmeasured. The order within a round is drawn anew from ``seed``.
     """
@@ -70,19 +70,19 @@ def measure(contestants: Mapping[str, Callable[[], float]], *, num_rounds: int, 
 
 
 def paired_ratio(numerator: Samples, denominator: Samples) -> Samples:
-    """Gives the ratios of two contestants, round by round."""
+    """Return the ratios of two contestants, round by round."""
     pairs = zip(numerator.values, denominator.values, strict=True)
     return Samples(tuple(above / below for above, below in pairs))
 
 
 def time_call(function: Callable[[], object], *, num_calls: int = 1, rest_s: float = 0.0) -> Callable[[], float]:
-    """Returns a contestant that calls a function and gives the mean seconds of one call.
+    """Return a contestant calling a function and returning the mean seconds of a call.
 
     Args:
-        function: what is called.
-        num_calls: how many calls are timed.
-        rest_s: seconds to sleep before, and then to call once untimed: for contestants of one process, whose threads
-            look for work for a while after a call, on the processors that the other wants.
+        function: the timed function.
+        num_calls: the number of timed calls.
+        rest_s: seconds to sleep before an untimed call and the timed calls: for contestants in the same process,
+            because after a call the threads of one contestant look for work for a while, on the processors of the next.
     """
 
     def contestant() -> float:
@@ -98,7 +98,7 @@ def time_call(function: Callable[[], object], *, num_calls: int = 1, rest_s: flo
 
 
 def describe_machine(distributions: Sequence[str] = ("byoc-core", "numpy", "onnx", "onnxruntime")) -> dict[str, Any]:
-    """Gives processor, cores, system, Python and the versions of the distributions that are installed."""
+    """Return processor, cores, system, Python and the versions of the installed distributions."""
     versions = {}
     for name in distributions:
         try:
@@ -115,7 +115,7 @@ def describe_machine(distributions: Sequence[str] = ("byoc-core", "numpy", "onnx
 
 
 def read_processor_name() -> str:
-    """Gives the processor's name as Linux tells it, else what Python knows."""
+    """Return the processor's name from Linux, else from Python."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -123,7 +123,7 @@ def read_processor_name() -> str:
 
 
 def write_result(path: Path, figures: Mapping[str, Any]) -> None:
-    """Writes figures as JSON, beside the command and the machine that gave them."""
+    """Write figures as JSON, with the command and the machine."""
     path.parent.mkdir(parents=True, exist_ok=True)
     result = {"command": sys.argv, "machine": describe_machine(), "figures": dict(figures)}
     path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

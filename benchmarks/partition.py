@@ -1,6 +1,6 @@
 """CPU seconds and share of each step of partition, as models grow tenfold.
 
-Nothing is compiled. Each op is taken by one of two or of four backends, some by a pattern, or stays on the host.
+Nothing is compiled. Each op is taken by a backend out of two or of four, some ops by a pattern, or stays on the host.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ STEPS: Mapping[str, tuple[tuple[Any, str], ...]] = {
     "checker": ((merge, "check_partition"),),
     "verifier": ((pass_, "verify"),),
 }
-"""The functions that each step is made of; a step does not count the steps that it calls."""
+"""The functions of each step; a step does not include the steps called inside."""
 
 
 @dataclass(frozen=True)
 class Taker:
-    """A backend that takes some kinds of ops, and an op on top of another by a pattern."""
+    """A backend taking some kinds of ops, and pairs of ops by a pattern."""
 
     name: str
     ops: frozenset[str]
@@ -52,12 +52,12 @@ class Taker:
 
     @hookimpl
     def byoc_backend_info(self) -> BackendInfo:
-        """Gives the name."""
+        """Return the name."""
         return BackendInfo(self.name, dynamic_shapes=True)
 
     @hookimpl
     def byoc_patterns(self) -> list[CompositePattern]:
-        """Gives a pattern for each pair: the second op reads the first, which takes two operands."""
+        """Return a pattern for each pair: the second op reads the first, an op of two operands."""
         return [
             CompositePattern(f"{self.name}.{index}", is_op(last)(is_op(first)(wildcard(), wildcard())))
             for index, (first, last) in enumerate(self.pairs)
@@ -65,12 +65,12 @@ class Taker:
 
     @hookimpl
     def byoc_supports(self, binding: Binding) -> Support | Rejection:
-        """Takes the kinds of ops in ``ops``."""
+        """Accept the kinds of ops in ``ops``."""
         return Support() if binding.op.name in self.ops else Rejection("op", "is left to others")
 
     @hookimpl
     def byoc_codegen(self, functions: Sequence[Function]) -> CodegenResult:
-        """Gives no code: nothing here compiles."""
+        """Return no code: nothing here compiles."""
         return CodegenResult(None)
 
 
@@ -88,7 +88,7 @@ BACKENDS = {"two backends": (TWO, False), "four backends": (FOUR, False), "four,
 
 
 class StepClock:
-    """CPU seconds by step: a step that begins within another stops that one's clock until it ends."""
+    """CPU seconds by step: a nested step stops the clock of the outer step until the nested step ends."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys((*STEPS, COLLECTOR, "rest"), 0.0)
@@ -96,12 +96,12 @@ class StepClock:
         self._start = time.process_time()
 
     def begin(self, step: str) -> None:
-        """Begins a step."""
+        """Begin a step."""
         self._charge()
         self._running.append(step)
 
     def end(self) -> None:
-        """Ends the step that began last."""
+        """End the current step."""
         self._charge()
         self._running.pop()
 
@@ -111,11 +111,11 @@ class StepClock:
         self._start = now
 
     def watch_collector(self, phase: str, info: Mapping[str, int]) -> None:
-        """Charges collections of garbage to a step of their own: an entry of ``gc.callbacks``."""
+        """Charge garbage collections to a separate step: an entry of ``gc.callbacks``."""
         self.begin(COLLECTOR) if phase == "start" else self.end()
 
     def timed(self, step: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Gives the function as a step."""
+        """Return the function as a step."""
 
         @functools.wraps(function)
         def run(*arguments: Any, **named: Any) -> Any:
@@ -130,7 +130,7 @@ class StepClock:
 
 @contextmanager
 def clock_steps() -> Iterator[StepClock]:
-    """Times the functions of :data:`STEPS` as long as it lasts."""
+    """Time the functions of :data:`STEPS` inside the context."""
     with ExitStack() as stack:
         clock = StepClock()
         for step, functions in STEPS.items():
@@ -146,7 +146,7 @@ def _claim(module: IRModule, request: PartitionRequest) -> IRModule:
 
 
 def time_steps(module: IRModule, backends: Sequence[object], sideways: bool) -> dict[str, float]:
-    """Gives the CPU seconds of each step of partitioning a module."""
+    """Return the CPU seconds of each step of partitioning a module."""
     request = PartitionRequest([byoc_core.backends.get(backend) for backend in backends])
     with clock_steps() as clock:
         claim = functools.partial(_claim, request=request)
@@ -156,22 +156,22 @@ def time_steps(module: IRModule, backends: Sequence[object], sideways: bool) -> 
 
 
 def run_chain(num_rounds: int, sizes: Sequence[int]) -> dict[str, Any]:
-    """Gives the figures of chains."""
+    """Return the figures of chains."""
     return run("chain", sizes, num_rounds)
 
 
 def run_layers(num_rounds: int, sizes: Sequence[int]) -> dict[str, Any]:
-    """Gives the figures of wide layers."""
+    """Return the figures of wide layers."""
     return run("layers", sizes, num_rounds)
 
 
 def run_random(num_rounds: int, sizes: Sequence[int]) -> dict[str, Any]:
-    """Gives the figures of random graphs."""
+    """Return the figures of random graphs."""
     return run("random", sizes, num_rounds)
 
 
 def run(kind: str, sizes: Sequence[int], num_rounds: int) -> dict[str, Any]:
-    """Gives, for models of one kind, seconds and share of each step by size, and growth from size to size."""
+    """Return seconds and share of each step by size, and growth from size to size, for models of a kind."""
     modules = {size: byoc_core.from_onnx(make_model(kind, size)) for size in sorted(sizes)}
     figures: dict[str, Any] = {"unit": "s"}
     for name, (backends, sideways) in BACKENDS.items():

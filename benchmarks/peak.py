@@ -1,8 +1,8 @@
-"""What the multipliers of a core can do: the operations per second of a loop of multiply-adds that waits for nothing.
+"""The peak of a core's multipliers: the operations per second of a loop of multiply-adds without stalls.
 
-In float32 it is the compiler's widest multiply-add; of bfloat16 and 8-bit factors the instruction of x86 that sums
-their products in 32 bits: that of the matrix tiles (AMX) where the processor has them and Linux grants their registers,
-else that of AVX-512 (``vdpbf16ps``, ``vpdpbusd``).
+In float32 this is the compiler's widest multiply-add. For bfloat16 and 8-bit factors, this is an x86 instruction
+summing the products in 32 bits: of the matrix tiles (AMX) if the processor has tiles and Linux grants the tile
+registers, else of AVX-512 (``vdpbf16ps``, ``vpdpbusd``).
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ __all__ = ["UnknownPeakError", "peak_contestant"]
 
 NUM_STEPS = 200_000
 NUM_SUMS = 16
-"""Sums that a loop of vectors adds to in turn: more than a multiply-add's latency times those begun in a cycle."""
+"""Sums updated in turn by a loop of vectors: more than the latency of a multiply-add times multiply-adds per cycle."""
 NUM_TILES = 6
-"""The same of a loop of tiles; of the eight there are, two hold factors."""
+"""The same for a loop of tiles: of eight tiles, two hold factors."""
 LANES = 16
 """Sums in a register of 64 bytes, and rows of a tile."""
 
 
 class UnknownPeakError(Exception):
-    """This processor has no instruction for products of such factors, or none that is known here."""
+    """This processor has no instruction for products of these factors, or none known here."""
 
 
 @dataclass(frozen=True)
 class _Instructions:
-    """Those that multiply factors of a dtype.
+    """The instructions for products of factors of a dtype.
 
     Attributes:
-        num_factors: how many of them lie in 32 bits.
+        num_factors: the number of factors in 32 bits.
         tile: the instruction for tiles.
-        has_tile: the preprocessor's condition under which there is one.
+        has_tile: the preprocessor's condition for this instruction.
         vector: the instruction for registers of 64 bytes.
-        has_vector: its condition.
+        has_vector: the preprocessor's condition for this instruction.
     """
 
     num_factors: int
@@ -77,14 +77,14 @@ BYOC_EXPORT BYOC_CONTRACTED double multiply_add(void) {{
 
 
 def peak_contestant(dtype: str) -> Callable[[], float]:
-    """Gives what returns the operations (multiplications and additions) per second of such a loop on one thread.
+    """Return a contestant for the operations (multiplications and additions) per second of the loop on one thread.
 
     Args:
-        dtype: of the factors: ``"float32"``, ``"bfloat16"`` or ``"int8"``.
+        dtype: the dtype of the factors: ``"float32"``, ``"bfloat16"`` or ``"int8"``.
 
     Raises:
         ToolchainError: no C can be compiled here.
-        UnknownPeakError: no instruction for products of such factors is known for this processor.
+        UnknownPeakError: no instruction for products of these factors is known for this processor.
     """
     text = _FLOAT32_TEXT if dtype == "float32" else _text(_INSTRUCTIONS[dtype])
     library = find_toolchain().compile(text, BuildOptions())
@@ -105,7 +105,7 @@ def peak_contestant(dtype: str) -> Callable[[], float]:
 
 
 def _text(instructions: _Instructions) -> str:
-    """Gives C whose function returns the number of operations, 0 where there is no instruction.
+    """Return C with a function returning the number of operations, 0 without an instruction.
 
     All bytes of factors are 63: the bfloat16 0.747, or the 8-bit number.
     """
@@ -149,5 +149,5 @@ BYOC_EXPORT double multiply_add(void) {{
 
 
 def _loop(begin: list[str], body: list[str], end: str) -> str:
-    """Gives the text of assembly that repeats a body, as often as operand 0 says."""
+    """Return assembly repeating a body; operand 0 is the number of repetitions."""
     return "\n".join(f'        "{line}\\n\\t"' for line in (*begin, "1:", *body, "dec %0", "jnz 1b", end))

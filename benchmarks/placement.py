@@ -1,4 +1,4 @@
-"""Placement by cost: how near the labelling comes to the optimum, and how its time grows, on random graphs."""
+"""Placement by cost: the distance of the labelling from the optimum, and the growth of the time, on random graphs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ NUM_GRAPHS = 100
 
 
 def make_problem(rng: random.Random, num_items: int) -> PlacementProblem:
-    """Makes ops that read one or two of the four before them, on two backends that take half of them, and the host."""
+    """Build a placement problem: random ops for the host and two backends, each backend taking half of the ops.
+
+    Each op reads one or two of the four ops before it.
+    """
     host = NUM_LABELS - 1
     costs = [[rng.choice((math.inf, rng.randint(0, 20))) for _ in range(host)] for _ in range(num_items)]
     readers: list[list[int]] = [[] for _ in range(num_items)]
@@ -37,10 +40,10 @@ def make_problem(rng: random.Random, num_items: int) -> PlacementProblem:
 
 
 def run(num_rounds: int, sizes: Sequence[int]) -> dict[str, Any]:
-    """Gives how often the optimum was found and the worst ratio to it, and CPU seconds by number of ops.
+    """Return the share of optimal results, the worst ratio to the optimum, and CPU seconds by number of ops.
 
     Args:
-        num_rounds: of the timing, and of 100 small graphs each.
+        num_rounds: rounds of the timing; also the number of small graphs, in units of 100.
         sizes: numbers of ops.
     """
     rng = random.Random(0)

@@ -1,7 +1,7 @@
-"""The option ``precision`` of ccompiler: products of bfloat16 factors beside those of float32, time and errors.
+"""The option ``precision`` of ccompiler: products of bfloat16 factors beside float32 factors, time and errors.
 
-Both are byoc's, in the same process, in turn. Errors are the largest ones over the largest output: of products against
-float64, of models against ONNX Runtime.
+Both run in byoc, in the same process, in turn. Errors are the largest error over the largest output: of products
+against float64, of models against ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ THREADS = (1, 2)
 PRODUCT_NAMES = ("128x768x3072", "512x512x512", "512x512x512, both inputs", "3136x64x576", "3136x576x64", "1x4096x4096")
 MODEL_NAMES = ("light_resnet50", "bert")
 SAMPLE_S = 5e-3
-"""About what one sample takes."""
+"""Approximate seconds of a sample."""
 
 
 def run(num_rounds: int) -> dict[str, Any]:
-    """Gives microseconds and errors by precision and threads, and how many times as fast bfloat16 is."""
+    """Return seconds and errors by precision and threads, and the ratios of float32 to bfloat16."""
     if not has_peer():
         print(f"  {NO_PEER}")
     figures = {}
@@ -87,7 +87,7 @@ def _error(results: Any, expected: list[NDArray]) -> float:
 
 
 def _contestant(call: Callable[[], object]) -> Callable[[], float]:
-    """Gives a contestant that returns the mean seconds of a call."""
+    """Return a contestant for the mean seconds of a call."""
     call()
     start = time.perf_counter()
     call()

@@ -1,8 +1,7 @@
-"""Matrix products on one thread, beside ONNX Runtime and, where it is installed, PyTorch (which calls oneDNN).
+"""Matrix products on one thread, beside ONNX Runtime and, if installed, PyTorch (calling oneDNN).
 
-The time is what the process takes of a processor, so that what others take of a busy machine is left out; results go
-into memory that is there already. Beside each product stands its share of what the multipliers can do, measured in the
-same rounds.
+The time is processor time of the process, without the time of other processes on a busy machine. Results go into
+existing memory. Beside each product stands the share of the multipliers' peak, measured in the same rounds.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ from benchmarks.peak import peak_contestant
 __all__ = ["compare", "run", "session_call", "time_processor"]
 
 SAMPLE_S = 10e-3
-"""About what one sample takes."""
+"""Approximate seconds of a sample."""
 OPSET = 17
 DTYPE = "float32"
 
 
 @dataclass(frozen=True)
 class ProductModel:
-    """``x @ w``, or stacks of such products.
+    """``x @ w``, or stacks of these products.
 
     Attributes:
         left: the shape of ``x``.
-        right: the shape of ``w`` as it is stored.
-        is_constant: whether ``w`` is known when the model is compiled, and is no input.
-        is_transposed: whether ``w`` is stored with its last two axes exchanged.
+        right: the shape of ``w`` as stored.
+        is_constant: whether ``w`` is a constant of the model instead of an input.
+        is_transposed: whether ``w`` is stored with the last two axes exchanged.
     """
 
     left: tuple[int, ...]
@@ -50,18 +49,18 @@ class ProductModel:
 
     @property
     def num_operations(self) -> int:
-        """Multiplications and additions."""
+        """The number of multiplications and additions."""
         columns = self.right[-2 if self.is_transposed else -1]
         return 2 * int(np.prod(self.left)) * columns
 
     def draw(self) -> dict[str, NDArray]:
-        """Gives seeded operands by name."""
+        """Return seeded operands by name."""
         rng = np.random.default_rng(0)
         shapes = {"x": self.left, "w": self.right}
         return {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
 
     def to_onnx(self, weights: NDArray) -> bytes:
-        """Gives the serialised ONNX model."""
+        """Return the serialised ONNX model."""
         last = len(self.right) - 1
         order = [*range(last - 1), last, last - 1]
         turned = helper.make_node("Transpose", ["w"], ["v"], perm=order)
@@ -90,11 +89,11 @@ MODELS: Mapping[str, ProductModel] = {
     "12x(128x64 by 64x128)": ProductModel((12, 128, 64), (12, 64, 128), is_constant=False),
     "12x(128x64 by 128x64, turned)": ProductModel((12, 128, 64), (12, 128, 64), is_constant=False, is_transposed=True),
 }
-"""By rows, length of the sums, and columns; stacks are those of the heads of an attention."""
+"""The products by rows, length of the sums, and columns; stacks are from the heads of an attention."""
 
 
 def run(num_rounds: int) -> dict[str, Any]:
-    """Gives microseconds of each product by contestant, ratios to each peer, and shares of the multipliers' peak."""
+    """Return the times of each product by contestant, ratios to each peer, and shares of the multipliers' peak."""
     if not has_peer():
         print(f"  {NO_PEER}")
     peak = peak_contestant("float32")
@@ -110,16 +109,14 @@ def compare(
     peak: Callable[[], float],
     num_rounds: int,
 ) -> dict[str, Any]:
-    """Gives the seconds of one case by contestant, the peers' ratios to byoc's, and byoc's share of the peak.
-
-    They are printed too.
+    """Print and return the seconds of a case by contestant, the peers' ratios to byoc, and byoc's share of the peak.
 
     Args:
-        name: of the case.
-        calls: the contestants; ``byoc`` is one of them.
+        name: the name of the case.
+        calls: the contestants, including ``byoc``.
         num_operations: multiplications and additions of a call.
-        peak: what :func:`benchmarks.peak.peak_contestant` gives.
-        num_rounds: how often each is measured.
+        peak: the result of :func:`benchmarks.peak.peak_contestant`.
+        num_rounds: the number of measurements of each contestant.
     """
     contestants = {way: time_processor(call) for way, call in calls.items()}
     seconds = measure(contestants | {"peak": peak}, num_rounds=num_rounds)
@@ -137,10 +134,10 @@ def compare(
 
 
 def list_calls(model: ProductModel) -> dict[str, Callable[[], object]]:
-    """Gives the contestants of one product.
+    """Return the contestants of a product.
 
     Raises:
-        ValueError: two of them give different results.
+        ValueError: a result differs from numpy's.
         RuntimeError: the product was not compiled to C.
     """
     operands = model.draw()
@@ -167,20 +164,20 @@ def list_calls(model: ProductModel) -> dict[str, Callable[[], object]]:
 
 
 def product_of(model: ProductModel, operands: Mapping[str, NDArray]) -> NDArray:
-    """Gives numpy's result."""
+    """Return numpy's result."""
     right = operands["w"]
     result: NDArray = operands["x"] @ (np.swapaxes(right, -1, -2) if model.is_transposed else right)
     return result
 
 
 def session_call(data: bytes, inputs: Mapping[str, NDArray], out: NDArray) -> Callable[[], object]:
-    """Gives ONNX Runtime's way: with all buffers bound."""
+    """Return ONNX Runtime's call, with all buffers bound."""
     session = peer_session(data, num_threads=1)
     binding = session.io_binding()
     for name, array in inputs.items():
         binding.bind_cpu_input(name, array)
     binding.bind_output(OUTPUT, "cpu", 0, np.float32, out.shape, out.ctypes.data)
-    held = (inputs, out)  # the binding does not keep them
+    held = (inputs, out)  # not kept alive by the binding
 
     def call() -> object:
         session.run_with_iobinding(binding)
@@ -190,7 +187,7 @@ def session_call(data: bytes, inputs: Mapping[str, NDArray], out: NDArray) -> Ca
 
 
 def torch_call(model: ProductModel, operands: Mapping[str, NDArray], out: NDArray) -> Callable[[], object]:
-    """Gives PyTorch's way: constant weights lie as those of a linear layer do, by output."""
+    """Return PyTorch's call; constant weights lie by output, as in a linear layer."""
     torch: Any = import_module("torch")
     torch.set_num_threads(1)
     x, w, y = (torch.from_numpy(array) for array in (operands["x"], operands["w"], out))
@@ -207,7 +204,7 @@ def torch_call(model: ProductModel, operands: Mapping[str, NDArray], out: NDArra
 
 
 def time_processor(call: Callable[[], object]) -> Callable[[], float]:
-    """Gives a contestant that calls and returns the mean seconds of the process's processors."""
+    """Return a contestant for the mean processor seconds of the process in a call."""
     call()
     start = time.process_time()
     call()

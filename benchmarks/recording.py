@@ -12,7 +12,7 @@ from benchmarks.results import Column, Result, Row, Table
 __all__ = ["to_result", "to_tables"]
 
 RATIOS = "ratios"
-"""The key of a table whose figures have no unit."""
+"""The key of a table of figures without a unit."""
 
 
 def to_result(subject: str, figures: Mapping[str, Mapping[str, Any]]) -> Result:
@@ -34,7 +34,7 @@ def to_result(subject: str, figures: Mapping[str, Mapping[str, Any]]) -> Result:
 
 
 def to_tables(name: str, figure: Mapping[str, Any]) -> list[Table]:
-    """Return the tables of a figure: its entries that `benchmarks.tables.table_to_json` made.
+    """Return the tables of a figure: the entries made by `benchmarks.tables.table_to_json`.
 
     Raises:
         ValueError: the figure states no ``unit``, or has no table.

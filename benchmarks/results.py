@@ -1,9 +1,8 @@
-"""Dated figures: the files of ``benchmarks/results``, and the page that is generated from them.
+"""Dated figures: the files of ``benchmarks/results``, and the page generated from these files.
 
     python -m benchmarks.results        write benchmarks/RESULTS.md
 
-A file is called ``YYYY-MM-DD-<subject>.json`` and holds one `Result`. Figures are text, so that each keeps the digits
-that it was published with.
+A file is called ``YYYY-MM-DD-<subject>.json`` and holds a `Result`. Figures are text, to keep the published digits.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ PAGE = BENCHMARKS / "RESULTS.md"
 LINE_LENGTH = 120
 
 NOT_KEPT = "not kept"
-"""How the command of a table begins whose figures no program measures again."""
+"""The first words of a command if no program measures the figures of the table again."""
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 _NUMBER = r"-?\d[\d,]*(\.\d+)?(e-?\d+)?"
 _SAMPLES = rf"{_NUMBER}( ± {_NUMBER})?"
 Figure = Annotated[str, StringConstraints(pattern=rf"^{_SAMPLES}( to {_SAMPLES})?$")]
-"""A number, with its spread if that is known (``1.41 ± 0.06``), or the least and the greatest of several runs."""
+"""A number, with the spread if known (``1.41 ± 0.06``), or the least and the greatest of several runs."""
 
 
 class _Record(BaseModel):
@@ -38,14 +37,14 @@ class _Record(BaseModel):
 
 
 class Column(_Record):
-    """A column of a table; its unit if all figures of the column share one."""
+    """A column of a table; the unit if all figures of the column share a unit."""
 
     name: Text
     unit: Text | None = None
 
 
 class Row(_Record):
-    """A row of a table: one figure for each column, None where nothing was measured.
+    """A row of a table: a figure for each column, None if not measured.
 
     Attributes:
         unit: the unit of all figures of the row, if the columns have none.
@@ -57,12 +56,12 @@ class Row(_Record):
 
 
 class Table(_Record):
-    """Figures that one command printed.
+    """Figures printed by one command.
 
     Attributes:
-        command: the command that measures the figures again; ``not kept``, perhaps with ``: how``, where there is none.
+        command: the command for measuring again; ``not kept``, perhaps with ``: how``, if there is no command.
         rows_are: the heading of the first column.
-        note: the conditions of the measurement that neither the command nor the headings state.
+        note: conditions of the measurement not stated by the command or the headings.
     """
 
     title: Text
@@ -92,13 +91,13 @@ class Table(_Record):
 
 
 class Result(_Record):
-    """What was measured on one day, on one machine.
+    """The figures of one day, on one machine.
 
     Attributes:
         subject: the end of the file's name.
-        date: the day of the measurement, else of the commit that published the figures.
-        machine: the machine as it was described; None if it was not written down.
-        versions: the version of each program that took part; None for a version that was not written down.
+        date: the day of the measurement, else of the commit publishing the figures.
+        machine: the machine as described for the measurement; None without a description.
+        versions: the version of each program involved; None for a version not written down.
     """
 
     schema_version: Literal[1] = 1
@@ -111,7 +110,7 @@ class Result(_Record):
 
     @property
     def file_name(self) -> str:
-        """The name that the file must have."""
+        """The required name of the file."""
         return f"{self.date.isoformat()}-{self.subject}.json"
 
 
@@ -127,7 +126,7 @@ def to_json(result: Result) -> str:
 
 
 def _json_text(value: object, indent: int = 0) -> str:
-    """Return JSON in which each part that fits a line has one."""
+    """Return JSON with each part on a single line if the part fits."""
     text = json.dumps(value, ensure_ascii=False)
     if indent + len(text) <= LINE_LENGTH or not isinstance(value, dict | list):
         return text
@@ -140,10 +139,10 @@ def _json_text(value: object, indent: int = 0) -> str:
 
 
 def load_results(folder: Path = RESULTS) -> tuple[Result, ...]:
-    """Return the results of a folder in the order of their files' names.
+    """Return the results of a folder in the order of the file names.
 
     Raises:
-        ValueError: a file does not fit the schema, or has another name than its date and its subject make.
+        ValueError: a file does not fit the schema, or the file name does not match date and subject.
     """
     results = []
     for path in sorted(folder.glob("*.json")):

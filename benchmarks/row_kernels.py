@@ -1,8 +1,8 @@
 """Elementwise chains, softmax, norms, reductions and transposes on one thread, beside ONNX Runtime and PyTorch.
 
-Each is a model of a few ops that ccompiler computes in one kernel. The time is what the process takes of a processor,
-so that what others take of a busy machine is left out; ccompiler's and ONNX Runtime's results go into memory that is
-there already. PyTorch is left out where it is not installed.
+Each is a model of a few ops computed by ccompiler in a single kernel. The time is processor time of the process,
+without the time of other processes on a busy machine. Results of ccompiler and ONNX Runtime go into existing memory.
+PyTorch is left out if not installed.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Torch = Callable[..., Any]
 
 @dataclass(frozen=True)
 class RowModel:
-    """A few ops in ONNX, and the same in PyTorch.
+    """A few ops in ONNX, and the same ops in PyTorch.
 
     Attributes:
-        nodes: the ops; the inputs are called ``x0``, ``x1``, ..., the result as the peers' is.
-        shapes: of the inputs.
-        torch: gives the result from PyTorch's module and tensors: the inputs, then the constants.
-        constants: by name, in the order in which ``torch`` takes them.
+        nodes: the ops; the inputs are called ``x0``, ``x1``, ..., the result ``y``, like the result of the peers.
+        shapes: the shapes of the inputs.
+        torch: a function of PyTorch's module and tensors (the inputs, then the constants) returning the result.
+        constants: the constants by name, in the order of the arguments of ``torch``.
     """
 
     nodes: Sequence[NodeProto]
@@ -47,12 +47,12 @@ class RowModel:
     constants: Mapping[str, NDArray] = field(default_factory=dict)
 
     def draw(self) -> dict[str, NDArray]:
-        """Gives seeded inputs by name."""
+        """Return seeded inputs by name."""
         rng = np.random.default_rng(0)
         return {f"x{index}": rng.standard_normal(shape, np.float32) for index, shape in enumerate(self.shapes)}
 
     def to_onnx(self) -> bytes:
-        """Gives the serialised ONNX model."""
+        """Return the serialised ONNX model."""
         inputs = [helper.make_tensor_value_info(f"x{k}", TensorProto.FLOAT, s) for k, s in enumerate(self.shapes)]
         output = helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, None)
         stored = [numpy_helper.from_array(array, name) for name, array in self.constants.items()]
@@ -131,12 +131,12 @@ ROW_OPS: Mapping[str, RowModel] = {
 
 
 def run_chains(num_rounds: int) -> dict[str, Any]:
-    """Gives microseconds of elementwise chains by contestant, and ratios to each peer."""
+    """Return the times of elementwise chains by contestant, and ratios to each peer."""
     return _run(CHAINS, num_rounds)
 
 
 def run_row_ops(num_rounds: int) -> dict[str, Any]:
-    """Gives microseconds of ops along rows by contestant, and ratios to each peer."""
+    """Return the times of ops along rows by contestant, and ratios to each peer."""
     return _run(ROW_OPS, num_rounds)
 
 
@@ -159,10 +159,10 @@ def _run(models: Mapping[str, RowModel], num_rounds: int) -> dict[str, Any]:
 
 
 def list_calls(model: RowModel) -> dict[str, Callable[[], object]]:
-    """Gives the contestants of one model.
+    """Return the contestants of a model.
 
     Raises:
-        ValueError: two of them give different results.
+        ValueError: two contestants have different results.
         RuntimeError: the model was not compiled to C.
     """
     inputs, data = model.draw(), model.to_onnx()
@@ -189,7 +189,7 @@ def list_calls(model: RowModel) -> dict[str, Callable[[], object]]:
 
 
 def _torch_call(model: RowModel, inputs: Mapping[str, NDArray], out: NDArray) -> Callable[[], object]:
-    """Gives PyTorch's way; only the first result goes into ``out``, to be compared."""
+    """Return PyTorch's call; only a first result goes into ``out``, for the comparison."""
     torch: Any = import_module("torch")
     torch.set_num_threads(1)
     tensors = [torch.from_numpy(array) for array in (*inputs.values(), *model.constants.values())]

@@ -1,7 +1,7 @@
-"""CPU seconds and share of each stage, from ONNX bytes to a machine that is ready to run, as models grow tenfold.
+"""CPU seconds and share of each stage, from ONNX bytes to a ready machine, as models grow tenfold.
 
-A model is built twice: for the host alone, which makes one region of it, and together with a backend that takes every
-other kind of op, which makes many.
+A model is built twice: for the host alone, as a single region, and together with a backend taking every other kind of
+op, as many regions.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ STAGES = ("import", *BUILD_STAGES.values(), "save", "load", COLLECTOR)
 
 
 class EveryOtherOp:
-    """A backend that takes some kinds of ops, and runs them as the host does."""
+    """A backend taking some kinds of ops, and running these ops like the host."""
 
     @hookimpl
     def byoc_backend_info(self) -> BackendInfo:
-        """Gives the name ``everyother``."""
+        """Return the name ``everyother``."""
         return BackendInfo("everyother", dynamic_shapes=True)
 
     @hookimpl
     def byoc_supports(self, binding: Binding) -> Support | Rejection:
-        """Takes the kinds of ops in :data:`TAKEN`."""
+        """Accept the kinds of ops in :data:`TAKEN`."""
         return Support() if binding.op.name in TAKEN else Rejection("op", "is left to the host")
 
     @hookimpl
     def byoc_codegen(self, functions: Sequence[Function], context: CompileContext) -> CodegenResult:
-        """Gives a module of graphs."""
+        """Return a module of graphs."""
         return GraphCodegen().compile(functions, context)
 
 
@@ -52,7 +52,7 @@ BACKENDS: dict[str, tuple[object, ...]] = {"host": (), "host and another": (Ever
 
 
 class _Clock:
-    """CPU seconds by stage: a stage lasts until the next one begins; collecting garbage is a stage of its own."""
+    """CPU seconds by stage: a stage lasts until the next stage begins; garbage collection is a separate stage."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(STAGES, 0.0)
@@ -81,10 +81,10 @@ class _Clock:
 
 
 def time_stages(data: bytes, backends: Sequence[object]) -> dict[str, float]:
-    """Gives the CPU seconds of each stage of one model."""
+    """Return the CPU seconds of each stage of a model."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.byoc"
-        gc.collect()  # what another model left is nobody's
+        gc.collect()  # garbage of another model is not charged
         with _Clock() as clock:
             module = byoc_core.from_onnx(data)
             executable = byoc_core.build(module, backends, progress=lambda stage: clock.begin(BUILD_STAGES[stage]))
@@ -98,15 +98,17 @@ def time_stages(data: bytes, backends: Sequence[object]) -> dict[str, float]:
 def measure_growth(
     contestants: Mapping[int, Callable[[], dict[str, float]]], num_rounds: int
 ) -> Iterator[tuple[str, dict[int, Samples]]]:
-    """Yields each stage, and their sum, with its samples by size. The smallest size first runs once unmeasured.
+    """Yield each stage, and the sum of the stages, with samples by size.
+
+    The smallest size first runs once unmeasured.
 
     Args:
-        contestants: by size; each gives the seconds of the same stages.
-        num_rounds: how often each runs.
+        contestants: functions by size; each returns the seconds of the same stages.
+        num_rounds: the number of runs of each size.
     """
     values: dict[int, list[dict[str, float]]] = {size: [] for size in contestants}
     shuffler = random.Random(0)
-    stages = contestants[min(contestants)]()  # what is imported and cached on first use is nobody's
+    stages = contestants[min(contestants)]()  # imports and caches of the first use are not charged
     for _ in range(num_rounds):
         for size in shuffler.sample(list(contestants), len(contestants)):
             seconds = contestants[size]()
@@ -116,22 +118,22 @@ def measure_growth(
 
 
 def run_chain(num_rounds: int, sizes: Sequence[int]) -> dict[str, Any]:
-    """Gives the figures of chains."""
+    """Return the figures of chains."""
     return run("chain", sizes, num_rounds)
 
 
 def run_layers(num_rounds: int, sizes: Sequence[int]) -> dict[str, Any]:
-    """Gives the figures of wide layers."""
+    """Return the figures of wide layers."""
     return run("layers", sizes, num_rounds)
 
 
 def run_random(num_rounds: int, sizes: Sequence[int]) -> dict[str, Any]:
-    """Gives the figures of random graphs."""
+    """Return the figures of random graphs."""
     return run("random", sizes, num_rounds)
 
 
 def run(kind: str, sizes: Sequence[int], num_rounds: int) -> dict[str, Any]:
-    """Gives, for models of one kind, seconds and share of each stage by size, and growth from size to size."""
+    """Return seconds and share of each stage by size, and growth from size to size, for models of a kind."""
     models = {size: make_model(kind, size) for size in sorted(sizes)}
     figures: dict[str, Any] = {"unit": "s"}
     for name, backends in BACKENDS.items():
@@ -143,7 +145,7 @@ def run(kind: str, sizes: Sequence[int], num_rounds: int) -> dict[str, Any]:
 def tabulate_growth(
     name: str, contestants: Mapping[int, Callable[[], dict[str, float]]], num_rounds: int
 ) -> dict[str, Any]:
-    """Gives, and prints as a table, what :func:`measure_growth` finds: seconds, share and growth of each stage."""
+    """Return, and print as a table, seconds, share and growth of each stage, from :func:`measure_growth`."""
     stages = dict(measure_growth(contestants, num_rounds))
     rows = {stage: _row(found, stages["all"]) for stage, found in stages.items()}
     _print_table(name, rows)

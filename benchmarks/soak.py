@@ -1,7 +1,7 @@
-"""A million calls in every way, right and wrong, with memory that stays as it is.
+"""A million calls in every way, right and wrong, with constant memory use.
 
-Each kind of work runs a tenth of its calls to warm up, then all, in five parts; what is in use before and after each
-is compared: blocks of Python's allocator, bytes of the C library's heap (glibc), resident bytes (Linux).
+Each kind of work runs a tenth of the calls as a warm-up, then all calls, in five parts. The memory in use is compared
+before and after each part: blocks of Python's allocator, bytes of the C library's heap (glibc), resident bytes (Linux).
 
     python -m benchmarks.run soak
     python -m benchmarks.run soak --sizes 20000
@@ -37,11 +37,11 @@ CALLS_PER_LEAK = 100
 LEAST_CHUNK = 32
 """Bytes of the smallest allocation of glibc."""
 Work = Callable[[int], None]
-"""Makes so many calls, and checks results."""
+"""A function making a number of calls and checking the results."""
 
 
 class Memory(NamedTuple):
-    """What is in use; 0 where this system does not tell.
+    """The memory in use; 0 if unknown on this system.
 
     Attributes:
         blocks: allocations of Python's own allocator.
@@ -54,17 +54,18 @@ class Memory(NamedTuple):
     resident: int
 
     def less(self, other: Memory) -> Memory:
-        """Gives the differences."""
+        """Return the differences."""
         return Memory(self.blocks - other.blocks, self.heap - other.heap, self.resident - other.resident)
 
     def is_within(self, bound: Memory) -> bool:
-        """Whether nothing is more than in `bound`."""
+        """Return whether no field exceeds the field of `bound`."""
         return all(found <= most for found, most in zip(self, bound, strict=True))
 
 
 SLACK = Memory(250, 64 << 10, 4 << 20)
-"""What may grow whatever the number of calls: threads meet that never met before, and one more frame is made; a page is
-touched for the first time."""
+"""Allowed growth independent of the number of calls: threads meet for the first time and make a further frame; a page
+is touched for the first time.
+"""
 
 
 class _MallInfo(ctypes.Structure):
@@ -88,7 +89,7 @@ class _MallInfo(ctypes.Structure):
 
 
 def read_memory() -> Memory:
-    """Gives what is in use once garbage is collected, and what the C library keeps free is given back (glibc)."""
+    """Return the memory in use after a garbage collection, with the free memory of the C library trimmed (glibc)."""
     gc.collect()
     if os.name == "posix" and hasattr(library := ctypes.CDLL(None), "malloc_trim"):
         library.malloc_trim(0)
@@ -110,13 +111,13 @@ def _read_resident() -> int:
 
 
 def allowed_growth(num_calls: int) -> Memory:
-    """Gives what may be more in use after so many calls of one kind: the slack, and a leak at every hundredth call."""
+    """Return the allowed growth after a number of calls of a kind: the slack, and a leak at every hundredth call."""
     leaks = num_calls // CALLS_PER_LEAK
     return Memory(SLACK.blocks + leaks, SLACK.heap + leaks * LEAST_CHUNK, SLACK.resident)
 
 
 def list_work(backend: str = BACKEND, *, native: bool = True) -> dict[str, Work]:
-    """Gives the kinds of work over one machine, by name."""
+    """Return the kinds of work over a machine, by name."""
     model = MODELS["chain"]
     executable, inputs = model.build(backend), model.draw_inputs()
     machine = byoc_core.VirtualMachine(executable, native=native)
@@ -221,7 +222,7 @@ def _changing_sizes(backend: str, *, native: bool) -> Work:
 
 
 def from_threads(num_threads: int, *kinds: Work) -> Work:
-    """Gives what shares the calls of some kinds between threads, kind by kind."""
+    """Return work dividing the calls of some kinds among threads, kind by kind."""
 
     def work(num_calls: int) -> None:
         failures: list[BaseException] = []
@@ -244,10 +245,10 @@ def from_threads(num_threads: int, *kinds: Work) -> Work:
 
 
 def soak(works: Mapping[str, Work], num_calls: int) -> dict[str, Memory]:
-    """Gives what each kind of work leaves more in use after so many calls of its own, once it is warm.
+    """Return the growth of memory for each kind of work after the calls, once warm.
 
-    The calls are made in parts. What one part alone adds is no leak (Python's table of interned strings doubles at some
-    moment, to megabytes): the growth of all is told from the others'.
+    The calls are made in parts. Growth in a single part is no leak (Python's table of interned strings doubles at some
+    moment, to megabytes): the part with the largest growth is left out, and the total estimated from the other parts.
     """
     found = {}
     for name, work in works.items():
@@ -264,12 +265,12 @@ def soak(works: Mapping[str, Work], num_calls: int) -> dict[str, Memory]:
 
 
 def _whole_turns(num_calls: int) -> int:
-    """Gives about so many calls, at the end of which work in turns is where it was."""
+    """Return about the given number of calls, a multiple of the turn of changing sizes."""
     return max(1, num_calls // MOST_ROWS) * MOST_ROWS
 
 
 def run(num_rounds: int, sizes: tuple[int, ...]) -> dict[str, Any]:
-    """Gives what memory grew by, for each kind of work and number of calls; says where it is more than allowed."""
+    """Return the growth of memory for each kind of work and number of calls; print a mark at too much growth."""
     figures: dict[str, Any] = {"units": Memory._fields}
     for num_calls in sizes:
         works = list_work()

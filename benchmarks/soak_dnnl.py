@@ -1,8 +1,8 @@
-"""Ten thousand calls and a thousand loads of a network by dnnl, with memory that stays as it is.
+"""Ten thousand calls and a thousand loads of a network by dnnl, with constant memory use.
 
-The network is two convolutions, pooling and a product, on images of one size, or of symbolic sizes. What is in use is
-compared as in :mod:`benchmarks.soak`. Calls with shapes that no program is kept for, and loads, are a tenth of the
-calls, but never so few that a shape is not met twice.
+The network is two convolutions, pooling and a product, on images of a fixed size, or of symbolic sizes. Memory in use
+is compared as in :mod:`benchmarks.soak`. Loads, and calls with shapes without a cached program, are a tenth of the
+calls, but enough to meet each shape twice.
 
     python -m benchmarks.run soak-dnnl
     python -m benchmarks.run soak-dnnl --sizes 1000
@@ -29,23 +29,25 @@ BACKEND = "dnnl"
 NUM_THREADS = 8
 SIDE = 12
 MOST_IMAGES = 80
-"""More numbers of images than a region keeps programs for."""
+"""The number of different image counts: more than the programs cached by a region."""
 NUM_ROUNDINGS = 2 * (27 + 432 + 36 + 16)
-"""Behind any one result: of products and sums, in two convolutions, the mean and the product."""
+"""Roundings behind any single result: of products and sums, in two convolutions, the mean and the product."""
 SLACK = Memory(250, 2 << 20, 0)
-"""What may grow more than elsewhere, whatever the number of calls: 8 threads that never met before make frames of some
-100 KB, and the interpreter's table of strings, of 1 MB, is made anew once: numpy adds to it and takes away from it."""
+"""Additional growth allowed, independent of the number of calls: 8 threads meeting for the first time make frames of
+some 100 KB, and the interpreter's table of strings, of 1 MB, is rebuilt once, because numpy adds and removes strings.
+"""
 Case = tuple[NDArray, NDArray, NDArray]
-"""An input, what the host computes from it, and how far from that any order of summation may be."""
+"""An input, the host's result, and the largest distance from this result for any order of summation."""
 
 
 def build_network(backends: Sequence[str], num_images: int | str, *, sizes: bool = False) -> byoc_core.Executable:
-    """Builds the network for a number of images, or for any that a name stands for.
+    """Build the network for a number of images, or for any number under a name.
 
     Args:
-        backends: who computes it; the host where nobody is named.
-        num_images: the number, or its name.
-        sizes: whether it has the magnitudes of its weights: it then gives those of the sums, of an image's magnitudes.
+        backends: the backends; the host if empty.
+        num_images: the number, or a name.
+        sizes: whether weights are replaced by their magnitudes: for magnitudes of images, the network then returns the
+            magnitudes of the sums.
     """
     rng = np.random.default_rng(0)
     builder = FunctionBuilder("main", ops=default_ops())
@@ -60,7 +62,7 @@ def build_network(backends: Sequence[str], num_images: int | str, *, sizes: bool
     value = builder.param("x", tensor((num_images, 3, SIDE, SIDE)))
     value = emit("nn.conv2d", value, 48, 3, 3, 3, padding=(1, 1, 1, 1))
     value = emit("nn.conv2d", value, 16, 48, 3, 3, padding=(1, 1, 1, 1))
-    value = emit("abs", value)  # with what is before it a primitive whose code oneDNN 3.2 would not give back
+    value = emit("abs", value)  # with the ops before it, a primitive; oneDNN 3.2 would not free the code
     value = emit("nn.max_pool2d", value, pool_size=(2, 2), strides=(2, 2))
     value = emit("mean", value, axis=(2, 3), keepdims=False)
     value = emit("nn.dense", value, 10, 16)
@@ -69,23 +71,23 @@ def build_network(backends: Sequence[str], num_images: int | str, *, sizes: bool
 
 
 def allow(num_calls: int) -> Memory:
-    """Gives what may be more in use after so many calls of one kind."""
+    """Return the allowed growth after a number of calls of a kind."""
     most = allowed_growth(num_calls)
     return Memory(*(more + slack for more, slack in zip(most, SLACK, strict=True)))
 
 
 def draw_cases(numbers: Sequence[int]) -> list[Case]:
-    """Gives inputs of so many images, with what is right for each."""
+    """Return a case for each number of images."""
     rng = np.random.default_rng(1)
     main, magnitude = (byoc_core.VirtualMachine(build_network([], "n", sizes=sizes))["main"] for sizes in (False, True))
     images = [rng.standard_normal((number, 3, SIDE, SIDE)).astype(np.float32) for number in numbers]
-    # Two sums in any order are at most so far apart (Higham, section 4.2).
+    # The largest distance of two sums in any order (Higham, section 4.2).
     bound = 2 * NUM_ROUNDINGS * 2.0**-24 / (1 - NUM_ROUNDINGS * 2.0**-24)
     return [(x, np.asarray(main(x)), bound * np.asarray(magnitude(np.abs(x)))) for x in images]
 
 
 def list_work(folder: Path) -> dict[str, Work]:
-    """Gives the kinds of work, by name; artifacts are written to a folder."""
+    """Return the kinds of work, by name; write artifacts to a folder."""
     fixed, symbolic = (build_network([BACKEND], number) for number in (2, "n"))
     for name, executable in (("fixed", fixed), ("symbolic", symbolic)):
         assert [module.type_key for module in executable.modules] == [BACKEND]
@@ -138,7 +140,7 @@ def _tenth_of(kind: Work) -> Work:
 
 
 def run(num_rounds: int, sizes: tuple[int, ...]) -> dict[str, Any]:
-    """Gives what memory grew by, for each kind of work and number of calls; says where it is more than allowed."""
+    """Return the growth of memory for each kind of work and number of calls; print a mark at too much growth."""
     figures: dict[str, Any] = {"units": Memory._fields}
     for num_calls in sizes:
         allowed = allow(num_calls)

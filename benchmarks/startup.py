@@ -1,15 +1,16 @@
 """Milliseconds from the start of a process to the first result, stage by stage, in fresh processes.
 
-Stages: ``python`` (a process that does nothing), ``numpy``, ``byoc_core`` (their imports), ``imports`` (what ``load``
-and running need beyond that), ``load``, ``machine`` (making the virtual machine), ``first`` and ``steady`` (a call, on
-one thread; the median of the calls after the first). ``byoc run`` is the whole command, and ``rest`` what it takes
-beyond these stages: the command line, random inputs, the table of outputs. ONNX Runtime is measured beside it from the
-same model: ``imports`` is its own, ``load`` the making of the session.
+Stages: ``python`` (an empty process), ``numpy``, ``byoc_core`` (the imports), ``imports`` (further imports of ``load``
+and running), ``load``, ``machine`` (making the virtual machine), ``first`` and ``steady`` (a call, on one thread; the
+median of the calls after the first). ``byoc run`` is the whole command, and ``rest`` the time beyond these stages: the
+command line, random inputs, the table of outputs. ONNX Runtime is measured with the same model: ``imports`` is the
+import of ONNX Runtime, ``load`` the making of the session.
 
-All is time of the processor, the system's included: that is what passes on an idle machine, for nothing here waits, and
-other processes disturb it less. Files are warm: each process has run once before, so artifacts and modules are in the
-system's cache, and modules are compiled, as pip leaves them. Cold, after the machine's start, the same pages come from
-the disk first; ``load`` then reads all but large constants (a hundredth of ResNet-50), and the first call reads those.
+All times are processor time, including the system's. On an idle machine this equals elapsed time, because nothing here
+waits, and other processes disturb processor time less. Files are warm: each process has run once before. Artifacts and
+modules are in the system's cache, and modules are compiled, as by pip. After a cold start of the machine, the same
+pages come from the disk first; ``load`` then reads all but large constants (a hundredth of ResNet-50), and the first
+call reads the large constants.
 """
 
 from __future__ import annotations
@@ -92,11 +93,11 @@ finish(lambda: session.run(None, inputs))
 _COMMAND = "import sys; sys.argv[0] = 'byoc'; from byoc_core.cli.main import main; main()"
 
 MANY_OPS = 20_000
-"""Ops of the model of thousands of small constants: every fifth scales by a constant of its own."""
+"""Ops of the model with thousands of small constants: every fifth op scales by a separate constant."""
 
 
 def run(num_rounds: int) -> dict[str, Any]:
-    """Gives the stages of each model with the host and with each backend that compiles here, and of ONNX Runtime."""
+    """Return the stages of each model with the host, with each backend able to compile here, and with ONNX Runtime."""
     models = {
         "resnet50": load_light_model("light_resnet50").SerializeToString(),
         "mlp": make_mlp(),
@@ -110,7 +111,7 @@ def run(num_rounds: int) -> dict[str, Any]:
 
 
 def make_mlp() -> bytes:
-    """Gives three dense layers of 64 to 128 to 128 to 10 features, seeded."""
+    """Return three dense layers of 64 to 128 to 128 to 10 features, seeded."""
     rng = np.random.default_rng(0)
     sizes, value = (64, 128, 128, 10), "x"
     nodes, weights = [], []
@@ -130,7 +131,7 @@ def make_mlp() -> bytes:
 
 
 def measure_model(name: str, model: bytes, folder: Path, num_rounds: int) -> dict[str, Any]:
-    """Gives the stages of one model by contestant."""
+    """Return the stages of a model by contestant."""
     module = byoc_core.from_onnx(model)
     contestants: dict[str, Callable[[], Stages]] = {}
     for backend in ("host", *compiling_backends()):
@@ -153,7 +154,7 @@ def measure_model(name: str, model: bytes, folder: Path, num_rounds: int) -> dic
 
 
 def measure_stages(contestants: Mapping[str, Callable[[], Stages]], num_rounds: int) -> dict[str, dict[str, Samples]]:
-    """Runs contestants interleaved; gives the samples of each stage, of their sum, and of the first call by a later."""
+    """Run contestants interleaved; return samples of each stage, of the sum, and of first over later calls."""
     rounds: dict[str, list[Stages]] = {name: [] for name in contestants}
 
     def total(name: str) -> Callable[[], float]:
@@ -167,7 +168,7 @@ def measure_stages(contestants: Mapping[str, Callable[[], Stages]], num_rounds: 
         return contestant
 
     measure({name: total(name) for name in contestants}, num_rounds=num_rounds)
-    # The first round of `measure` is there to warm everything up.
+    # The first round of `measure` is a warm-up.
     return {
         name: {stage: Samples(tuple(values[stage] for values in found[1:])) for stage in found[0]}
         for name, found in rounds.items()
@@ -178,7 +179,7 @@ _BESIDE = ("steady", "byoc run", "rest")
 
 
 def measure_artifact(path: Path, folder: Path) -> Stages:
-    """Gives the stages of one process that loads and runs an artifact, and the time of a ``byoc run`` of it."""
+    """Return the stages of a process loading and running an artifact, and the time of ``byoc run``."""
     stages = run_stages(_BYOC, path, folder)
     command = [sys.executable, "-c", _COMMAND, "run", "--allow-native", "--random-inputs", str(path)]
     stages["byoc run"] = time_process(command, folder)
@@ -187,7 +188,7 @@ def measure_artifact(path: Path, folder: Path) -> Stages:
 
 
 def run_stages(script: str, path: Path, folder: Path) -> Stages:
-    """Gives the stages of one process that a script prints."""
+    """Return the stages of a process, as printed by a script."""
     command = [sys.executable, "-c", script, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment(folder))
     stages: Stages = json.loads(done.stdout)
@@ -195,7 +196,7 @@ def run_stages(script: str, path: Path, folder: Path) -> Stages:
 
 
 def time_process(command: list[str], folder: Path) -> float:
-    """Gives the milliseconds of a process from start to end."""
+    """Return the milliseconds of processor time of a process from start to end."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, capture_output=True, check=True, env=environment(folder))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -203,7 +204,7 @@ def time_process(command: list[str], folder: Path) -> float:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Gives the environment of the processes: one thread, and compiled modules kept in a folder of their own."""
+    """Return the environment of the processes: one thread, and compiled modules kept in a separate folder."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     return {**kept, **threads, "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}

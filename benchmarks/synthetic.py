@@ -17,11 +17,11 @@ WIDTHS = (16, 32, 64, 128)
 UNARY = ("Relu", "Sigmoid", "Tanh", "Neg", "Abs")
 BINARY = ("Add", "Mul", "Sub")
 NUM_WEIGHTS = 16
-"""Matrices for each change of width; each is used many times."""
+"""Matrices for each change of width; each matrix is used many times."""
 
 
 class _Graph:
-    """Nodes over rows ``(1, width)``; tells the width of each value and which values nothing reads yet."""
+    """Nodes over rows ``(1, width)``, with the width of each value and the values still unread."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -55,7 +55,7 @@ class _Graph:
         return self.emit("Mul", value, self.weight(f"s{len(self.nodes)}", 1, self.widths[value]))
 
     def finish(self) -> onnx.ModelProto:
-        """Gives the model; what nothing reads is its output."""
+        """Return the model; unread values are the outputs."""
         used = {name for node in self.nodes for name in node.input}
 
         def info(name: str) -> onnx.ValueInfoProto:
@@ -69,7 +69,7 @@ class _Graph:
 
 
 def _chain(num_ops: int, seed: int) -> onnx.ModelProto:
-    """One op after the other; some read the input again, and a few change the width."""
+    """Build a chain of ops; some ops read the input again, and a few change the width."""
     graph = _Graph(seed)
     value = f"x{WIDTHS[0]}"
     for index in range(num_ops):
@@ -84,7 +84,7 @@ def _chain(num_ops: int, seed: int) -> onnx.ModelProto:
 
 
 def _layers(num_ops: int, seed: int) -> onnx.ModelProto:
-    """Ten layers; in each, branches of four ops advance side by side, then adds join them two by two."""
+    """Build ten layers; in each, branches of four ops advance side by side, then adds join the branches two by two."""
     graph = _Graph(seed)
     num_branches = max(num_ops // 50, 1)
     joined = f"x{WIDTHS[0]}"
@@ -100,7 +100,7 @@ def _layers(num_ops: int, seed: int) -> onnx.ModelProto:
 
 
 def _random_graph(num_ops: int, seed: int) -> onnx.ModelProto:
-    """Ops on values made a little before, now and then long before; a quarter of them change the width."""
+    """Build ops on values made a little before, now and then long before; a quarter of the ops change the width."""
     graph = _Graph(seed)
     made: dict[int, list[str]] = {width: [f"x{width}"] for width in WIDTHS}
 
@@ -127,7 +127,7 @@ def _random_graph(num_ops: int, seed: int) -> onnx.ModelProto:
 
 
 def _join(graph: _Graph, made: dict[int, list[str]]) -> None:
-    """Adds up what nothing reads, width by width, so that nothing is dead."""
+    """Sum all unread values, width by width, to leave no dead value."""
     for width in WIDTHS:
         first, *others = [name for name in graph.unread if graph.widths[name] == width] or made[width][:1]
         for other in others:
@@ -138,10 +138,10 @@ def _join(graph: _Graph, made: dict[int, list[str]]) -> None:
 GRAPHS: Mapping[str, Callable[[int, int], onnx.ModelProto]] = MappingProxyType(
     {"chain": _chain, "layers": _layers, "random": _random_graph}
 )
-"""Makers of models by kind: of about how many ops, from which seed."""
+"""Builders of models by kind; the arguments are the approximate number of ops and the seed."""
 
 
 def make_model(kind: str, num_ops: int, seed: int = 0) -> bytes:
-    """Gives a serialised model of one kind of :data:`GRAPHS`, of ``num_ops`` nodes within a tenth."""
+    """Return a serialised model of a kind of :data:`GRAPHS`, with ``num_ops`` nodes within a tenth."""
     data: bytes = GRAPHS[kind](num_ops, seed).SerializeToString()
     return data

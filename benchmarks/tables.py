@@ -1,4 +1,4 @@
-"""Tables of figures: ways to call in rows, models in columns, and what each further region of a chain adds."""
+"""Tables of figures: ways to call in rows, models in columns, and the cost of each further region of a chain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDTH = 13
 
 
 def add_slopes(table: Table) -> None:
-    """Adds a column: what each region of the longest chain adds to the shortest one, round by round."""
+    """Add a column: the cost of each region of the longest chain beyond the shortest, round by round."""
     for row in table.values():
         if SHORTEST in row and LONGEST in row:
             pairs = zip(row[SHORTEST].values, row[LONGEST].values, strict=True)
@@ -24,7 +24,7 @@ def add_slopes(table: Table) -> None:
 
 
 def show(title: str, table: Table, number: str = ".3g") -> None:
-    """Prints the medians of a table, in the format given."""
+    """Print the medians of a table in the given number format."""
     columns = tuple(dict.fromkeys(model for row in table.values() for model in row))
     print(f"  {title:48}" + "".join(f"{model:>{_WIDTH}}" for model in columns))
     for way, row in table.items():
@@ -33,5 +33,5 @@ def show(title: str, table: Table, number: str = ".3g") -> None:
 
 
 def table_to_json(table: Table) -> dict[str, Any]:
-    """Gives a table as plain values."""
+    """Return a table as plain values."""
     return {way: {model: found.to_json() for model, found in row.items()} for way, row in table.items()}

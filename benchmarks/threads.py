@@ -1,8 +1,8 @@
-"""What threads gain, and what others in the process cost: light_squeezenet compiled by ccompiler, and by dnnl.
+"""Gains from threads, and costs of other threads in the process: light_squeezenet compiled by ccompiler, and by dnnl.
 
-Each contestant is a process of its own with an environment of its own; all are started first, and then asked in turn,
-so that those that are not asked sleep. Each answer is the median of some calls. What contestants do is told by their
-names in the table ``CONTESTANTS``; see docs/threads.md.
+Each contestant is a separate process with a separate environment. All processes are started first, and then asked in
+turn; the others sleep meanwhile. Each answer is the median of some calls. The names in the table ``CONTESTANTS``
+describe the work of the contestants; see docs/threads.md.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ NUM_CALLS = 15
 
 
 class Contestant(NamedTuple):
-    """One process: what it does in a round, in which environment, and whom it is compared with.
+    """A process: work in a round, environment, and reference for comparison.
 
     Attributes:
         task: a function of ``benchmarks.threads_process``.
-        environment: what is set beside the environment of all.
-        base: the contestant whose seconds its own are divided by.
-        backend: who compiled what it runs.
+        environment: variables added to the environment of all.
+        base: the reference contestant; ratios are over the seconds of this contestant.
+        backend: the compiling backend.
     """
 
     task: str
@@ -73,7 +73,7 @@ CONTESTANTS = {
 
 
 class _Counted(Worker):
-    """The process of a contestant, and the most threads that it had."""
+    """The process of a contestant, and the highest number of threads."""
 
     def __init__(self, contestant: Contestant, folder: Path) -> None:
         arguments = [str(folder), contestant.backend, contestant.task, str(NUM_CALLS)]
@@ -81,7 +81,7 @@ class _Counted(Worker):
         self.most_tasks = 0
 
     def ask_seconds(self) -> float:
-        """Gives the seconds of a call."""
+        """Return the seconds of a call."""
         answer = self.ask()
         self.most_tasks = max(self.most_tasks, answer["tasks"])
         return float(answer["seconds"])
@@ -105,7 +105,7 @@ def _workers() -> Iterator[dict[str, _Counted]]:
 
 
 def run(num_rounds: int) -> dict[str, Any]:
-    """Gives milliseconds of a call, the ratio to another contestant's, and the most threads that a process had."""
+    """Return milliseconds of a call, the ratio to the reference contestant, and the highest number of threads."""
     with _workers() as workers:
         seconds = measure({label: worker.ask_seconds for label, worker in workers.items()}, num_rounds=num_rounds)
         tasks = {label: worker.most_tasks for label, worker in workers.items()}

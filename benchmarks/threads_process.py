@@ -1,4 +1,4 @@
-"""A contestant of ``benchmarks.threads``: waits for a line, does its task, prints the seconds of a call; and again."""
+"""A contestant of ``benchmarks.threads``: waits for a line, does the task, prints the seconds of a call; and again."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ IDLE_S = 0.05
 
 
 class Tasks:
-    """What contestants do: each method gives the seconds of some calls.
+    """The tasks of contestants: each method returns the seconds of some calls.
 
     Args:
-        folder: where model and inputs lie.
-        backend: who compiled the model.
-        num_calls: how many calls.
+        folder: the folder of model and inputs.
+        backend: the compiling backend.
+        num_calls: the number of calls.
     """
 
     def __init__(self, folder: Path, backend: str, num_calls: int) -> None:
@@ -39,11 +39,11 @@ class Tasks:
         self._tasks_before = _list_tasks()
 
     def call(self) -> list[float]:
-        """One call after another."""
+        """Call repeatedly."""
         return [_time(self._run) for _ in range(self._num_calls)]
 
     def call_pinned(self) -> list[float]:
-        """The same, with the worker on the last processor that the process may use."""
+        """Call repeatedly, with the worker on the last processor allowed for the process."""
         self._run()
         last = max(os.sched_getaffinity(0))
         for task in _list_tasks() - self._tasks_before:
@@ -51,31 +51,31 @@ class Tasks:
         return self.call()
 
     def call_after_idling(self) -> list[float]:
-        """Each call after a pause."""
+        """Call after a pause."""
         return [_time(self._run, lambda: time.sleep(IDLE_S)) for _ in range(self._num_calls)]
 
     def call_after_matmul(self) -> list[float]:
-        """Each call right after a product by numpy's BLAS, whose threads then spin."""
+        """Call right after a product by numpy's BLAS, with the threads of BLAS still spinning."""
         return [_time(self._run, lambda: self._matrix @ self._matrix) for _ in range(self._num_calls)]
 
     def call_onnxruntime(self) -> list[float]:
-        """ONNX Runtime alone, as many threads."""
+        """Call ONNX Runtime alone, with as many threads."""
         return [_time(self._run_onnxruntime) for _ in range(self._num_calls)]
 
     def call_beside_onnxruntime(self) -> list[float]:
-        """Each call right after one of ONNX Runtime in this process."""
+        """Call right after a call of ONNX Runtime in this process."""
         return [_time(self._run, self._run_onnxruntime) for _ in range(self._num_calls)]
 
     def call_onnxruntime_beside(self) -> list[float]:
-        """Each call of ONNX Runtime right after one of ours."""
+        """Call ONNX Runtime right after a call of byoc."""
         return [_time(self._run_onnxruntime, self._run) for _ in range(self._num_calls)]
 
     def call_from_8(self) -> list[float]:
-        """From 8 threads at once: the seconds divided by all calls."""
+        """Call from 8 threads at once; return the seconds divided by the number of all calls."""
         return [self._call_from(8)]
 
     def call_from_32(self) -> list[float]:
-        """From 32 threads at once: the seconds divided by all calls."""
+        """Call from 32 threads at once; return the seconds divided by the number of all calls."""
         return [self._call_from(32)]
 
     def _call_from(self, num_callers: int) -> float:
@@ -94,7 +94,7 @@ class Tasks:
 
     @cached_property
     def tasks(self) -> int:
-        """The threads of the process."""
+        """The number of threads of the process."""
         return len(_list_tasks())
 
     def _run(self) -> object:
@@ -118,12 +118,12 @@ def _time(function: Callable[[], object], before: Callable[[], object] = int) ->
 
 
 def _list_tasks() -> set[int]:
-    """Gives the threads of this process, as the system numbers them."""
+    """Return the threads of this process by the numbers of the system."""
     return {int(path.name) for path in Path("/proc/self/task").iterdir()}
 
 
 def main() -> None:
-    """Answers each line of the input."""
+    """Answer each line of the input."""
     folder, backend, task, num_calls = sys.argv[1:]
     tasks = Tasks(Path(folder), backend, int(num_calls))
     for _ in sys.stdin:

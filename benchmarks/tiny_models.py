@@ -1,4 +1,4 @@
-"""Models whose calls cost more than their arithmetic: as ONNX for peers, and built with as many regions as wanted."""
+"""Models with calls costing more than the arithmetic: as ONNX for peers, and built with a chosen number of regions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPSET = 17
 SIDE = 10
 INFIX = MappingProxyType({"Add": "+", "Sub": "-", "Mul": "*"})
 Step = tuple[str, str, str, str]
-"""One elementwise op: its result, the op of ONNX, and its operands."""
+"""An elementwise op: result, op of ONNX, and operands."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class TinyModel:
     """Elementwise ops on small float32 matrices, one after the other.
 
     Attributes:
-        steps: the ops; the last makes the output.
-        num_regions: regions of the backend that are wanted.
-        is_cut: whether each op shall be a region of its own.
-        on_host: numbers of the ops that the host shall compute.
-        num_rows: rows of every matrix; a name where the model takes any number.
+        steps: the ops; the last op makes the output.
+        num_regions: the required number of the backend's regions.
+        is_cut: whether each op shall be a separate region.
+        on_host: numbers of the ops to be computed by the host.
+        num_rows: rows of every matrix; a name if the model takes any number.
     """
 
     steps: tuple[Step, ...]
@@ -47,22 +47,22 @@ class TinyModel:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """The operands that no step makes, in the order of their first use."""
+        """The operands not made by a step, in the order of first use."""
         made = {result for result, *_ in self.steps}
         return tuple(dict.fromkeys(name for _, _, *operands in self.steps for name in operands if name not in made))
 
     @property
     def arithmetic(self) -> str:
-        """The same as Python statements on numpy arrays."""
+        """The model as Python statements on numpy arrays."""
         return "\n".join(f"{result} = {left} {INFIX[op]} {right}" for result, op, left, right in self.steps)
 
     def draw_inputs(self, num_rows: int = SIDE) -> dict[str, NDArray]:
-        """Gives seeded inputs by name."""
+        """Return seeded inputs by name."""
         rng = np.random.default_rng(0)
         return {name: rng.standard_normal((num_rows, SIDE), np.float32) for name in self.input_names}
 
     def to_onnx(self) -> bytes:
-        """Gives the serialised ONNX model."""
+        """Return the serialised ONNX model."""
         nodes = [helper.make_node(op, operands, [result]) for result, op, *operands in self.steps]
         inputs, outputs = (
             [helper.make_tensor_value_info(name, TensorProto.FLOAT, (self.num_rows, SIDE)) for name in names]
@@ -76,10 +76,10 @@ class TinyModel:
         return data
 
     def build(self, backend: str = BACKEND, **options: object) -> byoc_core.Executable:
-        """Builds the model for a backend, with options of this backend.
+        """Build the model for a backend, with options of this backend.
 
         Raises:
-            RuntimeError: it came out in another number of regions than was wanted.
+            RuntimeError: the number of regions differs from the required number.
         """
         module = byoc_core.from_onnx(self.to_onnx())
         if self.is_cut:
@@ -96,7 +96,7 @@ class TinyModel:
 
 
 def cut_model(num_ops: int) -> TinyModel:
-    """Gives a chain of additions in which each is a region of its own."""
+    """Return a chain of additions, each a separate region."""
     values = ["x", *(f"v{index}" for index in range(1, num_ops)), OUTPUT]
     steps = tuple((result, "Add", value, "b") for value, result in pairwise(values))
     return TinyModel(steps, num_regions=num_ops, is_cut=True)
@@ -113,6 +113,7 @@ MODELS: Mapping[str, TinyModel] = MappingProxyType(
     }
 )
 """``a + b``; ``(a + b - c) * d`` in one region, and with the subtraction on the host between two; chains of additions,
-each a region of its own."""
+each a separate region.
+"""
 DYNAMIC = TinyModel(_CHAIN, num_rows="n")
-"""The one of three ops, for any number of rows."""
+"""The model of three ops, for any number of rows."""

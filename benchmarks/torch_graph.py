@@ -1,7 +1,7 @@
 """ONNX models of feed-forward networks as functions of PyTorch, an op of ``torch.nn.functional`` for each node.
 
-Shapes have to be fixed: what computes shapes is folded by ONNX Runtime's basic optimisations first, and batch
-normalisation goes into the convolutions before it. A product with weights and a bias is one ``linear``.
+Shapes must be fixed: ONNX Runtime's basic optimisations first fold the computation of shapes, and fold batch
+normalisation into the preceding convolutions. A product with weights and a bias is a single ``linear``.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Attributes = Mapping[str, Any]
 
 
 def to_torch(path: Path, inputs: Sequence[Any]) -> Callable[..., Any]:
-    """Gives the function of a model, traced, frozen and optimised for inference.
+    """Return the function of a model, traced, frozen and optimised for inference.
 
     Args:
         path: the model's file.
-        inputs: tensors of the model's inputs, in order; the function takes such ones.
+        inputs: tensors of the model's inputs, in order; examples of the function's arguments.
 
     Returns:
-        What gives the tuple of the model's outputs.
+        A function returning the tuple of the model's outputs.
 
     Raises:
         ValueError: a node has no translation here.
@@ -74,7 +74,7 @@ def _fold(path: Path) -> onnx.ModelProto:
 
 
 def _join_biases(graph: onnx.GraphProto) -> None:
-    """Makes `Linear` of each product with weights whose only reader adds a bias: ``x @ weights + bias``."""
+    """Replace each product with weights, read only by an add of a bias, by `Linear`: ``x @ weights + bias``."""
     ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
     readers: dict[str, list[onnx.NodeProto]] = {}
     for node in graph.node:
@@ -151,7 +151,7 @@ def _operations(torch: Any) -> dict[str, Callable[..., Any]]:
         return functional.embedding(index, x)
 
     def recur(function: Any, gates: Sequence[int], num_states: int, x: Any, *parameters: Any) -> Any:
-        """Gives a layer's hidden states, whose gates PyTorch wants in another order."""
+        """Return a layer's hidden states; PyTorch has the gates in another order."""
         weights = [torch.cat([parameter[0].chunk(len(gates))[gate] for gate in gates]) for parameter in parameters[:2]]
         shifts = [torch.cat([half.chunk(len(gates))[gate] for gate in gates]) for half in parameters[2][0].chunk(2)]
         state = x.new_zeros(1, x.shape[1], weights[1].shape[1])

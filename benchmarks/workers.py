@@ -1,4 +1,4 @@
-"""Contestants that are processes: all are started, then asked in turn, so that those that are not asked sleep."""
+"""Contestants in separate processes: all are started, then asked in turn; the others sleep meanwhile."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["Worker"]
 
 
 class Worker:
-    """A process that answers each line of its input with a line of JSON.
+    """A process answering each input line with a line of JSON.
 
     Args:
-        module: what is run with ``python -m``.
-        arguments: its arguments.
-        environment: what is set beside the environment of all, of which nothing about threads is kept.
+        module: the module run with ``python -m``.
+        arguments: arguments of the module.
+        environment: variables added to the environment of all, after removal of all variables about threads.
     """
 
     def __init__(self, module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -32,7 +32,7 @@ class Worker:
         )
 
     def ask(self) -> Any:
-        """Gives the next answer.
+        """Return the next answer.
 
         Raises:
             RuntimeError: the process ended.
@@ -46,7 +46,7 @@ class Worker:
         return json.loads(line)
 
     def stop(self) -> None:
-        """Ends the process."""
+        """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(30)

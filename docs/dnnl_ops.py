@@ -1,4 +1,4 @@
-"""The page of what ``dnnl`` takes: its table of lowerings, and the reasons why other ops are left to others."""
+"""The page of the ops taken by ``dnnl``: the table of lowerings, and the reasons for declining other ops."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ key."""
 
 
 def dnnl_ops_page() -> str:
-    """Gives the page: a table of what is taken, then the reasons."""
+    """Return the page: a table of the taken ops, then the reasons for all others."""
     lines = ["# Ops taken by dnnl", "", _NOTICE, "", _INTRO, "", "## Taken", "", "| ops | dtypes | primitive |"]
     lines.append("|---|---|---|")
     rows: dict[tuple[object, tuple[str, ...], bool], list[str]] = {}
@@ -53,7 +53,7 @@ def _names(ops: list[str]) -> str:
 
 
 def _what(lowering: Callable[..., object]) -> str:
-    """Gives the first sentence of a lowering's docstring, and what it does not take."""
+    """Return the first sentence of a lowering's docstring, followed by the paragraphs on declined cases."""
     paragraphs = (getdoc(lowering) or "").replace("``", "`").split("\n\n")
     found = [paragraphs[0].removeprefix("Add "), *(text for text in paragraphs[1:] if text.startswith("Not taken: "))]
     text = " ".join(" ".join(found).split())

@@ -1,4 +1,4 @@
-"""Writes the pages that are made from the code: ``python -m docs.generate``, from the root of the repository."""
+"""Write the pages generated from the code: ``python -m docs.generate``, from the root of the repository."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOCS = Path(__file__).parent
 
 
 def generated_pages() -> dict[Path, str]:
-    """Gives the text that each page should have, by its file."""
+    """Return the right text of each generated page, by file."""
     conformance, stability = DOCS / "conformance.md", DOCS / "api-stability.md"
     pages = {DOCS / "hooks" / name: text for name, text in hook_pages().items()}
     pages[DOCS / "ccompiler-ops.md"] = op_table_page()
@@ -31,7 +31,7 @@ def generated_pages() -> dict[Path, str]:
 
 
 def main() -> None:
-    """Writes the pages."""
+    """Write the pages."""
     for path, text in generated_pages().items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, "utf-8")

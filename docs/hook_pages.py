@@ -1,4 +1,4 @@
-"""The pages of the hooks, made from their specifications."""
+"""The pages of the hooks, generated from the hook specifications."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _PAGE = """\
 
 
 def hook_pages() -> dict[str, str]:
-    """Gives the text of each page, by its file name: one for each hook, and the index."""
+    """Return the text of each page by file name: a page for each hook, and the index."""
     hooks = hook_specs()
     return {f"{hook.name}.md": _page(hook) for hook in hooks} | {"README.md": _index(hooks)}
 

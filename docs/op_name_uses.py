@@ -1,15 +1,15 @@
-"""Where code decides by the name of an op, which a trait or a field of the op could decide.
+"""Places in the code deciding by the name of an op, instead of a trait or a field of the op.
 
-An *op name* is an expression that ends in ``op.name`` (``binding.op.name``, ``op.name``), or a local variable that the
-same function sets to an op name. A *known name* is a string literal, a constant (upper case, such as ``_CONVOLUTIONS``
-or ``kinds.SPLIT``), or a literal collection that holds one of these. The places are
+An *op name* is an expression ending in ``op.name`` (``binding.op.name``, ``op.name``), or a local variable set to an op
+name by the same function. A *known name* is a string literal, a constant (upper case, such as ``_CONVOLUTIONS`` or
+``kinds.SPLIT``), or a literal collection holding a known name. The places are
 
 - a comparison (``==``, ``!=``, ``in``, ``not in``) of an op name with a known name;
-- each case of a ``match`` of an op name that has a string literal or a constant;
+- each case with a string literal or a constant in a ``match`` of an op name;
 - a subscript, or a call of ``get``, of a constant or a literal dict with an op name as the key, alone or in a tuple.
 
 Lookups in attributes (``self._rules[op.name]``), in parameters and in results of calls do not count: there the names
-are data that the caller handed in.
+are data handed in by the caller.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def op_name_lines(source: str) -> list[int]:
-    """Return the line of each place of a module, in order; a line with two places stands twice."""
+    """Return the line of each place of a module, in order; a line with two places is listed twice."""
     return sorted(_lines(ast.parse(source), frozenset()))
 
 
@@ -42,7 +42,7 @@ def _lines(node: ast.AST, aliases: frozenset[str]) -> Iterator[int]:
 
 
 def _aliases(function: ast.AST) -> Iterator[str]:
-    """Yield the local variables that a function sets to an op name."""
+    """Yield the local variables set to an op name by a function."""
     for node in ast.walk(function):
         if isinstance(node, ast.Assign):
             for target in node.targets:

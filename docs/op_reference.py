@@ -1,4 +1,4 @@
-"""The page of all ops: operands, attributes, dtypes and meaning, made from the definitions."""
+"""The page of all ops: operands, attributes, dtypes and meaning, generated from the definitions."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _attr_row(spec: AttrSpec) -> tuple[str, str, str, str]:
 
 
 def _dtypes_text(op: OpDef) -> Iterator[str]:
-    """Yield the dtypes of each group of operands that have one dtype; of an op without operands, of its results."""
+    """Yield the dtypes of each group of operands with a common dtype, or of the results if the op has no operands."""
     for operands, dtypes in taken_dtypes(op).items():
         names = f"{', '.join(f'`{name}`' for name in operands)}: " if operands else ""
         yield f"{names}{_compressed(dtypes)}"
@@ -132,9 +132,9 @@ def _compressed(dtypes: Sequence[str]) -> str:
 
 
 def taken_dtypes(op: OpDef) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """Return the dtypes that an op takes in its cases, by the names of the operands that have one dtype.
+    """Return the dtypes accepted by an op in its cases, by the names of the operands with a common dtype.
 
-    Operands with a dtype of their own in a case (indices, lengths) are tried alone.
+    Operands with a separate dtype in a case (indices, lengths) are tried alone.
     """
     taken: dict[tuple[str, ...], set[str]] = {}
     for case in canonical_cases(default_ops()).get(op.name, ()):

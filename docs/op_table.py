@@ -1,4 +1,4 @@
-"""The page of what ``ccompiler`` compiles: its answers to the canonical cases of all ops, dtype by dtype."""
+"""The page of the ops compiled by ``ccompiler``: answers to the canonical cases of all ops, dtype by dtype."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ has no type for: {missing}. `exe.report()` shows the reasons of a model of yours
 
 
 def answers(op: str) -> Mapping[str, list[tuple[OpCase, Rejection | None]]]:
-    """Gives for each dtype that C has a type for the cases of an op with the backend's answers, ``None`` for yes."""
+    """Return the cases of an op with the backend's answers (``None`` for yes), for each dtype with a type in C."""
     found: dict[str, list[tuple[OpCase, Rejection | None]]] = {}
     for case in canonical_cases(default_ops()).get(op, ()):
         for dtype in dtypes_of(case, default_ops()[op]):
@@ -39,7 +39,7 @@ def answers(op: str) -> Mapping[str, list[tuple[OpCase, Rejection | None]]]:
 
 
 def op_table_page() -> str:
-    """Gives the page: a table of ops and dtypes, then the reasons."""
+    """Return the page: a table of ops and dtypes, then the reasons."""
     dtypes = [dtype for dtype in all_dtypes() if dtype in C_TYPES]
     table = {op: answers(op) for op in sorted(canonical_cases(default_ops()))}
     missing = ", ".join(f"`{dtype}`" for dtype in all_dtypes() if dtype not in C_TYPES)
@@ -63,7 +63,7 @@ def _cell(found: list[Rejection | None]) -> str:
 
 
 def _reasons(found: Mapping[str, list[tuple[OpCase, Rejection | None]]]) -> Iterator[tuple[str, str]]:
-    """Yields the dtypes of each reason, and the reason."""
+    """Yield the dtypes of each reason, and the reason."""
     dtypes: dict[str, list[str]] = {}
     for dtype, cases in found.items():
         for text in dict.fromkeys(answer.text for _, answer in cases if answer is not None):

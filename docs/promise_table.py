@@ -1,4 +1,4 @@
-"""The table of the kit's promises, which stands in docs/conformance.md between two marks."""
+"""The table of the kit's promises, placed between two marks of docs/conformance.md."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MARKS = ("<!-- promises: made by `python -m docs.generate` -->", "<!-- end of pr
 
 
 def with_promises(page: str) -> str:
-    """Gives the page with the table of all promises between its marks.
+    """Return the page with the table of all promises between its marks.
 
     Raises:
-        ValueError: the marks are not there.
+        ValueError: the marks are missing.
     """
     begin, end = MARKS
     if page.count(begin) != 1 or page.count(end) != 1:

@@ -1,4 +1,4 @@
-"""Counts of one Python file or of many, by syntax tree; `docs.structure` says what each count means."""
+"""Counts over Python files, by syntax tree; `docs.structure` defines each count."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ DEFAULTS = {
     ("byoc_core.backend", "installed_backends"): "backends",
     ("byoc_core.backend.registry", "installed_backends"): "backends",
 }
-"""The functions that return the registries of the process, by the module and the name that they are imported by."""
+"""The functions returning the registries of the process, by module and imported name."""
 
 
 def function_lengths(source: str) -> list[int]:
-    """Return the number of lines of each function, from ``def`` to its last line, its docstring included."""
+    """Return the number of lines of each function, from ``def`` to the last line, docstring included."""
     functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, FUNCTIONS))
     return [(node.end_lineno or node.lineno) - node.lineno + 1 for node in functions]
 
@@ -55,7 +55,7 @@ def _lazy(node: ast.AST, *, inside: bool) -> Iterator[int]:
 
 
 def core_imports(source: str, is_module: Callable[[str], bool]) -> list[str]:
-    """Return the module of core that each import names, once for each imported name.
+    """Return the module of core named by each import, once for each imported name.
 
     Args:
         source: the text of the importing module.
@@ -77,7 +77,7 @@ def _is_core(name: str) -> bool:
 
 
 def default_calls(source: str) -> list[tuple[int, str]]:
-    """Return line and registry (``default_ops``, ``backends``) of each call that asks for a registry of the process."""
+    """Return line and registry (``default_ops``, ``backends``) of each call asking for a registry of the process."""
     tree = ast.parse(source)
     local = {}
     for node in ast.walk(tree):
@@ -91,7 +91,7 @@ def default_calls(source: str) -> list[tuple[int, str]]:
 
 
 def any_parameters(source: str) -> int:
-    """Return the number of parameters whose annotation is ``Any``."""
+    """Return the number of parameters annotated with ``Any``."""
     functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, FUNCTIONS)]
     return sum(_is_any(argument.annotation) for node in functions for argument in _arguments(node.args))
 
@@ -120,17 +120,17 @@ class DocstringWords:
 
     @property
     def relatives_per_1000(self) -> float:
-        """That, what, which and who in 1,000 words."""
+        """Relative words (``RELATIVES``) per 1,000 words."""
         return 1000 * self.relatives / max(1, self.words)
 
     @property
     def pronouns_per_1000(self) -> float:
-        """Pronouns in 1,000 words."""
+        """Pronouns (``PRONOUNS``) per 1,000 words."""
         return 1000 * self.pronouns / max(1, self.words)
 
     @property
     def gives_percent(self) -> float:
-        """The share of the docstrings that begin with "Gives"."""
+        """The share of the docstrings beginning with "Gives", in per cent."""
         return 100 * self.gives / max(1, self.docstrings)
 
 
@@ -152,7 +152,7 @@ def words_of(texts: Sequence[str]) -> DocstringWords:
 
 
 def docstrings_in(source: str) -> Iterator[str]:
-    """Yield the docstrings of a module, its classes and its functions."""
+    """Yield the docstrings of a module with all classes and functions."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)):
             yield text

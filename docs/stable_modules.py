@@ -1,4 +1,4 @@
-"""The stable modules of byoc_core, in one list; docs/api-stability.md has its table between two marks."""
+"""The list of the stable modules of byoc_core; docs/api-stability.md has the table between two marks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ STABLE_MODULES = {
     "byoc_core.transform": "passes, the rewriter, the reference interpreter",
     "byoc_core.transform.byte_weights": "weights of integer products as signed bytes",
 }
-"""What programs and plugins may rely on, module by module: the names in the ``__all__`` of each."""
+"""The modules open to programs and plugins, with their purposes; the stable names of a module are its ``__all__``."""
 
 MARKS = ("<!-- stable modules: made by `python -m docs.generate` -->", "<!-- end of stable modules -->")
 

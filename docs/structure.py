@@ -2,13 +2,13 @@
 
     python -m docs.structure                    a table: core, each plugin and the kit
     python -m docs.structure --tree PATH        the same of another checkout
-    python -m docs.structure --list             the places that some of the figures count
+    python -m docs.structure --list             the places counted by some of the figures
     python -m docs.structure --json             the table as a file of `benchmarks/results`
 
 A *package* is ``core/src/byoc_core``, each ``plugins/*/src/*``, or ``conformance/src/byoc_conformance``. The figures:
 
 Python lines, Python files
-    All lines of the package's ``.py`` files, blank ones included; the number of these files.
+    All lines of the package's ``.py`` files, blank lines included; the number of these files.
 other lines
     Lines of the package's other text files: C, headers, templates, the report's page, stubs, data.
 lines of the C extension
@@ -18,24 +18,23 @@ median file, files over 400 lines
 functions, functions over 50 lines
     Methods and nested functions included; a function's length counts from ``def`` to its last line, docstring included.
 op names compared
-    Places where the code decides by the name of an op; `docs.op_name_uses` defines a place. For core only.
+    Decisions by the name of an op; `docs.op_name_uses` defines the counted places. For core only.
 default_ops() calls, backends() calls
-    Calls of the functions that return the op registry and the backend registry of the process (``default_ops``;
+    Calls of the functions returning the op registry and the backend registry of the process (``default_ops``;
     ``backends`` of ``byoc_core.backend``, under any local name). Calls in facades do not count: a facade is an
     ``__init__.py``.
 such calls in driver and cli
-    The calls of both kinds that stand in ``byoc_core.driver`` and ``byoc_core.cli``, where a default is chosen for a
-    user. The calls are part of the two figures above.
+    The calls of both kinds in ``byoc_core.driver`` and ``byoc_core.cli``: these packages choose a default for a user.
+    The calls are part of the two figures above.
 imports of core, unstable imports of core
-    Names that a plugin or the kit imports from modules of core; the share of these names whose module does not stand
-    in the list of ``docs/api-stability.md``, in per cent.
+    Names imported by a plugin or the kit from modules of core; the share of these names from modules missing in the
+    list of ``docs/api-stability.md``, in per cent.
 lazy imports
     Import statements inside functions.
 `Any` test parameters
-    Parameters of functions in the package's tests that are annotated with ``Any``.
+    Parameters annotated with ``Any``, of functions in the package's tests.
 that/what/which/who, pronouns
-    Words of docstrings in 1,000: that, what, which, who, whom, whose, whoever, whatever; it, they, them, its, those,
-    one, ones.
+    Words of ``RELATIVES`` and of ``PRONOUNS`` (`docs.source_counts`) per 1,000 words of the docstrings.
 docstrings that begin with "Gives"
     The share of all docstrings, in per cent.
 """
@@ -70,12 +69,12 @@ CORE = "byoc_core"
 BINARY = frozenset({".so", ".pyd", ".pyc", ".dylib"})
 LONG_FILE, LONG_FUNCTION = 400, 50
 CHOOSING = ("driver", "cli")
-"""The parts of core that choose a default for a user."""
+"""The parts of core choosing a default for a user."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package of the tree: its source folder ``src/<name>`` and the distribution's folder around it."""
+    """A package of the tree: the source folder ``src/<name>`` inside the folder of the distribution."""
 
     source: Path
     distribution: Path
@@ -87,7 +86,7 @@ class Package:
 
     @cached_property
     def modules(self) -> Mapping[str, str]:
-        """The text of each Python file, by its path in the package."""
+        """The text of each Python file, by path in the package."""
         return _texts(self.source, "*.py")
 
     @cached_property
@@ -103,7 +102,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of one package: its number as text, and the places that were counted, where there are places."""
+    """A figure of a package: the number as text, and the counted places if the figure has places."""
 
     name: str
     unit: str
@@ -125,9 +124,9 @@ def find_packages(tree: Path) -> list[Package]:
 
 
 def stable_modules(page: str) -> frozenset[str]:
-    """Return the modules that the page on stability lists.
+    """Return the modules listed by the page on stability.
 
-    The list is a table between two marks; in older states of the page it is the block ``MODULES``.
+    The list is a table between two marks, or the block ``MODULES`` in older states of the page.
 
     Raises:
         ValueError: the page has no such list.

@@ -1,4 +1,4 @@
-"""Pages that are made from the code are what the code makes, and complete."""
+"""The generated pages are complete and equal to the output of the generator."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_new_field_is_a_new_row() -> None:
 def test_types_of_the_hooks_are_on_the_page() -> None:
     named = {word for hook in hook_specs() for word in re.findall(r"\b[A-Z]\w+", hook.signature)}
     shown = {type_.__name__ for type_ in TYPES_OF_PAGE}
-    # What these are, the IR and the run half tell: they are no records of fields.
+    # The IR and the run half describe these: they are no records of fields.
     assert named - shown == {
         "Sequence",
         "Mapping",

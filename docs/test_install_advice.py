@@ -1,7 +1,6 @@
-"""The pages advise no command that a reader cannot run: while no index has byoc, none installs it by name.
+"""Commands advised by the pages: no command installs byoc by name while no index has byoc.
 
-``[tool.byoc]`` of the root ``pyproject.toml`` says which index has it. Changelogs and decision records tell of the
-past.
+``[tool.byoc]`` of the root ``pyproject.toml`` names the index. Changelogs and decision records describe the past.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ NOWHERE = "No package index has byoc yet"
 
 
 def find_pages() -> list[Path]:
-    """Return the pages that give advice today."""
+    """Return the pages with advice for today."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     paths = (Path(name) for name in listed.split("\0") if Path(name).suffix in SUFFIXES)
     return [path for path in paths if "adr" not in path.parts and not path.name.startswith("CHANGELOG")]
 
 
 def find_bad_advice(text: str) -> list[str]:
-    """Return the commands of a page that install byoc by name from the default index, and links to its pages there."""
+    """Return the commands of a page installing byoc by name from the default index, and links to byoc's pages there."""
     commands = [
         found[0].strip()
         for found in INSTALL.finditer(text.replace("\\\n", " "))

@@ -1,4 +1,4 @@
-"""The table of the lint's codes says what the code says."""
+"""The table of the lint's codes agrees with the code."""
 
 from __future__ import annotations
 

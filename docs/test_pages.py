@@ -1,9 +1,9 @@
-"""Runs the Python code of the README and of every page, each page in a process and a folder of its own.
+"""Run the Python code of the README and of every page, each page in a separate process and folder.
 
-A code block that begins with a comment that is a file's path (``# mytext/backend.py``) is that file, and is not run by
-itself; all files of a page are there before its code runs. One of them may be a ``pyproject.toml``: then the page's
-project is installed, so far as its entry points tell, where the page runs. Indented lines ``$ byoc ...`` of a lesson
-are run too, after its code.
+A code block beginning with a file's path as a comment (``# mytext/backend.py``) becomes this file and is not run by
+itself; all files of a page are written before the page's code runs. If a ``pyproject.toml`` is among the files, the
+entry points of the page's project are installed for the run. Indented lines ``$ byoc ...`` of a lesson are run too,
+after the lesson's code.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)[^)]*\)")
 
 
 def write_model(folder: Path) -> None:
-    """Writes the ``model.onnx`` that pages read: two dense layers from ``x`` (n, 16) to ``scores`` (n, 4)."""
+    """Write the ``model.onnx`` read by pages: two dense layers from ``x`` (n, 16) to ``scores`` (n, 4)."""
     rng = np.random.default_rng(0)
     weights = {"w0": (8, 16), "b0": (8,), "w1": (4, 8), "b1": (4,)}
     initializers = [
@@ -57,7 +57,7 @@ def write_model(folder: Path) -> None:
 
 
 def write_files(text: str, folder: Path) -> None:
-    """Writes the files that a page shows, and installs the project that they make."""
+    """Write the files shown by a page, and install the project made of these files."""
     for name, content in FILE.findall(text):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def write_files(text: str, folder: Path) -> None:
 
 
 def run_script(text: str, folder: Path) -> None:
-    """Runs the blocks of a page that are not files."""
+    """Run the blocks of a page, except files."""
     script = folder / "page.py"
     script.write_text("\n\n".join(BLOCK.findall(FILE.sub("", text))), encoding="utf-8")
     command = [sys.executable, "-W", "error", script.name]
@@ -76,7 +76,7 @@ def run_script(text: str, folder: Path) -> None:
 
 
 def run_byoc(arguments: str, folder: Path) -> None:
-    """Runs a command where the project of a page is installed."""
+    """Run a command with the project of a page installed."""
     path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
     command = [str(Path(sys.executable).with_name("byoc")), *shlex.split(arguments)]
     environment = {**os.environ, "PYTHONPATH": path}
@@ -85,7 +85,7 @@ def run_byoc(arguments: str, folder: Path) -> None:
 
 
 def name_of(page: Path) -> str:
-    """Gives a page's path in the repository."""
+    """Return a page's path in the repository."""
     return page.relative_to(ROOT).as_posix()
 
 
@@ -114,7 +114,7 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
 
 
 def test_ids_of_the_kit_that_texts_name_exist() -> None:
-    """An example of an expected failure that names no test would be an error for whoever copies it."""
+    """Examples of expected failures are copied by readers, so an unknown test id would become an error."""
     known = {f"{promise.level}-{promise.name}" for promise in all_promises()}
     pages = [*PAGES, ROOT / "conformance" / "README.md", ROOT / "conformance" / "src" / "byoc_conformance" / "suite.py"]
     named = {(name_of(page), id_) for page in pages for id_ in KIT_ID.findall(page.read_text("utf-8"))}

@@ -1,4 +1,4 @@
-"""The areas whose prose is measured, and what exceeds the limits."""
+"""The areas of measured prose, and the lines for exceeded limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decision records have one form, unique numbers and an index; notes on plugins have an index too."""
+"""Decision records have the same form, unique numbers and an index; notes on plugins have an index too."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def name_of(path: Path) -> str:
 
 
 def parts_of(text: str) -> list[tuple[str, str]]:
-    """Return the headings of a page, each with the text below it."""
+    """Return the headings of a page, each with the following text."""
     _, *parts = re.split(HEADING, text)
     return list(zip(parts[::2], map(str.strip, parts[1::2]), strict=True))
 
 
 def number_and_title(record: Path) -> tuple[int, str]:
-    """Return what the first line of a record says."""
+    """Return number and title from the first line of a record."""
     found = TITLE.match(record.read_text("utf-8"))
     assert found is not None, "the first line is not `# N. Title`"
     return int(found[1]), found[2]

@@ -1,4 +1,4 @@
-"""The dated result files fit their schema, and the page of results is generated from them."""
+"""The dated result files fit their schema, and the page of results is generated from the files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_result_keeps_its_digits_on_its_way_to_the_page(tmp_path: Path) -> Non
 
 
 def samples(median: float, num_rounds: int = 3) -> dict[str, float]:
-    """Return samples as a benchmark writes them."""
+    """Return samples in the form written by a benchmark."""
     return {"median": median, "best": median, "spread": median / 100, "rounds": num_rounds}
 
 

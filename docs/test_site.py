@@ -1,4 +1,4 @@
-"""Sphinx makes the documentation's site of every page, and finds no link that leads nowhere."""
+"""Sphinx builds the documentation's site from every page, without broken links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of structure count what their definitions say."""
+"""The figures of structure agree with their definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of the classes that plugins and the core exchange, field by field, made from their docstrings."""
+"""The page of the classes exchanged between plugins and the core, field by field, generated from the docstrings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TYPES = {
     "The run half": (RuntimeInfo, LoadContext, TensorSpec, Signature, CallTraits, NativeEntry),
     "Graph documents": (GraphEngine, GraphFunction, GraphNode, GraphTensor, GraphConstant),
 }
-"""The classes of the page, by its headings."""
+"""The classes of the page, by heading."""
 
 _NOTICE = "<!-- Made by `python -m docs.generate` from the docstrings of the classes: change these, not this page. -->"
 _INTRO = """\
@@ -74,7 +74,7 @@ def _section(type_: type) -> list[str]:
 
 
 def _home(type_: type) -> str:
-    """Return the module that authors import a class from."""
+    """Return the module for importing a class, as named to authors."""
     homes = ("byoc_core.backend.hooks", "byoc_core.runtime.hooks", "byoc_core.runtime.graph", "byoc_core.pattern")
     for home in (*homes, "byoc_core.ir", type_.__module__):
         if type_.__name__ in __import__(home, fromlist=["_"]).__all__:
@@ -83,7 +83,7 @@ def _home(type_: type) -> str:
 
 
 def field_rows(type_: type) -> list[tuple[str, str, str, str]]:
-    """Return a row for each field that a constructor takes: name, type, default and meaning (empty where untold)."""
+    """Return a row for each field of the constructor: name, type, default and meaning (empty if undocumented)."""
     section = (inspect.getdoc(type_) or "").partition("\nAttributes:\n")[2]
     meanings = {name: " ".join(text.split()) for name, text in _FIELD.findall(section)}
     taken = [field for field in _fields_of(type_).values() if field.init]
@@ -91,7 +91,7 @@ def field_rows(type_: type) -> list[tuple[str, str, str, str]]:
 
 
 def _fields_of(type_: type) -> Mapping[str, Field[object]]:
-    """Return the fields of a dataclass by name; none of another class."""
+    """Return the fields of a dataclass by name; no fields for any other class."""
     return getattr(type_, "__dataclass_fields__", {})
 
 

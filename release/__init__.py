@@ -1,1 +1,1 @@
-"""What a release needs: the metadata of all packages, wheels for the platforms of an index, and the checks of both."""
+"""The tools of a release: metadata of all packages, wheels for the platforms of an index, and checks of both."""

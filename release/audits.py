@@ -1,4 +1,4 @@
-"""Checks of the files of a release, each by the tool that an index or a packager would use."""
+"""Checks of the files of a release, each by the tool used by an index or a packager."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def audit_files(files: Path, scratch: Path) -> list[str]:
 
 
 def list_missing_files(names: Sequence[str]) -> list[str]:
-    """Return what a release lacks: for each package an sdist, a wheel without, and wheels with its extension."""
+    """Return the files missing in a release, as lines.
+
+    A release has for each package an sdist, a wheel without extension, and wheels with the extension.
+    """
     present: set[tuple[str, str]] = {
         (parse_sdist_filename(name)[0], "sdist") for name in names if name.endswith(".tar.gz")
     }
@@ -62,7 +65,7 @@ def list_missing_files(names: Sequence[str]) -> list[str]:
 
 
 def check_wheels(wheels: Sequence[Path]) -> str:
-    """Check by check-wheel-contents what wheels hold, and that each holds its licence and tells its changes.
+    """Check the content of wheels by check-wheel-contents, and the licence and the changelog of each wheel.
 
     Raises:
         ReleaseError: a check fails.
@@ -85,7 +88,7 @@ def check_sdist(sdist: Path) -> str:
     """Check that an sdist holds all sources and no test.
 
     Raises:
-        ReleaseError: a source is missing, or there is a test.
+        ReleaseError: a source is missing, or a test is present.
     """
     with tarfile.open(sdist) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
@@ -101,7 +104,7 @@ def check_sdist(sdist: Path) -> str:
 
 
 def _read_json(printed: str) -> Any:
-    """Return the JSON document among what a program printed; warnings may stand before and behind it."""
+    """Return the JSON document in the output of a program; warnings may precede and follow the document."""
     return json.JSONDecoder().raw_decode(printed, printed.index("{"))[0]
 
 
@@ -133,7 +136,7 @@ def _check_linux(wheel: Path, target: Target, scratch: Path) -> str:
 
 
 def _check_macos(wheel: Path, target: Target) -> str:
-    """Check that the extension is for the processor and the version of macOS that the tag names."""
+    """Check the extension's processor and version of macOS against the tag."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith("/_native.abi3.so"))
         data = archive.read(name)
@@ -150,10 +153,10 @@ def _check_macos(wheel: Path, target: Target) -> str:
 def read_mach_o(data: bytes) -> tuple[str, tuple[int, int], tuple[str, ...]]:
     """Return processor, lowest macOS and needed libraries of a 64-bit Mach-O file.
 
-    Source: ``mach-o/loader.h`` of macOS: a header of 32 bytes, then commands that begin with their number and size.
+    Source: ``mach-o/loader.h`` of macOS: a header of 32 bytes, then commands beginning with number and size.
 
     Raises:
-        ReleaseError: it is none.
+        ReleaseError: the data is no such file.
     """
     if data[:4] != b"\xcf\xfa\xed\xfe":
         raise ReleaseError("the extension is no 64-bit Mach-O file")

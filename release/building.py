@@ -1,7 +1,6 @@
 """Build the files of a release: sdists, and from them wheels for all platforms.
 
-Extensions are compiled by ``zig cc``, which links for a glibc, a musl or a macOS that is named, whatever this machine
-runs.
+Extensions are compiled by ``zig cc``, linking for a named glibc, musl or macOS, independent of this machine's system.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ _UNBUILT = shutil.ignore_patterns("build", "*.egg-info", "__pycache__", "*.so")
 
 
 class Builder:
-    """Builds into a folder, which is emptied.
+    """A builder of release files into a folder, emptied at the start.
 
     Attributes:
-        files: the folder of all that an index takes.
+        files: the folder of all files for an index.
     """
 
     def __init__(self, files: Path, scratch: Path) -> None:
@@ -34,7 +33,7 @@ class Builder:
 
         Args:
             files: as the attribute.
-            scratch: a folder for sources, headers and zig's cache, which is kept between releases.
+            scratch: a folder for sources, headers and zig's cache, kept between releases.
         """
         self.files = files
         self._scratch = scratch
@@ -46,7 +45,7 @@ class Builder:
         self._environment = {"SOURCE_DATE_EPOCH": commit_time, "ZIG_GLOBAL_CACHE_DIR": str(scratch / "zig-cache")}
 
     def build_sdist(self, folder: str) -> Path:
-        """Build the sdist of a package and return its unpacked folder, from which wheels are built."""
+        """Build the sdist of a package and return its unpacked folder, the source of the wheels."""
         copy = self._scratch / "source" / folder
         shutil.copytree(ROOT / folder, copy, ignore=_UNBUILT)
         before = set(self.files.iterdir())
@@ -64,7 +63,7 @@ class Builder:
         """Build the wheel for a platform from an unpacked sdist, with the extension.
 
         Raises:
-            ReleaseError: zig cannot compile or link it, or the wheel lacks it.
+            ReleaseError: zig cannot compile or link the extension, or the wheel lacks the extension.
         """
         copy = self._scratch / f"{source.name}-{target.tag}"
         shutil.rmtree(copy, ignore_errors=True)
@@ -107,7 +106,7 @@ class Builder:
         run(command, environment={**self._environment, **environment})
 
     def _find_numpy_headers(self, target: Target) -> Path:
-        """Return the headers of numpy's wheel for a platform; they tell the sizes of its types."""
+        """Return the headers of numpy's wheel for a platform, with the sizes of the platform's types."""
         folder = self._scratch / "numpy" / target.tag
         if not (folder / "numpy" / "_core" / "include").exists():
             platforms = [word for tag in target.numpy_platforms for word in ("--platform", tag)]

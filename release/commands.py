@@ -1,4 +1,4 @@
-"""Running the programs of a release: what fails ends it, with the command and all that it printed."""
+"""Execution of the programs of a release: a failure ends the release, with the command and all its output."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["ReleaseError", "python_module", "require_program", "run"]
 
 
 class ReleaseError(Exception):
-    """A step or a check of the release failed; the text says which, why, and what to do."""
+    """A step or a check of the release failed; the text names the step, the reason, and the remedy."""
 
 
 def run(command: Sequence[str | Path], folder: Path | None = None, environment: Mapping[str, str] | None = None) -> str:
-    """Run a program and return what it printed.
+    """Run a program and return the printed output.
 
     Args:
         command: the program and its arguments.
-        folder: where it runs; by default the current folder.
-        environment: variables beside those of this process.
+        folder: the working folder; by default the current folder.
+        environment: variables beside the variables of this process.
 
     Raises:
         ReleaseError: the program failed.
@@ -45,7 +45,7 @@ def run(command: Sequence[str | Path], folder: Path | None = None, environment: 
 
 
 def python_module(*arguments: str | Path) -> tuple[str | Path, ...]:
-    """Return a command that runs a module in this Python."""
+    """Return a command running a module in this Python."""
     return (sys.executable, "-m", *arguments)
 
 

@@ -1,7 +1,7 @@
-"""Run the AArch64 wheels under qemu, by Debian's Python for arm64, with what PyPI has for AArch64.
+"""Run the AArch64 wheels under qemu, by Debian's Python for arm64, with PyPI's packages for AArch64.
 
-The packages of Debian are fetched by ``apt-get`` with lists of its own, and unpacked into a folder: the system stays as
-it is. A script stands for the interpreter, so that processes which byoc starts run under qemu too.
+``apt-get`` fetches the packages of Debian with separate lists. The packages are unpacked into a folder: the system
+stays unchanged. A script replaces the interpreter, because processes started by byoc have to run under qemu too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TESTS = (
     "core/tests/runtime/test_vector_functions.py",
     "plugins/examplejson/tests/test_examplejson_text.py",
 )
-"""Tests that need no compiler: the C extension and its arithmetic in vectors, and a runtime that is pure Python."""
+"""Tests without a compiler: the C extension and its arithmetic in vectors, and a runtime in pure Python."""
 
 _SUITE = "bookworm"
 _PYTHON = "3.11"
@@ -39,7 +39,7 @@ def check_aarch64(files: Path, scratch: Path, tests: tuple[str, ...] = TESTS) ->
     """Install byoc by name for AArch64, run the smoke test and tests under qemu, and return a line for each.
 
     Raises:
-        ReleaseError: qemu or Debian's tools are not there, or something fails.
+        ReleaseError: qemu or Debian's tools are missing, or a step fails.
     """
     folder = scratch / "aarch64"
     python = _make_python(folder)
@@ -80,7 +80,7 @@ def check_aarch64(files: Path, scratch: Path, tests: tuple[str, ...] = TESTS) ->
 
 
 def _make_python(folder: Path) -> Path:
-    """Return a script that runs Python for AArch64; it is made once."""
+    """Return a script running Python for AArch64; the files of Debian are fetched once."""
     remedy = "On Debian: apt-get install qemu-user-static."
     qemu = require_program("qemu-aarch64-static", remedy)
     apt = require_program("apt-get", "The check needs Debian's packages of Python for arm64.")

@@ -21,7 +21,7 @@ __all__ = ["serve_index", "write_index"]
 
 
 def write_index(files: Sequence[Path], folder: Path) -> None:
-    """Write the pages of an index over files, which are copied, into a folder, which is emptied."""
+    """Empty a folder and write the pages of an index over copies of the files."""
     shutil.rmtree(folder, ignore_errors=True)
     packages: dict[str, list[Path]] = {}
     for path in files:
@@ -41,7 +41,7 @@ def write_index(files: Sequence[Path], folder: Path) -> None:
 
 @contextlib.contextmanager
 def serve_index(folder: Path) -> Iterator[str]:
-    """Serve an index on the loopback interface, and yield its address."""
+    """Serve an index on the loopback interface, and yield the address."""
     handler = functools.partial(_SilentHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)

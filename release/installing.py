@@ -1,4 +1,4 @@
-"""Install byoc by name from an index on this machine into empty environments, and do what a stranger does first."""
+"""Install byoc by name from an index on this machine into empty environments, and take a new user's first steps."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _PLATFORMS = (
     ("macosx_15_0_arm64", "macosx_11_0_arm64"),
     *((machine, "any") for machine in ("win_amd64", "win_arm64", "manylinux_2_28_ppc64le", "macosx_10_15_x86_64")),
 )
-"""For platforms of users the tags that their pip takes, the best first; the last is that of the wheel to choose."""
+"""For platforms of users, the tags accepted by pip, best first; the last is the tag of the expected wheel."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Install:
-    """An environment to try: what is installed, and what has to work there.
+    """An environment to try: the installed packages, and the working parts expected there.
 
     Attributes:
-        packages: names for pip, as a stranger says them.
+        packages: names for pip, as given by a new user.
         backend: the backend to run.
-        has_extension: whether the C extension has to be there.
-        files: the glob of files that the index has.
+        has_extension: whether the C extension is expected.
+        files: the glob of the files in the index.
         options: further options of pip.
-        is_everywhere: whether all Pythons are tried, or the one of this process's version alone.
+        is_everywhere: whether all Pythons are tried, or only the first found.
     """
 
     packages: tuple[str, ...]
@@ -58,7 +58,7 @@ _INSTALLS = (
 
 
 def find_pythons() -> dict[str, str]:
-    """Return the interpreters of this machine by version, for the versions that are supported."""
+    """Return the interpreters of this machine by version, for the supported versions."""
     found = {}
     for version in read_settings().pythons:
         if path := shutil.which(f"python{version}"):
@@ -69,10 +69,10 @@ def find_pythons() -> dict[str, str]:
 
 
 def check_installs(files: Path, scratch: Path) -> list[str]:
-    """Install by name into an empty environment for each way, run the smoke test in it, and return a line for each.
+    """Install by name into an empty environment for each way, run the smoke test there, and return a line for each try.
 
     Raises:
-        ReleaseError: an installation or the smoke test fails, or no supported Python is there.
+        ReleaseError: an installation or the smoke test fails, or no supported Python is found.
     """
     pythons = find_pythons()
     if not pythons:
@@ -90,10 +90,10 @@ def check_installs(files: Path, scratch: Path) -> list[str]:
 
 
 def check_choices(files: Path, scratch: Path) -> list[str]:
-    """Check which wheel of byoc-core pip chooses on each platform, and return a line for it.
+    """Check the wheel of byoc-core chosen by pip on each platform, and return a line for each platform.
 
     Raises:
-        ReleaseError: it chooses another.
+        ReleaseError: pip chooses another wheel.
     """
     write_index(sorted(files.glob("*.whl")), scratch / "index")
     with serve_index(scratch / "index") as address:

@@ -1,15 +1,15 @@
 """Write the version, the range of byoc-core, the Pythons and the project's pages into the metadata of all packages.
 
-The distributions that are released together are written into byoc-core, which advises to install no others.
+The distributions released together are written into byoc-core: byoc-core advises to install only these.
 
 ::
 
     python -m release.metadata           # after a change of version.py or of [tool.byoc]
     python -m release.metadata 0.3.0     # sets the version first
-    python -m release.metadata --check   # exits with 1 where a file differs
+    python -m release.metadata --check   # exits with 1 if a file differs
 
 The version stands in ``byoc_core/version.py`` alone; ``[tool.byoc]`` of the root ``pyproject.toml`` has the rest. Each
-package keeps a copy of what concerns it, so that its sdist needs no other file of the repository.
+package keeps a copy of its part, because an sdist may need no other file of the repository.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _TOOLS = re.compile(r"^\[tool\.setuptools", re.MULTILINE)
 
 
 def render(text: str, folder: str, version: str, settings: Settings) -> str:
-    """Return the ``pyproject.toml`` of a package with all that is derived from the version and the settings.
+    """Return the ``pyproject.toml`` of a package with all parts derived from the version and the settings.
 
     Args:
-        text: the file as it is.
-        folder: the package's folder; an example has only its ranges of our packages derived.
+        text: the present file.
+        folder: the package's folder; of an example, only the ranges of byoc's packages are derived.
         version: the version of the release.
         settings: the table ``[tool.byoc]``.
     """
@@ -58,7 +58,7 @@ def render(text: str, folder: str, version: str, settings: Settings) -> str:
 
 
 def find_differences() -> dict[str, tuple[str, str]]:
-    """Return, for each file that is not as it should be, its path with its text and the right text."""
+    """Return the present and the right text of each wrong file, by path."""
     version, settings = read_version(), read_settings()
     found = {}
     for folder in (*PACKAGES, *EXAMPLES):
@@ -72,7 +72,7 @@ def find_differences() -> dict[str, tuple[str, str]]:
 
 
 def render_released() -> str:
-    """Return the file by which byoc-core knows what is released with it: distributions by entry point, by group."""
+    """Return the file of the distributions released with byoc-core: distributions by entry point, by group."""
     groups: dict[str, dict[str, str]] = {}
     for folder in PACKAGES:
         project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text("utf-8"))["project"]

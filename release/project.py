@@ -1,4 +1,4 @@
-"""The repository as data: its packages, their version, and the table ``[tool.byoc]`` of the root ``pyproject.toml``."""
+"""The repository as data: packages, version, and the table ``[tool.byoc]`` of the root ``pyproject.toml``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["EXAMPLES", "PACKAGES", "RELEASED_FILE", "ROOT", "VERSION_FILE", "Set
 
 ROOT = Path(__file__).parents[1]
 VERSION_FILE = ROOT / "core" / "src" / "byoc_core" / "version.py"
-"""The one place of the version."""
+"""The only place of the version."""
 
 RELEASED_FILE = VERSION_FILE.parent / "plugin" / "released.json"
-"""Where byoc-core reads which distributions are released with it."""
+"""The list of the distributions released with byoc-core, read by byoc-core."""
 
 PACKAGES = (
     "core",
@@ -25,7 +25,7 @@ PACKAGES = (
 """The folders of the packages of a release."""
 
 EXAMPLES = tuple(path.parent.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("examples/*/pyproject.toml")))
-"""The folders of packages that stand on those of a release, with versions of their own."""
+"""The folders of packages built on the packages of a release, with separate versions."""
 
 _VERSION = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)
 
@@ -35,10 +35,10 @@ class Settings:
     """The table ``[tool.byoc]``.
 
     Attributes:
-        pythons: the versions of Python that are supported, oldest first.
-        index: the address of the package index that has the packages; empty where none has them.
-        urls: the addresses of the project's pages by label, with ``{folder}`` for a package's folder; an empty one is
-            unknown.
+        pythons: the supported versions of Python, oldest first.
+        index: the address of the package index with the packages; empty if no index has the packages.
+        urls: the addresses of the project's pages by label, with ``{folder}`` for a package's folder; an empty address
+            is unknown.
     """
 
     pythons: tuple[str, ...]
@@ -58,7 +58,7 @@ def read_settings() -> Settings:
 
 
 def read_version(text: str | None = None) -> str:
-    """Return the version in a text of ``version.py``, by default in that of this checkout."""
+    """Return the version in a text of ``version.py``, by default in the file of this checkout."""
     found = _VERSION.search(VERSION_FILE.read_text("utf-8") if text is None else text)
     if found is None:
         raise ValueError(f"{VERSION_FILE}: there is no line __version__ = ...")

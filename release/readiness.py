@@ -1,4 +1,4 @@
-"""What stands between a release and an index: facts that only the owner of the repository can give, or a last step."""
+"""The obstacles between a release and an index: facts known only to the owner of the repository, or a last step."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["find_obstacles"]
 
 
 def find_obstacles(settings: Settings | None = None, version: str | None = None, root: Path = ROOT) -> list[str]:
-    """Return a line with the remedy for each reason why the files may not be uploaded.
+    """Return a line with the remedy for each obstacle to an upload of the files.
 
     Args:
-        settings: the table ``[tool.byoc]``; by default that of this checkout.
-        version: by default that of this checkout.
+        settings: the table ``[tool.byoc]``; by default the table of this checkout.
+        version: by default the version of this checkout.
         root: the repository.
     """
     settings, version = settings or read_settings(), version or read_version()

@@ -1,11 +1,11 @@
-"""Build and check a release: what ``nox -s release`` runs.
+"""Build and check a release: the program of ``nox -s release``.
 
 ::
 
-    python -m release.run             # everything; fails while something forbids the upload
-    python -m release.run --rehearse  # the same, but what forbids the upload is only listed
+    python -m release.run             # everything; fails while an obstacle forbids the upload
+    python -m release.run --rehearse  # the same, but obstacles to the upload are only listed
 
-The files for the index lie in ``out/release/files``, what the checks said in ``out/release/report.txt``.
+The files for the index lie in ``out/release/files``, the results of the checks in ``out/release/report.txt``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a stranger does first, run by an environment that has byoc from an index; it knows nothing of the repository.
+"""Take a new user's first steps, in an environment with byoc from an index and without the repository.
 
 ::
 
@@ -30,11 +30,11 @@ class Module:
         y = R.multiply(h, w)
         return y
 """
-"""What every backend takes."""
+"""A module taken by every backend."""
 
 
 def run_byoc(*arguments: str) -> str:
-    """Return what a command printed."""
+    """Return the printed output of a command."""
     code = "from byoc_core.cli.main import main; main()"
     command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

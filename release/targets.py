@@ -1,4 +1,4 @@
-"""The platforms that get wheels with C extensions, as data."""
+"""The platforms with wheels with C extensions, as data."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Target:
     Attributes:
         tag: the platform tag of the wheels.
         zig: the target's name for ``zig cc``, with the version of glibc or macOS to link for.
-        host_platform: what ``sysconfig.get_platform()`` says on the target.
+        host_platform: the result of ``sysconfig.get_platform()`` on the target.
         numpy_platforms: platform tags of a numpy wheel with the target's headers.
-        packages: folders of the packages whose extensions are built for it.
-        link_arguments: what the linker needs for an extension of Python.
+        packages: folders of the packages with extensions for the target.
+        link_arguments: linker arguments for an extension of Python.
     """
 
     tag: str
@@ -29,17 +29,17 @@ class Target:
 
     @property
     def is_musl(self) -> bool:
-        """Return whether the target's C library is musl."""
+        """Whether the target's C library is musl."""
         return self.tag.startswith("musllinux")
 
     @property
     def is_macos(self) -> bool:
-        """Return whether the target is macOS."""
+        """Whether the target is macOS."""
         return self.tag.startswith("macosx")
 
     @property
     def machine(self) -> str:
-        """Return the target's processor family, as the platform tag names it."""
+        """The target's processor family, as named by the platform tag."""
         return self.host_platform.rpartition("-")[2]
 
 
@@ -74,4 +74,4 @@ TARGETS = (
     _macos("x86_64", "x86_64", "11.0", "14_0"),
     _macos("arm64", "aarch64", "11.0", "14_0"),
 )
-"""All platforms. Every other one takes the wheels without extensions."""
+"""All platforms with extensions. Every other platform takes the wheels without extensions."""

@@ -1,4 +1,4 @@
-"""Sessions that hold whole programs to what is promised: the kit, properties at length, old wheels, the demo."""
+"""Sessions checking whole programs against the promises: the kit, properties at length, old wheels, the demo."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from sessions.running import KIT_EXAMPLES, REPORTS, count_workers, keeps_promise
 
 @nox.session(requires=["wheels"])
 def conformance(session: nox.Session) -> None:
-    """Runs the conformance kit on the host and all plugins, alone and together, on the examples and on new backends.
+    """Run the conformance kit on the host and all plugins, alone and together, on the examples and on new backends.
 
-    ``nox -s conformance -- ccompiler`` runs it on one alone, ``-- packages`` on what is not byoc's own. Several
-    together are held to what they declare, save and do; ``nox -s thorough`` holds them to partition and numbers too.
+    ``nox -s conformance -- ccompiler`` runs the kit on one backend alone, ``-- packages`` on backends outside byoc.
+    Plugins together are checked for declarations, saving and execution; ``nox -s thorough`` checks partition and
+    numbers too.
     """
     install_wheels(session, tuple(PACKAGES), "pip", *group("test", "lint", "types"))
     chosen = session.posargs or ["host", *PLUGINS, "together", "packages"]
@@ -34,7 +35,7 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session(requires=["wheels"])
 def thorough(session: nox.Session) -> None:
-    """Runs properties and the kit on more random examples, all faults of the kit, more calls, and plugins together."""
+    """Run properties and the kit on more random examples, all faults of the kit, more calls, and plugins together."""
     install_wheels(session, tuple(PACKAGES), *group("test"))
     install_peers(session)
     folders = [f"{folder}/tests" for folder in PACKAGES.values()]
@@ -52,7 +53,7 @@ def thorough(session: nox.Session) -> None:
 
 @nox.session(requires=["wheels"])
 def versions(session: nox.Session) -> None:
-    """Mixes the last published wheels with those of this checkout: what does not fit is said, never a traceback."""
+    """Mix the last published wheels with the wheels of this checkout: a misfit is an error text, never a traceback."""
     install_wheels(session, ("core",), "pip", *group("test"))
     session.run("python", "-m", "pip", "uninstall", "--quiet", "--yes", "byoc-core")  # its dependencies stay
     session.run("pytest", "-n", count_workers(), "published", *session.posargs, env={"BYOC_WHEELS": str(DIST)})
@@ -60,6 +61,6 @@ def versions(session: nox.Session) -> None:
 
 @nox.session(requires=["wheels"])
 def demo(session: nox.Session) -> None:
-    """Trains on handwritten digits, compiles, saves, and runs the artifacts in a process without the compiler."""
+    """Train on handwritten digits, compile, save, and run the artifacts in a process without the compiler."""
     install_wheels(session, ("core", "ccompiler", "dnnl"), *group("demo"))
     session.run("python", "-m", "examples.digits.demo", *session.posargs)

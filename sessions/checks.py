@@ -1,4 +1,4 @@
-"""Sessions that build the wheels, and check sources and metadata without running tests of byoc."""
+"""Sessions building the wheels, and checking sources and metadata without running tests of byoc."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sessions.packages import DIST, PACKAGES, ROOT, UNBUILT, group, install_whee
 
 @nox.session
 def wheels(session: nox.Session) -> None:
-    """Builds the wheel of each package into dist/, from a clean copy of its source, with what it says that it needs."""
+    """Build each package's wheel into dist/, from a clean copy of the source, with the declared build requirements."""
     built_with = [tomllib.loads((ROOT / folder / "pyproject.toml").read_text("utf-8")) for folder in PACKAGES.values()]
     session.install("pip", *sorted({need for project in built_with for need in project["build-system"]["requires"]}))
     shutil.rmtree(DIST, ignore_errors=True)
@@ -30,7 +30,7 @@ def wheels(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Checks style and format, and how plainly docstrings and pages are written."""
+    """Check style and format, and how plainly docstrings and pages are written."""
     session.install(*group("lint"))
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
@@ -39,14 +39,14 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(requires=["wheels"])
 def types(session: nox.Session) -> None:
-    """Checks the types of sources, tests, examples and benchmarks, strictly."""
+    """Check the types of sources, tests, examples and benchmarks, strictly."""
     install_wheels(session, tuple(PACKAGES), *group("types"))
     session.run("mypy", *session.posargs)
 
 
 @nox.session(requires=["wheels"])
 def packaging(session: nox.Session) -> None:
-    """Checks the metadata of all packages, and their wheels by the tools of packagers: the quick part of a release."""
+    """Check the metadata of all packages, and the wheels by the tools of packagers: the quick part of a release."""
     install_wheels(session, ("core",), *group("test", "packaging"))
     session.run("pytest", "-q", "release", *session.posargs)
     wheels = sorted(map(str, DIST.glob("*.whl")))
@@ -56,9 +56,9 @@ def packaging(session: nox.Session) -> None:
 
 @nox.session
 def release(session: nox.Session) -> None:
-    """Builds what a package index takes into out/release, and checks it: ``nox -s release -- --rehearse``.
+    """Build the files for a package index into out/release, and check the files: ``nox -s release -- --rehearse``.
 
-    Not among the default ones: it takes a quarter of an hour, and needs qemu and a network.
+    Not among the defaults: the session takes a quarter of an hour, and needs qemu and a network.
     """
     session.install(*group("release"))
     session.run("python", "-m", "release.run", *session.posargs)

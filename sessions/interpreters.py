@@ -1,4 +1,4 @@
-"""The Pythons that sessions run on: the one that runs nox, and the others by how far they are from it."""
+"""The Pythons of the sessions: the Python running nox, and the others by distance from this version."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MAIN = OWN if OWN in PYTHONS else PYTHONS[0]
 
 
 def answers(version: str) -> bool:
-    """Tells whether there is an interpreter on the search path; a shim of pyenv may be none."""
+    """Return whether an interpreter is on the search path and runs; a shim of pyenv may have no interpreter."""
     found = shutil.which(f"python{version}")
     return found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
 
 
 def find_pyenv_interpreters() -> None:
-    """Puts pyenv's interpreters on the search path: its shims answer only for the version that is switched on."""
+    """Put pyenv's interpreters on the search path: the shims work only for the version switched on."""
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     for version in PYTHONS:
         for found in [] if answers(version) else sorted(root.glob(f"versions/{version}.*/bin"))[-1:]:
@@ -32,7 +32,7 @@ def find_pyenv_interpreters() -> None:
 
 
 find_pyenv_interpreters()
-# Those that are here first, of these the farthest from MAIN first.
+# Installed interpreters first, of these the farthest from MAIN first.
 OTHERS = tuple(
     sorted(
         (version for version in PYTHONS if version != MAIN),

@@ -1,6 +1,6 @@
-"""Tests that run again elsewhere: on other Pythons, without plugins, with old versions, beside other programs.
+"""Tests run again elsewhere: on other Pythons, without plugins, with old versions, beside other programs.
 
-A test file says so itself, by a mark that the root ``pyproject.toml`` describes.
+A mark in the test file selects these tests; the root ``pyproject.toml`` describes the marks.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ __all__ = ["select"]
 
 
 def select(*marks: str, folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Return pytest's arguments for the tests with one of some marks: the mark, and the files that name it.
+    """Return pytest's arguments for the tests with at least one of the marks: the marks, and the files naming a mark.
 
-    Other files are not collected, since what they import may be missing or too old.
+    Other files are not collected, because their imports may be missing or too old.
     """
     files = [path for folder in folders for path in sorted((ROOT / folder).rglob("test_*.py"))]
     named = tuple(f"pytest.mark.{mark}" for mark in marks)

@@ -1,4 +1,4 @@
-"""The packages of this repository, their wheels, and what is installed beside them."""
+"""The packages of this repository, the wheels, and the requirements installed beside the wheels."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ DIST = ROOT / "dist"
 GROUPS = nox.project.load_toml(ROOT / "pyproject.toml")
 PLUGINS = tuple(sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml")))
 WITH_PEERS = ("core", "ccompiler", "dnnl")
-"""Packages with tests that compare with other programs, or run in them."""
+"""Packages with tests comparing with other programs, or running in other programs."""
 PACKAGES = {"core": "core"} | {name: f"plugins/{name}" for name in PLUGINS} | {"conformance": "conformance"}
 EXAMPLES = tuple(path.parent for path in sorted(ROOT.glob("examples/*/pyproject.toml")))
 UNBUILT = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
 
 
 def group(*names: str) -> tuple[str, ...]:
-    """Gives the requirements of dependency groups of the root pyproject.toml."""
+    """Return the requirements of dependency groups of the root pyproject.toml."""
     return nox.project.dependency_groups(GROUPS, *names)
 
 
 def wheel(name: str) -> Path:
-    """Gives the wheel that session `wheels` built for a package."""
+    """Return the wheel built by session `wheels` for a package."""
     (found,) = DIST.glob(f"byoc_{name}-*.whl")
     return found
 
 
 def install_wheels(session: nox.Session, names: tuple[str, ...], *requirements: str, zig: bool = False) -> None:
-    """Installs the wheels of packages, core with its extra ``onnx``, and other requirements.
+    """Install the wheels of packages, core with its extra ``onnx``, and other requirements.
 
     With ``zig``, byoc-ccompiler has its extra too.
     """
@@ -59,7 +59,7 @@ def install_wheels(session: nox.Session, names: tuple[str, ...], *requirements: 
 
 
 def install_peers(session: nox.Session) -> None:
-    """Installs programs that tests compare with or run in; one without a wheel for this Python is left out, visibly."""
+    """Install the programs compared by tests or running tests; warn of a program without a wheel for this Python."""
     pip = ["uv", "pip"] if session.venv_backend == "uv" else ["python", "-m", "pip"]
     command = [*pip, "install", "--quiet", "--only-binary", ":all:"]
     for requirement in group("peers"):

@@ -1,4 +1,4 @@
-"""Sessions of the documentation: its code is run, its site is made."""
+"""Sessions of the documentation: run the code, build the site."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sessions.running import run_tests
 
 @nox.session(requires=["wheels"])
 def docs(session: nox.Session) -> None:
-    """Runs the code of the README and of every page under docs/, makes the site, and tests the demo's pictures."""
+    """Run the code of the README and of every page under docs/, build the site, and test the demo's pictures."""
     install_wheels(session, tuple(PACKAGES), *group("test", "demo", "site"))
     run_tests(session, "docs", "examples/digits/tests")
 
 
 @nox.session(requires=["wheels"])
 def site(session: nox.Session) -> None:
-    """Makes the documentation's site in out/site, for a reader; ``docs`` makes it too, and drops it."""
+    """Build the documentation's site in out/site, for a reader; ``docs`` builds the site too, and drops the result."""
     install_wheels(session, ("core", "conformance"), *group("site"))
     session.run("python", "-m", "docs.site.build", "out/site")

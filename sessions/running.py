@@ -1,4 +1,4 @@
-"""How sessions run tests and the conformance kit, and where what they make is kept."""
+"""Execution of tests and the conformance kit by sessions, and the folders of the results."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ KIT_EXAMPLES = 5
 
 
 def prepare_environment() -> None:
-    """Sets what all sessions find in their environment."""
+    """Set the environment variables of all sessions."""
     os.environ.setdefault("BYOC_CACHE_DIR", str(ROOT / "out" / "build-cache"))
-    os.environ.setdefault("UV_NATIVE_TLS", "1")  # as pip, it trusts whom the system trusts
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of some thousand processes parses all that it imports
+    os.environ.setdefault("UV_NATIVE_TLS", "1")  # trust the certificates of the system, as pip does
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of some thousand processes parses all its imports
 
 
 def count_workers() -> str:
-    """Gives how many processes run tests at once."""
+    """Return the number of processes running tests at once."""
     return str(min(os.cpu_count() or 1, 4))
 
 
 def run_tests(session: nox.Session, *arguments: str) -> None:
-    """Runs pytest so that only installed packages can be imported, never the source tree."""
+    """Run pytest on installed packages only; the source tree cannot be imported."""
     workers = ("-n", count_workers(), "--dist", "worksteal")  # some tests take half a minute
     session.run("pytest", *workers, *arguments, *session.posargs, env={"BYOC_TEST_INSTALLED": "1"})
 
@@ -37,7 +37,7 @@ def run_tests(session: nox.Session, *arguments: str) -> None:
 def keeps_promises(
     session: nox.Session, backend: str, *arguments: str, folder: str = "", examples: int = KIT_EXAMPLES
 ) -> bool:
-    """Runs the kit on one backend and leaves its report; whether no promise is broken."""
+    """Run the kit on a backend, leave the report, and return whether all promises are kept."""
     report = REPORTS / (folder or backend)
     shutil.rmtree(report, ignore_errors=True)
     cache = Path(os.environ["BYOC_CACHE_DIR"]) / "kit"  # by itself: a cache drops the oldest entries beyond a thousand

@@ -1,4 +1,4 @@
-"""Sessions that look for faults at length: random graphs, mutants of artifacts and of the code, sanitizers."""
+"""Sessions searching for faults at length: random graphs, mutants of artifacts and of the code, sanitizers."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from sessions.running import REPORTS
 
 @nox.session(name="partition-laws", requires=["wheels"])
 def partition_laws(session: nox.Session) -> None:
-    """Holds partition to its laws on many random graphs: ``nox -s partition-laws -- --graphs 20000 --seed 1``."""
+    """Check the laws of partition on many random graphs: ``nox -s partition-laws -- --graphs 20000 --seed 1``."""
     install_wheels(session, ("core",), *group("test"))
     session.run("python", "-m", "core.tests.partitioning.long_run", *(session.posargs or ["--graphs", "1000"]))
 
 
 @nox.session(requires=["wheels"])
 def fuzz(session: nox.Session) -> None:
-    """Loads and runs many mutants of artifacts of every runtime: ``nox -s fuzz -- --mutants 20000 --seed 1``."""
+    """Load and run many mutants of artifacts of every runtime: ``nox -s fuzz -- --mutants 20000 --seed 1``."""
     install_wheels(session, ("core", "examplejson", "ccompiler", "dnnl"), *group("test"))
     session.run("python", "-m", "core.tests.artifact.fuzzing.long_run", *session.posargs)
 
 
 @nox.session(requires=["wheels"])
 def sanitizers(session: nox.Session) -> None:
-    """Runs the C extensions' tests under ThreadSanitizer, AddressSanitizer and UBSan: ``nox -s sanitizers -- thread``.
+    """Run the C extensions' tests under ThreadSanitizer, AddressSanitizer and UBSan: ``nox -s sanitizers -- thread``.
 
-    Not among the default ones: it needs gcc's own sanitizers, which other compilers and many containers lack.
+    Not among the defaults: the session needs gcc's own sanitizers, missing in other compilers and many containers.
     """
     install_wheels(session, ("core",), *group("test"), "setuptools>=77")
     session.run("python", "-m", "core.tests.sanitizers.run", *session.posargs)
@@ -34,9 +34,9 @@ def sanitizers(session: nox.Session) -> None:
 
 @nox.session(requires=["wheels"])
 def mutation(session: nox.Session) -> None:
-    """Changes modules in small ways and counts the changes that no test notices: ``nox -s mutation -- vm-verify``.
+    """Change modules in small ways and count the changes missed by the tests: ``nox -s mutation -- vm-verify``.
 
-    Not among the default ones: each change runs the tests that reach it.
+    Not among the defaults: each change runs all tests reaching the change.
     """
     install_wheels(session, ("core", "dnnl"), *group("test", "mutation"))
     session.run("python", "-m", "core.tests.mutation.run", *session.posargs)
@@ -44,12 +44,12 @@ def mutation(session: nox.Session) -> None:
 
 @nox.session(name="sanitized-c", requires=["wheels"])
 def sanitized_c(session: nox.Session) -> None:
-    """Runs ccompiler's tests, and the kit's numeric level on it, with generated C under AddressSanitizer and UBSan.
+    """Run ccompiler's tests, and the kit's numeric level, with generated C under AddressSanitizer and UBSan.
 
-    Not among the default ones, for the reason that :func:`sanitizers` gives, and because it takes long.
+    Not among the defaults, for the reason given by :func:`sanitizers`, and because of the long run time.
     """
     install_wheels(session, ("core", "ccompiler", "conformance"), *group("test"), "setuptools>=77")
-    # gcc takes minutes for some tests' sources then: no reason to print where everybody stands.
+    # gcc takes minutes for some tests' sources then: no reason to print the stacks of all threads.
     pytest = "-m pytest -q -p no:cacheprovider --capture=sys -o faulthandler_timeout=1800"
     tests = f"{pytest} plugins/ccompiler/tests"
     kit = "-c 'from byoc_core.cli.main import main; main()' conformance ccompiler --level L2"

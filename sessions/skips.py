@@ -1,4 +1,4 @@
-"""What a run of nox leaves out, listed at its end: skipped tests, sessions without an interpreter, missing wheels."""
+"""The omissions of a nox run, listed at the end: skipped tests, sessions without an interpreter, missing wheels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SKIPPED = re.compile(r"Session (.+?) skipped: (.+?)( \(took .+\))?\.?")
 
 
 class SessionListener(logging.Handler):
-    """Writes down which sessions nox skips, as its log says; nox has no hook for it.
+    """A log handler recording the sessions skipped by nox; nox has no hook for skipped sessions.
 
     Args:
         folder: gets the counts.
@@ -29,24 +29,24 @@ class SessionListener(logging.Handler):
         self._folder = folder
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line of the log down if it tells of a skipped session."""
+        """Record a line of the log if the line reports a skipped session."""
         match = _SKIPPED.fullmatch(record.getMessage())
         if match is not None:
             skipped_tests.write_counts(self._folder, match[1], [match[2]], part="session")
 
 
 def leave_out_wheel(session: str, requirement: str, python: str) -> str:
-    """Write down that a package has no wheel for a Python, and return the warning."""
+    """Record a package without a wheel for a Python, and return the warning."""
     reason = f"{requirement} has no wheel for Python {python}"
     skipped_tests.write_counts(Path(os.environ[skipped_tests.FOLDER]), session, [reason], part="wheel")
     return f"{reason}: tests that need it are skipped"
 
 
 def list_at_the_end() -> None:
-    """Print when nox ends, whether sessions failed or not, what was left out and why.
+    """Print the omissions with their reasons when nox ends, whether sessions failed or not.
 
-    The run fails where a session was skipped for want of an interpreter that is there. Tests at fault have failed
-    their own session by then.
+    The run fails if a session was skipped for want of an interpreter, although the interpreter is installed. Tests at
+    fault have failed their own session by then.
     """
     folder = tempfile.TemporaryDirectory(prefix="byoc-skips-")
     os.environ[skipped_tests.FOLDER] = folder.name
@@ -63,4 +63,4 @@ def _finish(folder: tempfile.TemporaryDirectory[str]) -> None:
     if faults:
         print(*faults, sep="\n", file=sys.stderr, flush=True)
         sys.stdout.flush()
-        os._exit(1)  # nox has its status already, and Python gives that whatever is raised here
+        os._exit(1)  # nox has set its exit status already; an exception here would not change it

@@ -1,4 +1,4 @@
-"""Sessions that run the tests of the packages, on one Python or another, with more or less installed."""
+"""Sessions running the tests of the packages, on different Pythons, with more or less installed."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ TESTS = tuple(f"{folder}/tests" for folder in PACKAGES.values())
 
 @nox.session(python=PYTHONS[0], requires=["wheels"], reuse_venv=False)
 def minimums(session: nox.Session) -> None:
-    """Runs tests with the lowest version of each dependency that the packages permit, on the oldest Python."""
+    """Run tests with the lowest version of each dependency permitted by the packages, on the oldest Python."""
     if session.venv_backend != "uv":
         session.error('only uv finds the lowest versions: pip install "nox[uv]"')
     files = {name: nox.project.load_toml(ROOT / folder / "pyproject.toml") for name, folder in PACKAGES.items()}
     lines = {line for file in files.values() for line in file["project"]["dependencies"]}
     lines |= set(files["core"]["project"]["optional-dependencies"]["onnx"])
     lowest = sorted(line for line in lines if not line.startswith("byoc-"))
-    # What a wheel depends on does not count as named, so it is named here.
+    # The dependencies of a wheel do not count as named, so they are named here.
     session.install("--resolution", "lowest-direct", *lowest, *(str(wheel(name)) for name in PACKAGES))
-    # What is there stays: the newest of what tests need may want newer ones, and older of these do not.
+    # Installed versions stay: the newest test requirements may need newer ones, older releases of these do not.
     constraints = Path(session.virtualenv.location) / "lowest.txt"
     frozen = session.run("uv", "pip", "freeze", external=True, silent=True)
     constraints.write_text("".join(line + "\n" for line in str(frozen).splitlines() if "==" in line), "utf-8")
@@ -33,26 +33,26 @@ def minimums(session: nox.Session) -> None:
     session.run("uv", "pip", "list", external=True)
     # The kit's schema is written by the newest pydantic; older ones spell the same differently.
     schema = "conformance/tests/report/test_model.py::test_the_shipped_schema_is_that_of_the_model"
-    # ccompiler calls no other package; what it compiles is the compiler's.
+    # ccompiler calls no other package; compilation is the work of the C compiler.
     tests = select("interpreter", "lowest", folders=tuple(f for f in TESTS if f != f"{PACKAGES['ccompiler']}/tests"))
     run_tests(session, f"--deselect={schema}", *([] if session.posargs else tests))
 
 
 @nox.session(requires=["wheels"])
 def floors(session: nox.Session) -> None:
-    """Checks who imports whom, what a bare import costs, and what the wheels hold."""
+    """Check the imports between modules, the cost of a bare import, and the content of the wheels."""
     install_wheels(session, tuple(PACKAGES), *group("test"))
     run_tests(session, "core/tests/architecture")
 
 
 def add_tests(package: str) -> None:
-    """Adds the sessions that test one package, one for each Python."""
+    """Add the test sessions of a package, one for each Python."""
     # Core's seed scenarios run for every installed backend, so its environment holds all plugins.
     names = tuple(PACKAGES) if package == "core" else ("core", package)
 
     @nox.session(python=PYTHONS, name=f"tests-{package}", requires=["wheels"], tags=["matrix"])
     def tests(session: nox.Session) -> None:
-        """Runs the tests of the package against its installed wheel."""
+        """Run the tests of the package against its installed wheel."""
         install_wheels(session, names, *group("test"))
         if package in WITH_PEERS:
             install_peers(session)
@@ -65,7 +65,7 @@ for _package in PACKAGES:
 
 @nox.session(python=OTHERS, requires=["wheels"])
 def pythons(session: nox.Session) -> None:
-    """Runs the tests of all packages that may differ between Pythons."""
+    """Run the tests of all packages with outcomes that may differ between Pythons."""
     install_wheels(session, tuple(PACKAGES), *group("test"))
     install_peers(session)
     run_tests(session, *select("interpreter", folders=TESTS))
@@ -73,7 +73,7 @@ def pythons(session: nox.Session) -> None:
 
 @nox.session(python=THIRD if answers(THIRD) else MAIN, name="core-alone", requires=["wheels"])
 def core_alone(session: nox.Session) -> None:
-    """Runs core's tests of what looks for plugins where none is installed."""
+    """Run core's tests of the search for plugins, without any plugin installed."""
     install_wheels(session, ("core",), *group("test"))
     install_peers(session)
     session.run("python", "-c", "import byoc_core; assert byoc_core.backends.names() == ('host',)")
@@ -81,11 +81,11 @@ def core_alone(session: nox.Session) -> None:
 
 
 def add_foreign(name: str, modules: str) -> None:
-    """Adds a session that loads exported libraries in another program; there no test is skipped for want of it."""
+    """Add a session loading exported libraries in another program; no test is skipped there for want of the program."""
 
     @nox.session(name=name, requires=["wheels"])
     def foreign(session: nox.Session) -> None:
-        """Loads exported libraries in the real package, and calls them."""
+        """Load exported libraries in the real package, and call the libraries."""
         install_wheels(session, ("core", "ccompiler"), *group("test", name))
         session.run("python", "-c", f"import {modules}")
         run_tests(session, *select("libraries", folders=("core/tests", "plugins/ccompiler/tests")))
@@ -97,16 +97,16 @@ add_foreign("tvm", "tvm, tvm_ffi")
 
 @nox.session(requires=["wheels"])
 def cuda(session: nox.Session) -> None:
-    """Compiles printed CUDA by NVRTC from PyPI (90 MB, for Linux), and runs it where there is a device."""
+    """Compile printed CUDA by NVRTC from PyPI (90 MB, for Linux), and run the code if a device is present."""
     install_wheels(session, ("core",), *group("test", "cuda"))
     run_tests(session, *select("cuda", folders=("core/tests",)))
 
 
 @nox.session(requires=["wheels"])
 def zig(session: nox.Session) -> None:
-    """Runs ccompiler's tests, and those of the toolchain, with ``zig cc`` from PyPI as the only compiler.
+    """Run the tests of ccompiler and of the toolchain, with ``zig cc`` from PyPI as the only compiler.
 
-    Not among the default ones: zig takes twice as long as gcc, and builds its C libraries for other machines first.
+    Not among the defaults: zig takes twice as long as gcc, and builds its C libraries for other machines first.
     """
     install_wheels(session, ("core", "ccompiler"), *group("test"), zig=True)
     compiler = f"{Path(session.bin) / 'python'} -m ziglang cc"
@@ -117,11 +117,11 @@ def zig(session: nox.Session) -> None:
 
 @nox.session(requires=["wheels"])
 def processors(session: nox.Session) -> None:
-    """Runs generated C on vectors of every width of one table: x86-64's on this machine, NEON's and SVE's under qemu.
+    """Run generated C on vectors of every width of a table: x86-64's on this machine, NEON's and SVE's under qemu.
 
-    ``nox -s processors -- -k sve256`` takes one width. Not among the default ones: each takes a minute, and zig builds
+    ``nox -s processors -- -k sve256`` takes a single width. Not among the defaults: each takes a minute, and zig builds
     its C library first.
     """
     install_wheels(session, ("core", "ccompiler"), *group("test"), zig=True)
-    # zig takes minutes for its C library: no reason to print where everybody stands.
+    # zig takes minutes for its C library: no reason to print the stacks of all threads.
     run_tests(session, "-o", "faulthandler_timeout=1800", f"{PACKAGES['ccompiler']}/tests/processors/checks.py")

@@ -1,12 +1,13 @@
-"""How the results of a network are judged: against float64, beside ONNX Runtime.
+"""The criteria for the results of a network: against float64, beside ONNX Runtime.
 
-byoc and ONNX Runtime compute the same network in float32, each in its own order. Neither may be more than
-``ALLOWED_FACTOR`` times further from the network in float64 than the other, or than one rounding where that is more.
-The rule holds both ways: the oracle is the imported network, and if that were another one than the file says, byoc
-would be near it and ONNX Runtime would not.
+byoc and ONNX Runtime compute the same network in float32, each in a different order. The error of each against the
+network in float64 may be at most ``ALLOWED_FACTOR`` times the larger of the other's error and one rounding. The rule
+holds both ways, because the oracle is the imported network: with a wrong import, byoc would be near the oracle and ONNX
+Runtime would not.
 
-A result of few numbers may be near the oracle by chance, on one processor and not on another. So where a network runs
-at many sizes, the smaller error counts as no less than the worst of all sizes, of the program whose worst is smaller.
+A result of few numbers may be near the oracle by chance, on one processor and not on another. For a network run at
+many sizes, the smaller error therefore counts as at least the worst error of all sizes, of the program with the
+smaller worst error.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ ROUNDING = float(np.finfo(np.float32).eps)
 
 @dataclass(frozen=True)
 class Accuracy:
-    """One run beside ONNX Runtime's.
+    """A run beside ONNX Runtime's.
 
     Attributes:
-        error: largest error against float64, over the largest magnitude of the result in which it is.
-        peer_error: the same of ONNX Runtime.
-        distance: largest difference of the two, over the largest magnitude.
-        difference: how much the results of two inputs differ, in standard deviations of the first.
-        usual_error: the largest error over all sizes of the network, of the program whose largest is the smaller; 0
-            where the network runs at one size.
+        error: largest error against float64, over the largest magnitude of the same result.
+        peer_error: the same for ONNX Runtime.
+        distance: largest difference between byoc and ONNX Runtime, over the largest magnitude.
+        difference: the difference between the results of two inputs, in standard deviations of the first result.
+        usual_error: the largest error over all sizes of the network, of the program with the smaller largest error; 0
+            for a network run at a single size.
     """
 
     error: float
@@ -58,13 +59,13 @@ class Accuracy:
 
     @property
     def excess(self) -> float:
-        """The larger error over what is allowed beside the smaller one."""
+        """The larger error over the allowed error, given the smaller error."""
         errors = (self.error, self.peer_error)
         return max(errors) / (ALLOWED_FACTOR * max(min(errors), self.usual_error, ROUNDING))
 
     @property
     def is_right(self) -> bool:
-        """Whether the network depends on its input, and both errors are of the size of rounding."""
+        """Whether the network depends on the input, and both errors are of the size of rounding."""
         return self.difference > LEAST_DIFFERENCE and self.excess <= 1.0
 
     def __str__(self) -> str:
@@ -77,13 +78,13 @@ class Accuracy:
 def judge(
     results: Sequence[Array], peers: Sequence[Array], others: Sequence[Array], exacts: Sequence[Array]
 ) -> Accuracy:
-    """Gives the accuracy of one run: the largest errors and the smallest difference of all its results.
+    """Return the accuracy of a run: the largest errors and the smallest difference of all results.
 
     Args:
-        results: those of byoc.
-        peers: those of ONNX Runtime on the same inputs.
-        others: those of ONNX Runtime on other inputs.
-        exacts: those of byoc in float64.
+        results: results of byoc.
+        peers: results of ONNX Runtime on the same inputs.
+        others: results of ONNX Runtime on other inputs.
+        exacts: results of byoc in float64.
     """
     return Accuracy(
         error=max(map(relative_error, results, exacts)),
@@ -94,13 +95,13 @@ def judge(
 
 
 def with_usual_error(accuracies: Sequence[Accuracy]) -> list[Accuracy]:
-    """Return the accuracies of a network at all its sizes, each judged beside the worst of them."""
+    """Return the accuracies of a network at all sizes, each judged beside the worst errors over all sizes."""
     usual = min(max(a.error for a in accuracies), max(a.peer_error for a in accuracies))
     return [replace(accuracy, usual_error=usual) for accuracy in accuracies]
 
 
 def relative_error(found: Array, wanted: Array) -> float:
-    """Gives the largest difference over the largest magnitude; 0 where nothing differs.
+    """Return the largest difference over the largest magnitude; 0 without a difference.
 
     Raises:
         ValueError: the shapes differ.
@@ -112,20 +113,20 @@ def relative_error(found: Array, wanted: Array) -> float:
 
 
 def relative_difference(first: Array, second: Array) -> float:
-    """Gives the standard deviation of the difference of two outputs over that of the first output.
+    """Return the standard deviation of the difference of two outputs over the standard deviation of the first output.
 
-    Two inputs of a network that depends on its input give more than 1e-2.
+    Two inputs of a network depending on the input result in more than 1e-2.
     """
     return float((first - second).std() / first.std())
 
 
 def open_session(data: bytes) -> onnxruntime.InferenceSession:
-    """Gives ONNX Runtime's session of a model."""
+    """Return ONNX Runtime's session of a model."""
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # some models hold weights that no node uses
+    options.log_severity_level = 3  # some models hold unused weights
     return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
 
 def run_peer(session: onnxruntime.InferenceSession, feeds: Mapping[str, Array]) -> list[Array]:
-    """Gives ONNX Runtime's results, in order."""
+    """Return ONNX Runtime's results, in order."""
     return [np.asarray(array) for array in session.run(None, dict(feeds))]

@@ -43,7 +43,7 @@ SIZES = {
 
 
 def build_bert(config: BertConfig, style: Style) -> onnx.ModelProto:
-    """Gives the network as a model."""
+    """Return the network as a model."""
     graph = GraphBuilder("bert", style)
     ids, mask, segments = (
         graph.input(name, np.int64, "batch", "sequence") for name in ("input_ids", "attention_mask", "token_type_ids")
@@ -63,7 +63,7 @@ def build_bert(config: BertConfig, style: Style) -> onnx.ModelProto:
 
 
 def draw_bert_inputs(config: BertConfig, sizes: Mapping[str, int], seed: int) -> dict[str, npt.NDArray[Any]]:
-    """Gives seeded inputs; all texts of a batch but the first end in padding, where there is room."""
+    """Return seeded inputs; all texts of a batch but the first end in padding, if the length allows padding."""
     rng = np.random.default_rng(seed)
     shape = (sizes["batch"], sizes["sequence"])
     lengths = np.maximum(1, shape[1] - np.arange(shape[0]))
@@ -75,7 +75,7 @@ def draw_bert_inputs(config: BertConfig, sizes: Mapping[str, int], seed: int) ->
 
 
 def _expand_mask(graph: GraphBuilder, mask: str, ids: str) -> str:
-    """Gives the mask of ones and zeros as ``(batch, 1, sequence, sequence)``: what is added to the scores.
+    """Return the mask of ones and zeros as ``(batch, 1, sequence, sequence)``, to be added to the scores.
 
     The Attention op takes booleans.
     """

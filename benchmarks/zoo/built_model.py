@@ -1,4 +1,4 @@
-"""A model on the whole road: built, saved, loaded."""
+"""A model after building, saving and loading."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from benchmarks.zoo.accuracy import Array
 __all__ = ["BACKENDS", "BuiltModel", "Step", "build_model"]
 
 BACKENDS: Mapping[str, Sequence[str]] = {"host": [], "ccompiler": ["ccompiler"]}
-"""The backends that models are checked on, and what ``build`` is given for them."""
+"""The backends for checking models, and the corresponding arguments of ``build``."""
 
 Step = Callable[[Mapping[str, Array]], Sequence[Array]]
-"""Runs a model once: named inputs to outputs in order."""
+"""A run of a model: named inputs to outputs in order."""
 
 
 @dataclass(frozen=True)
 class BuiltModel:
-    """A model that was built, saved and loaded.
+    """A built, saved and loaded model.
 
     Attributes:
-        run: runs it.
-        offloaded_share: the share of its FLOPs that backends other than the host took.
+        run: a function running the model.
+        offloaded_share: the share of FLOPs taken by backends other than the host.
     """
 
     run: Step
@@ -35,7 +35,7 @@ class BuiltModel:
 
 
 def build_model(module: IRModule, backends: Sequence[str]) -> BuiltModel:
-    """Builds a model, saves it, and loads it again."""
+    """Build a model, save the executable, and load the artifact."""
     executable = byoc_core.build(module, backends=backends)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.byoc"

@@ -1,10 +1,10 @@
-"""Runs the light models of the onnx package, and compares them with ONNX Runtime.
+"""Run the light models of the onnx package, and compare the results with ONNX Runtime.
 
     python -m benchmarks.zoo.check_light
     python -m benchmarks.zoo.check_light light_vgg19 --backend ccompiler
 
-Each network is built, saved, loaded, and compared before its final softmax, on two inputs whose outputs must differ,
-by the rule of ``benchmarks.zoo.accuracy``. Without ``--backend`` it runs on the host alone and with ccompiler.
+Each network is built, saved, loaded, and compared before the final softmax, by the rule of ``benchmarks.zoo.accuracy``.
+The outputs of two inputs must differ. Without ``--backend``, each network runs on the host alone and with ccompiler.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from benchmarks.zoo.light import draw_inputs, list_light_models, load_light_mode
 
 @dataclass(frozen=True)
 class Comparison:
-    """One network on one backend, beside ONNX Runtime.
+    """A network on a backend, beside ONNX Runtime.
 
     Attributes:
-        accuracy: how near it is to float64.
-        offloaded_share: the share of its FLOPs that the backend took.
+        accuracy: the accuracy relative to float64.
+        offloaded_share: the share of FLOPs taken by the backend.
         build_s: seconds of building, saving and loading.
-        run_s: seconds of one run.
+        run_s: seconds of a run.
     """
 
     accuracy: Accuracy
@@ -40,7 +40,7 @@ class Comparison:
 
 
 def compare(name: str, backends: Sequence[str]) -> Iterable[tuple[str, Comparison]]:
-    """Yields each backend's comparison of a light model; what all are compared with is computed once."""
+    """Yield each backend's comparison of a light model; the reference results are computed once."""
     model = load_light_model(name)
     data = model.SerializeToString()
     module = byoc_core.from_onnx(data)
@@ -58,7 +58,7 @@ def compare(name: str, backends: Sequence[str]) -> Iterable[tuple[str, Compariso
 
 
 def main() -> None:
-    """Reads the command line, prints one line for each model and backend, and fails if one is wrong."""
+    """Read the command line, print a line for each model and backend, and fail if a result is wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="*", metavar="model", help="names of models; all by default")
     parser.add_argument("--backend", choices=list(BACKENDS), help="both by default")

@@ -1,11 +1,11 @@
-"""Runs the zoo's own transformers and recurrent networks, and compares them with ONNX Runtime.
+"""Run the zoo's own transformers and recurrent networks, and compare the results with ONNX Runtime.
 
     python -m benchmarks.zoo.check_networks
     python -m benchmarks.zoo.check_networks gpt2 llama --size real --backend ccompiler --style modern
 
-Each model is imported, built once, saved, loaded, and run with several sizes of each dynamic dimension; the rule is
-that of ``benchmarks.zoo.accuracy``. Decoders also write some tokens one by one with their cache. A line for each model
-and backend shows the worst of its runs.
+Each model is imported, built once, saved, loaded, and run with several sizes of each dynamic dimension, by the rule of
+``benchmarks.zoo.accuracy``. Decoders also write some tokens one by one with a cache. A line for each model and backend
+shows the worst run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.zoo.networks import NETWORKS
 
 
 def check_model(check: ModelCheck, backend: str) -> tuple[str, bool]:
-    """Gives what to print of a model on a backend, and whether it is right."""
+    """Return the text to print for a model on a backend, and whether the results are right."""
     try:
         module = check.module
         start = time.perf_counter()
@@ -44,7 +44,7 @@ def _badness(accuracy: Accuracy) -> tuple[bool, float]:
 
 
 def main() -> None:
-    """Reads the command line, prints one line for each model and backend, and fails if one is wrong."""
+    """Read the command line, print a line for each model and backend, and fail if a result is wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("models", nargs="*", metavar="model", help=f"of {', '.join(NETWORKS)}; all by default")
     parser.add_argument("--size", choices=("tiny", "real"), default="tiny", help="size of the networks (%(default)s)")

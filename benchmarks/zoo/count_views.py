@@ -1,9 +1,9 @@
-"""Counts what the light models' programs hold with and without views between regions: calls, copies, arena.
+"""Count the calls, copies and arena bytes of the light models' programs with and without views between regions.
 
     python -m benchmarks.zoo.count_views light_squeezenet light_densenet121 light_shufflenet
     python -m benchmarks.zoo.count_views --backend ccompiler --allow nn.conv2d light_densenet121
 
-Without views: as compiled where nothing leaves a region. No clock is read.
+Without views between regions, the model is compiled with all views inside regions. No clock is read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["count", "count_both"]
 
 
 def count(executable: Executable) -> dict[str, int]:
-    """Gives how many calls and copies a program's functions hold, and the bytes of their arenas."""
+    """Return the numbers of calls and copies in a program's functions, and the bytes of the arenas."""
     calls = [i for f in executable.program.functions for i in f.code if isinstance(i, Call)]
     return {
         "calls": sum(call.kind is not CallKind.BUILTIN for call in calls),
@@ -35,12 +35,12 @@ def count(executable: Executable) -> dict[str, int]:
 
 
 def count_both(module: IRModule, backends: Sequence[str], allowed: Sequence[str] = ()) -> dict[str, dict[str, int]]:
-    """Gives :func:`count` of a module as it is compiled where views stay in regions, and as it is compiled.
+    """Return :func:`count` of a module compiled with views kept in regions, and of the module as usually compiled.
 
     Args:
-        module: what to compile.
-        backends: names.
-        allowed: globs of the ops that backends may take; all where none is given.
+        module: the module to compile.
+        backends: names of backends.
+        allowed: globs of the ops allowed for backends; all ops if empty.
     """
     options = PartitionOptions(allow={name: list(allowed) for name in backends} if allowed else {})
     with patch.object(PeelViews, "__call__", lambda _, given: given):
@@ -49,11 +49,11 @@ def count_both(module: IRModule, backends: Sequence[str], allowed: Sequence[str]
 
 
 def main() -> None:
-    """Prints a line for each model."""
+    """Print the counts of each model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", help="names; all light models where none is given")
+    parser.add_argument("models", nargs="*", help="names of models; all light models by default")
     parser.add_argument("--backend", action="append", default=[], help="a backend in front of the host")
-    parser.add_argument("--allow", action="append", default=[], help="a glob of ops that backends may take; all")
+    parser.add_argument("--allow", action="append", default=[], help="a glob of ops for backends; all by default")
     arguments = parser.parse_args()
     for name in arguments.models or list_light_models():
         counted = count_both(byoc_core.from_onnx(load_light_model(name)), arguments.backend, arguments.allow)

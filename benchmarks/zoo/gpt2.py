@@ -36,7 +36,7 @@ class Gpt2Config:
 
     @property
     def head_size(self) -> int:
-        """The width of one head."""
+        """The width of a head."""
         return self.hidden // self.num_heads
 
 
@@ -47,7 +47,7 @@ SIZES = {
 
 
 def build_gpt2(config: Gpt2Config, style: Style) -> onnx.ModelProto:
-    """Gives the network as a model."""
+    """Return the network as a model."""
     graph = GraphBuilder("gpt2", style)
     ids = graph.input("input_ids", np.int64, "batch", "sequence")
     cache_shape = ("batch", config.num_heads, "past", config.head_size)
@@ -78,7 +78,7 @@ def build_gpt2(config: Gpt2Config, style: Style) -> onnx.ModelProto:
 
 
 def draw_gpt2_inputs(config: Gpt2Config, sizes: Mapping[str, int], seed: int) -> dict[str, npt.NDArray[Any]]:
-    """Gives seeded inputs."""
+    """Return seeded inputs."""
     rng = np.random.default_rng(seed)
     shape = (sizes["batch"], config.num_heads, sizes["past"], config.head_size)
     feeds: dict[str, npt.NDArray[Any]] = {
@@ -90,7 +90,7 @@ def draw_gpt2_inputs(config: Gpt2Config, sizes: Mapping[str, int], seed: int) ->
 
 
 def _embed(graph: GraphBuilder, config: Gpt2Config, words: str, ids: str, past: str) -> str:
-    """Gives the sum of the embeddings of tokens and of positions, which count on from the past."""
+    """Return the sum of the embeddings of tokens and of positions, counted from the end of the past."""
     length, before = graph.size(ids, 1), graph.size(past, 2)
     numbers = graph.unsqueeze(graph.arange(before, graph.add(length, before)), 0)
     positions = graph.reshape(numbers, -1, length)
@@ -101,7 +101,7 @@ def _embed(graph: GraphBuilder, config: Gpt2Config, words: str, ids: str, past: 
 def _block(
     graph: GraphBuilder, config: Gpt2Config, x: str, past: tuple[str, ...], seen: str
 ) -> tuple[str, tuple[str, str]]:
-    # Each block adds two branches; GPT-2 scales what they add by the number of all.
+    # Each block adds two branches; GPT-2 scales the branches by the number of all branches.
     gain = 1.0 / math.sqrt(2 * config.num_layers)
     with graph.scope("ln_1"):
         normal = layer_norm(graph, x, config.hidden, EPSILON)
@@ -119,7 +119,7 @@ def _block(
 
 
 def _project(graph: GraphBuilder, x: str, num_inputs: int, num_outputs: int, gain: float = 1.0) -> str:
-    """Gives a dense layer as GPT-2 writes it: a Gemm between two reshapes."""
+    """Return a dense layer in the form of GPT-2: a Gemm between two reshapes."""
     deviation = gain * math.sqrt(2.0 / (num_inputs + num_outputs))
     weight = graph.weight("weight", (num_inputs, num_outputs), deviation)
     bias = graph.weight("bias", (num_outputs,), 0.05)

@@ -1,4 +1,4 @@
-"""Layers that the transformers of the zoo share, spelled as the style of the graph asks."""
+"""Layers shared by the transformers of the zoo, spelled in the style of the graph."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = [
 ]
 
 LOWEST = float(np.finfo(np.float32).min)
-"""What exporters add to the scores of masked places."""
+"""The number added by exporters to the scores of masked places."""
 
 
 def linear(graph: GraphBuilder, x: str, num_inputs: int, num_outputs: int, *, bias: bool, gain: float = 1.0) -> str:
-    """Gives ``x @ weight + bias`` with Xavier-scaled weights."""
+    """Return ``x @ weight + bias`` with Xavier-scaled weights."""
     deviation = gain * math.sqrt(2.0 / (num_inputs + num_outputs))
     product = graph.op("MatMul", x, graph.weight("weight", (num_inputs, num_outputs), deviation))
     return graph.op("Add", graph.weight("bias", (num_outputs,), 0.05), product) if bias else product
 
 
 def layer_norm(graph: GraphBuilder, x: str, size: int, epsilon: float) -> str:
-    """Gives a layer normalisation over the last axis: nine nodes before operator set 17."""
+    """Return a layer normalisation over the last axis: nine nodes before operator set 17."""
     scale, bias = graph.weight("weight", (size,), 0.1, 1.0), graph.weight("bias", (size,), 0.05)
     if graph.style.opset >= 17:
         return graph.op("LayerNormalization", x, scale, bias, axis=-1, epsilon=epsilon)
@@ -45,7 +45,7 @@ def layer_norm(graph: GraphBuilder, x: str, size: int, epsilon: float) -> str:
 
 
 def rms_norm(graph: GraphBuilder, x: str, size: int, epsilon: float) -> str:
-    """Gives a normalisation by the root of the mean square over the last axis: seven nodes before operator set 23."""
+    """Return a normalisation by the root of the mean square over the last axis: seven nodes before operator set 23."""
     scale = graph.weight("weight", (size,), 0.1, 1.0)
     if graph.style.is_modern:
         return graph.op("RMSNormalization", x, scale, axis=-1, epsilon=epsilon)
@@ -56,7 +56,7 @@ def rms_norm(graph: GraphBuilder, x: str, size: int, epsilon: float) -> str:
 
 
 def gelu_erf(graph: GraphBuilder, x: str) -> str:
-    """Gives ``x * Phi(x)`` by the error function."""
+    """Return ``x * Phi(x)`` by the error function."""
     if graph.style.is_modern:
         return graph.op("Gelu", x)
     error = graph.op("Erf", graph.op("Div", x, graph.constant(math.sqrt(2.0), np.float32)))
@@ -65,7 +65,7 @@ def gelu_erf(graph: GraphBuilder, x: str) -> str:
 
 
 def gelu_tanh(graph: GraphBuilder, x: str) -> str:
-    """Gives ``x * Phi(x)`` by the hyperbolic tangent that GPT-2 uses."""
+    """Return ``x * Phi(x)`` by the hyperbolic tangent of GPT-2."""
     if graph.style.is_modern:
         return graph.op("Gelu", x, approximate="tanh")
     cube = graph.op("Pow", x, graph.constant(3.0, np.float32))
@@ -76,23 +76,23 @@ def gelu_tanh(graph: GraphBuilder, x: str) -> str:
 
 
 def swish(graph: GraphBuilder, x: str) -> str:
-    """Gives ``x * sigmoid(x)``."""
+    """Return ``x * sigmoid(x)``."""
     return graph.op("Mul", x, graph.op("Sigmoid", x))
 
 
 def split_heads(graph: GraphBuilder, x: str, num_heads: int, size: int, *, turned: bool = False) -> str:
-    """Gives ``(batch, sequence, heads * size)`` as ``(batch, heads, sequence, size)``; last two swapped if asked."""
+    """Return ``(batch, sequence, heads * size)`` as ``(batch, heads, sequence, size)``; last two swapped if turned."""
     shape: tuple[Dim, ...] = (graph.size(x, 0), graph.size(x, 1), num_heads, size)
     return graph.op("Transpose", graph.reshape(x, *shape), perm=[0, 2, 3, 1] if turned else [0, 2, 1, 3])
 
 
 def join_heads(graph: GraphBuilder, x: str, width: int) -> str:
-    """Gives ``(batch, heads, sequence, size)`` as ``(batch, sequence, width)``."""
+    """Return ``(batch, heads, sequence, size)`` as ``(batch, sequence, width)``."""
     turned = graph.op("Transpose", x, perm=[0, 2, 1, 3])
     return graph.reshape(turned, graph.size(turned, 0), graph.size(turned, 1), width)
 
 
 def attend(graph: GraphBuilder, scores: str, mask: str, value: str) -> str:
-    """Gives the values weighted by the softmax of the scores, to which a mask is added."""
+    """Return the values weighted by the softmax of the sum of scores and mask."""
     weights = graph.op("Softmax", graph.op("Add", scores, mask), axis=-1)
     return graph.op("MatMul", weights, value)

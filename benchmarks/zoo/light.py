@@ -1,10 +1,10 @@
-"""The light models of the onnx package, with weights that make their outputs depend on their inputs.
+"""The light models of the onnx package, with new weights to make outputs depend on inputs.
 
     python -m benchmarks.zoo.light light_squeezenet -o squeezenet.onnx
 
-The onnx package ships the graphs of well-known networks with each large weight replaced by one repeated number, so
-that their outputs are constant vectors. :func:`load_light_model` puts seeded, He-scaled weights in those places and
-calibrates the statistics of batch normalisation. ``benchmarks.zoo.check_light`` compares them all with ONNX Runtime.
+The onnx package ships the graphs of well-known networks with each large weight replaced by a repeated number: the
+outputs are constant vectors. :func:`load_light_model` puts seeded, He-scaled weights in these places and calibrates the
+statistics of batch normalisation. ``benchmarks.zoo.check_light`` compares all light models with ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ BATCH_NORM_EPSILON = 1e-5
 
 
 def list_light_models() -> tuple[str, ...]:
-    """Gives the names of the light models that the installed onnx package holds."""
+    """Return the names of the light models in the installed onnx package."""
     return tuple(sorted(path.stem for path in FOLDER.glob("light_*.onnx")))
 
 
 def load_light_model(name: str, seed: int = SEED) -> onnx.ModelProto:
-    """Gives a light model whose ``ConstantOfShape`` weights are seeded normal numbers.
+    """Return a light model with seeded normal numbers in place of ``ConstantOfShape`` weights.
 
     A weight of rank two or more gets the standard deviation ``sqrt(2 / fan_in)`` (He et al. 2015), a factor per channel
     (of batch normalisation, or of a multiplication) the mean 1, a bias the mean 0. The statistics of batch
-    normalisation are those of its input when the network runs on a seeded image. A final softmax stays, and its input
-    becomes a further output: softmax flattens differences, so that is the value to compare. Shapes are inferred and
-    the inputs are those that a caller gives.
+    normalisation are the statistics of the input when the network runs on a seeded image. A final softmax stays. The
+    input of this softmax becomes a further output, for the comparison, because softmax flattens differences. Shapes are
+    inferred, and the inputs are only the inputs to be given by a caller.
 
     Raises:
         ValueError: there is no such model.
@@ -78,7 +78,7 @@ def load_light_model(name: str, seed: int = SEED) -> onnx.ModelProto:
 
 
 def find_factors(graph: onnx.GraphProto) -> set[str]:
-    """Gives the names of the weights that multiply channels: they belong around one, not around zero."""
+    """Return the names of the weights multiplying channels: to be drawn around 1, not around 0."""
     factors = {node.input[1] for node in graph.node if node.op_type == "BatchNormalization"}
     multiplied = {name for node in graph.node if node.op_type == "Mul" for name in node.input}
     unsqueezed = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Unsqueeze"}
@@ -86,7 +86,7 @@ def find_factors(graph: onnx.GraphProto) -> set[str]:
 
 
 def draw_weight(shape: tuple[int, ...], rng: np.random.Generator, *, is_factor: bool = False) -> Array:
-    """Gives a weight of a shape: He-scaled where it has a fan-in, near one where it is a factor, else near zero."""
+    """Return a weight of a shape: near 1 for a factor, He-scaled with a fan-in, else near 0."""
     if is_factor:
         return rng.normal(1.0, 0.1, shape).astype(np.float32)
     deviation = math.sqrt(2.0 / math.prod(shape[1:])) if len(shape) > 1 else 0.05
@@ -94,9 +94,9 @@ def draw_weight(shape: tuple[int, ...], rng: np.random.Generator, *, is_factor: 
 
 
 def calibrate_batch_norms(model: onnx.ModelProto, seed: int) -> None:
-    """Gives every batch normalisation the mean and variance that its input has on a seeded image.
+    """Set mean and variance of every batch normalisation to the statistics of the input on a seeded image.
 
-    One run is enough: in a copy of the model each normalises by the statistics of the image itself.
+    A single run is enough: in a copy of the model, each batch normalisation uses the statistics of the image itself.
     """
     normalisations = [node for node in model.graph.node if node.op_type == "BatchNormalization"]
     if not normalisations:
@@ -113,7 +113,7 @@ def calibrate_batch_norms(model: onnx.ModelProto, seed: int) -> None:
         numpy_helper.from_array(np.array(BATCH_NORM_EPSILON, np.float32), "calibration_epsilon")
     )
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # the statistics that are replaced here are unused in the copy
+    options.log_severity_level = 3  # the replaced statistics are unused in the copy
     session = onnxruntime.InferenceSession(probe.SerializeToString(), options, providers=["CPUExecutionProvider"])
     statistics = dict(zip(names, session.run(names, draw_inputs(model, seed)), strict=True))
     for node in normalisations:
@@ -128,7 +128,7 @@ def calibrate_batch_norms(model: onnx.ModelProto, seed: int) -> None:
 
 
 def spell_out(node: onnx.NodeProto) -> list[onnx.NodeProto]:
-    """Gives a batch normalisation of images by their own statistics, as nodes of operator set 9."""
+    """Return a batch normalisation of images by the images' own statistics, as nodes of operator set 9."""
     x, scale, bias, result = node.input[0], node.input[1], node.input[2], node.output[0]
     steps: list[tuple[str, list[str], str, dict[str, Any]]] = [
         ("ReduceMean", [x], "mean", {"axes": [0, 2, 3]}),
@@ -147,10 +147,10 @@ def spell_out(node: onnx.NodeProto) -> list[onnx.NodeProto]:
 
 
 def draw_inputs(model: onnx.ModelProto, seed: int) -> dict[str, Array]:
-    """Gives seeded inputs by name, for a model of static float32 inputs.
+    """Return seeded inputs by name, for a model of static float32 inputs.
 
-    An image is patches of one colour each under a little noise: pure noise is alike everywhere, and a network that
-    ends in a global average tells two of its kind hardly apart.
+    An image is patches of a single colour each under a little noise. Pure noise is alike everywhere: a network with a
+    global average at the end hardly distinguishes two images of noise.
     """
     rng = np.random.default_rng(seed)
     inputs: dict[str, Array] = {}
@@ -168,7 +168,7 @@ def draw_inputs(model: onnx.ModelProto, seed: int) -> dict[str, Array]:
 
 
 def main() -> None:
-    """Reads the command line."""
+    """Read the command line, and write the model."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("model", choices=list_light_models())
     parser.add_argument("--seed", type=int, default=SEED, help="seed of the weights (%(default)s)")

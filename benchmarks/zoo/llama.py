@@ -40,7 +40,7 @@ class LlamaConfig:
 
     @property
     def head_size(self) -> int:
-        """The width of one head."""
+        """The width of a head."""
         return self.hidden // self.num_heads
 
 
@@ -54,12 +54,12 @@ SIZES = {
 
 @dataclass(frozen=True)
 class _Shared:
-    """What all layers read.
+    """The values read by all layers.
 
     Attributes:
         config: the sizes.
         positions: the position of each token.
-        mask: what is added to the scores, or which places are seen in the modern style.
+        mask: the summand of the scores, or the visible places in the modern style.
         cos: the table of cosines, a row for each position.
         sin: the table of sines.
     """
@@ -72,7 +72,7 @@ class _Shared:
 
 
 def build_llama(config: LlamaConfig, style: Style) -> onnx.ModelProto:
-    """Gives the network as a model."""
+    """Return the network as a model."""
     graph = GraphBuilder("llama", style)
     ids = graph.input("input_ids", np.int64, "batch", "sequence")
     mask = graph.input("attention_mask", np.int64, "batch", "past + sequence")
@@ -105,7 +105,7 @@ def build_llama(config: LlamaConfig, style: Style) -> onnx.ModelProto:
 
 
 def draw_llama_inputs(config: LlamaConfig, sizes: Mapping[str, int], seed: int) -> dict[str, npt.NDArray[Any]]:
-    """Gives seeded inputs; all texts of a batch but the first begin with padding, where the past has room."""
+    """Return seeded inputs; all texts of a batch but the first begin with padding, if the past has room."""
     rng = np.random.default_rng(seed)
     batch, length, before = (sizes[name] for name in ("batch", "sequence", "past"))
     padding = np.minimum(before, np.arange(batch))
@@ -121,7 +121,7 @@ def draw_llama_inputs(config: LlamaConfig, sizes: Mapping[str, int], seed: int) 
 
 
 def _rotary_tables(graph: GraphBuilder, config: LlamaConfig) -> tuple[str, str]:
-    """Gives cosines and sines: a column for each pair, or for each element, as the style reads them."""
+    """Return cosines and sines: a column for each pair, or for each element, depending on the style."""
     steps = ROTARY_BASE ** (-np.arange(0, config.head_size, 2) / config.head_size)
     angles = np.outer(np.arange(config.positions), steps)
     if not graph.style.is_modern:
@@ -131,9 +131,9 @@ def _rotary_tables(graph: GraphBuilder, config: LlamaConfig) -> tuple[str, str]:
 
 
 def _combine_masks(graph: GraphBuilder, mask: str, ids: str, past: str) -> str:
-    """Gives ``(batch, 1, sequence, past + sequence)``: the causal mask and that of the padding, added to the scores.
+    """Return ``(batch, 1, sequence, past + sequence)``: causal mask and padding mask, to be added to the scores.
 
-    The Attention op knows the causal mask itself and takes the other as booleans, for each query in ONNX Runtime.
+    The Attention op has the causal mask built in and takes the other as booleans, for each query in ONNX Runtime.
     """
     batch, length, before = graph.size(ids, 0), graph.size(ids, 1), graph.size(past, 2)
     total = graph.add(length, before)
@@ -152,7 +152,7 @@ def _combine_masks(graph: GraphBuilder, mask: str, ids: str, past: str) -> str:
 
 
 def _mask_future(graph: GraphBuilder, lowest: str, length: Dim) -> str:
-    """Gives a square of zeros on and under the diagonal, of the lowest numbers above it."""
+    """Return a square with zeros on and under the diagonal, and the lowest numbers above the diagonal."""
     if graph.style.opset >= 14:
         return graph.op("Trilu", lowest, graph.constant(1), upper=1)
     numbers = graph.arange(0, length)
@@ -203,7 +203,7 @@ def _attention(graph: GraphBuilder, shared: _Shared, x: str, past: tuple[str, ..
 
 
 def _rotate(graph: GraphBuilder, shared: _Shared, query: str, key: str, past: str) -> tuple[str, str]:
-    """Gives queries and keys turned by the angles of their positions."""
+    """Return queries and keys turned by the angles of the positions."""
     total = graph.add(graph.size(key, 2), graph.size(past, 2))
     angles = []
     for table in (shared.cos, shared.sin):
@@ -221,7 +221,7 @@ def _rotate(graph: GraphBuilder, shared: _Shared, query: str, key: str, past: st
 
 
 def _repeat_heads(graph: GraphBuilder, config: LlamaConfig, x: str) -> str:
-    """Gives ``(batch, groups, total, size)`` as ``(batch, heads, total, size)``: each group for several heads."""
+    """Return ``(batch, groups, total, size)`` as ``(batch, heads, total, size)``: each group for several heads."""
     groups, repeats, size = config.cache_heads, config.num_heads // config.cache_heads, config.head_size
     batch, total = graph.size(x, 0), graph.size(x, 2)
     repeated = graph.expand(graph.unsqueeze(x, 2), batch, groups, repeats, total, size)

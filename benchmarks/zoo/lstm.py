@@ -1,8 +1,8 @@
-"""Recurrent networks of LSTM layers with seeded weights: a language model, and a tagger that reads in both directions.
+"""Recurrent networks of LSTM layers with seeded weights: a language model, and a tagger reading in both directions.
 
 Inputs ``input_ids`` ``(batch, sequence)``, ``lengths`` ``(batch)`` int32, ``h_0`` and ``c_0``
-``(layers * directions, batch, hidden)``; outputs ``logits`` ``(batch, sequence, labels)``, ``h_n`` and ``c_n``. Steps
-past the length of a text give what the projection gives for zeros.
+``(layers * directions, batch, hidden)``; outputs ``logits`` ``(batch, sequence, labels)``, ``h_n`` and ``c_n``. The
+outputs of steps past the length of a text are the projection of zeros.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TAGGER_SIZES = {
 
 
 def build_lstm(config: LstmConfig, style: Style) -> onnx.ModelProto:
-    """Gives the network as a model."""
+    """Return the network as a model."""
     graph = GraphBuilder("lstm", style)
     ids = graph.input("input_ids", np.int64, "batch", "sequence")
     lengths = graph.input("lengths", np.int32, "batch")
@@ -73,7 +73,7 @@ def build_lstm(config: LstmConfig, style: Style) -> onnx.ModelProto:
 
 
 def draw_lstm_inputs(config: LstmConfig, sizes: Mapping[str, int], seed: int) -> dict[str, npt.NDArray[Any]]:
-    """Gives seeded inputs; all texts of a batch but the first are shorter, where there is room."""
+    """Return seeded inputs; all texts of a batch but the first are shorter, if the length allows."""
     rng = np.random.default_rng(seed)
     shape = (sizes["batch"], sizes["sequence"])
     state = (config.num_states, shape[0], config.hidden)
@@ -88,7 +88,7 @@ def draw_lstm_inputs(config: LstmConfig, sizes: Mapping[str, int], seed: int) ->
 def _layer(
     graph: GraphBuilder, config: LstmConfig, index: int, x: str, lengths: str, states: list[str]
 ) -> tuple[str, tuple[str, str]]:
-    """Gives a layer's outputs ``(sequence, batch, directions * hidden)``, and its last states."""
+    """Return a layer's outputs ``(sequence, batch, directions * hidden)``, and the last states."""
     hidden, directions = config.hidden, config.num_directions
     inputs = hidden if index == 0 else hidden * directions
     w = graph.weight("W", (directions, 4 * hidden, inputs), math.sqrt(2.0 / (inputs + hidden)))

@@ -21,7 +21,7 @@ __all__ = ["build_mobilenet_v2", "build_mobilenet_v3", "draw_image"]
 # Per stage: expansion, output channels, blocks, stride of the first block (the paper's table 2).
 _STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
-# Per block of V3 (large): filter, inner and output channels, whether it squeezes, whether it has hard swish, stride
+# Per block of V3 (large): filter, inner and output channels, squeeze or not, hard swish or not, stride
 # (the paper's table 1).
 _BLOCKS = (
     (3, 16, 16, False, False, 1),
@@ -54,7 +54,7 @@ def _relu6(graph: GraphBuilder, x: str) -> str:
 
 
 def _block(graph: GraphBuilder, x: str, inputs: int, outputs: int, expansion: int, stride: int) -> str:
-    """Gives an inverted residual with a linear bottleneck."""
+    """Return an inverted residual with a linear bottleneck."""
     inner = inputs * expansion
     y = x
     if expansion != 1:
@@ -76,7 +76,7 @@ def _relu(graph: GraphBuilder, x: str) -> str:
 
 
 def _squeeze(graph: GraphBuilder, x: str, channels: int) -> str:
-    """Return channels, each times a factor that the means of all of them give."""
+    """Return channels, each times a factor computed from the means of all channels."""
     inner = (channels // 4 + 7) // 8 * 8
     with graph.scope("squeeze"):
         y = _relu(graph, _convolution(graph, graph.op("GlobalAveragePool", x), channels, inner, 1))
@@ -117,7 +117,7 @@ def build_mobilenet_v3() -> onnx.ModelProto:
 
 
 def build_mobilenet_v2() -> onnx.ModelProto:
-    """Gives the network as a model."""
+    """Return the network as a model."""
     graph = GraphBuilder("mobilenet_v2", STYLES["exported13"])
     x = graph.input("image", np.float32, 1, 3, 224, 224)
     with graph.scope("stem"):
@@ -138,5 +138,5 @@ def build_mobilenet_v2() -> onnx.ModelProto:
 
 
 def draw_image(seed: int) -> dict[str, npt.NDArray[np.float32]]:
-    """Gives a seeded image."""
+    """Return a seeded image."""
     return {"image": np.random.default_rng(seed).standard_normal((1, 3, 224, 224)).astype(np.float32)}

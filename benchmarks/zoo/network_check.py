@@ -1,4 +1,4 @@
-"""Checks one model of the zoo: many sizes from one build, and decoding step by step with a cache."""
+"""The check of a model of the zoo: many sizes from a single build, and decoding step by step with a cache."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DECODING_BATCH = 2
 
 @dataclass(frozen=True)
 class _Trial:
-    """One choice of dynamic sizes: inputs, what ONNX Runtime gives for them and for others, and float64."""
+    """A choice of dynamic sizes: inputs, ONNX Runtime's results for these and other inputs, float64 results."""
 
     sizes: Mapping[str, int]
     feeds: Feeds
@@ -36,7 +36,7 @@ class _Trial:
 
 
 class ModelCheck:
-    """A network of a size and a style beside ONNX Runtime; what all backends are compared with is computed once."""
+    """A network of a size and a style beside ONNX Runtime; the reference results for all backends are computed once."""
 
     def __init__(self, name: str, size: str, style: str) -> None:
         self._network = NETWORKS[name]
@@ -48,8 +48,8 @@ class ModelCheck:
         """The imported model.
 
         Raises:
-            FrontendError: it cannot be imported.
-            ValueError: a dynamic size of its inputs or outputs is lost.
+            FrontendError: the model cannot be imported.
+            ValueError: a dynamic size of an input or output is lost.
         """
         module = byoc_core.from_onnx(self._model)
         main, graph = module["main"], self._model.graph
@@ -59,19 +59,19 @@ class ModelCheck:
         return module
 
     def build(self, backends: Sequence[str]) -> BuiltModel:
-        """Builds the model once for all sizes, saves it, and loads it again."""
+        """Build the model once for all sizes, save the executable, and load the artifact."""
         return build_model(self.module, backends)
 
     def compare_sizes(self, built: BuiltModel) -> dict[str, Accuracy]:
-        """Return the accuracy at every choice of dynamic sizes, each judged beside the worst of them."""
+        """Return the accuracy at every choice of dynamic sizes, each judged beside the worst errors of all choices."""
         texts = [", ".join(f"{name} {size}" for name, size in trial.sizes.items()) for trial in self._trials]
         judged = [judge(built.run(trial.feeds), trial.peers, trial.others, trial.exacts) for trial in self._trials]
         return dict(zip(texts, with_usual_error(judged), strict=True))
 
     def compare_decoding(self, built: BuiltModel) -> Accuracy | None:
-        """Gives the accuracy of logits from a prompt and then token by token, against one run over all tokens.
+        """Return the accuracy of logits from a prompt and then token by token, against a single run over all tokens.
 
-        Each token is the likeliest after those before it. ``None`` for networks without a cache.
+        Each token is the likeliest after the preceding tokens. ``None`` for networks without a cache.
         """
         if not self._network.has_cache:
             return None
@@ -98,7 +98,7 @@ class ModelCheck:
         return evaluate_function(self.module, "main", inputs, exact=True)
 
     def _decode(self, run: Step) -> tuple[Array, Array]:
-        """Gives the tokens that were read, and the logits after each."""
+        """Return the tokens read, and the logits after each."""
         rng = np.random.default_rng(3)
         tokens = rng.integers(0, self._network.configs[self._size].vocabulary, (DECODING_BATCH, PROMPT_LENGTH))
         found, cache, read = [], None, tokens
@@ -110,7 +110,7 @@ class ModelCheck:
         return tokens[:, :-1], np.concatenate(found, axis=1)
 
     def _continue(self, tokens: Array, cache: Sequence[Array] | None) -> Feeds:
-        """Gives the inputs for tokens after those in a cache, without padding."""
+        """Return the inputs for the tokens after the cached tokens, without padding."""
         batch, length = tokens.shape
         before = 0 if cache is None else cache[0].shape[2]
         sizes = {"batch": 1, "sequence": length, "past": before}
@@ -123,10 +123,10 @@ class ModelCheck:
 
 
 def check_symbolic(declared: onnx.ValueInfoProto, found: object) -> None:
-    """Checks that what the file declares dynamic is symbolic in the module.
+    """Check that the dynamic sizes declared in the file are symbolic in the module.
 
     Raises:
-        ValueError: it is a number, or unknown.
+        ValueError: a size is a number, or unknown.
     """
     dims = declared.type.tensor_type.shape.dim
     shape = found.shape if isinstance(found, TensorType) else None

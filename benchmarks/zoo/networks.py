@@ -1,4 +1,4 @@
-"""The zoo's own networks by name: how each is built, what it is fed, and which of its sizes are dynamic."""
+"""The zoo's own networks by name, with builders, inputs and dynamic sizes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ __all__ = ["NETWORKS", "Network"]
 Feeds = dict[str, npt.NDArray[Any]]
 
 DYNAMIC_SIZES = {"batch": (1, 3), "sequence": (1, 5, 17), "past": (0, 1, 7)}
-"""The sizes that each dynamic dimension is tried with."""
+"""The sizes tried for each dynamic dimension."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """A family of models: one for each size and style.
+    """A family of models: a model for each size and style.
 
     Attributes:
         configs: the sizes of the network, by name.
-        build_model: gives the model of a config and a style.
-        draw_inputs: gives seeded inputs of a config, for given dynamic sizes.
-        dims: the names of its dynamic sizes.
+        build_model: a function returning the model of a config and a style.
+        draw_inputs: a function returning seeded inputs of a config, for given dynamic sizes.
+        dims: the names of the dynamic sizes.
     """
 
     configs: Mapping[str, Any]
@@ -39,19 +39,19 @@ class Network:
 
     @property
     def has_cache(self) -> bool:
-        """Whether it is a decoder with a cache of keys and values."""
+        """Whether the network is a decoder with a cache of keys and values."""
         return "past" in self.dims
 
     def build(self, size: str, style: str) -> onnx.ModelProto:
-        """Gives the model of a size and a style, by their names."""
+        """Return the model of a size and a style, given by name."""
         return self.build_model(self.configs[size], STYLES[style])
 
     def draw(self, size: str, sizes: Mapping[str, int], seed: int) -> Feeds:
-        """Gives seeded inputs."""
+        """Return seeded inputs."""
         return self.draw_inputs(self.configs[size], sizes, seed)
 
     def list_sizes(self) -> list[dict[str, int]]:
-        """Gives every combination of dynamic sizes."""
+        """Return every combination of dynamic sizes."""
         columns = [DYNAMIC_SIZES[dim] for dim in self.dims]
         return [dict(zip(self.dims, row, strict=True)) for row in itertools.product(*columns)]
 

@@ -1,7 +1,7 @@
-"""Quantised networks as quantisation tools export them: each tensor between QuantizeLinear and DequantizeLinear.
+"""Quantised networks in the form of quantisation tools: each tensor between QuantizeLinear and DequantizeLinear.
 
-Activations are uint8 with one scale, weights int8 with one for each output channel, biases int32. Weights are seeded,
-and scaled so that activations keep their size; nothing is trained.
+Activations are uint8 with a single scale, weights int8 with a scale for each output channel, biases int32. Weights are
+seeded, and scaled to keep the size of activations; nothing is trained.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["build_quantised_convnet", "build_quantised_mlp"]
 OPSET = 17
 SEED = 0
 _STEP = np.float32(1 / 32)
-"""The scale of activations: they are about as large as 1."""
+"""The scale of activations, for magnitudes of about 1."""
 
 
 class _Builder:
-    """Collects nodes and weights; values are names of quantised tensors."""
+    """A collection of nodes and weights; values are names of tensors."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._rng = np.random.default_rng(SEED)
@@ -41,18 +41,18 @@ class _Builder:
         return name
 
     def quantise(self, value: str, zero: int) -> str:
-        """Gives a tensor of floats quantised: with 0 as zero point where it has no negative elements."""
+        """Return a tensor of floats quantised; the zero point is 0 for a tensor without negative elements."""
         return self._node("QuantizeLinear", value, self._constant(_STEP), self._constant(np.uint8(zero)))
 
     def restore(self, value: str, zero: int) -> str:
-        """Gives a quantised tensor as floats."""
+        """Return a quantised tensor as floats."""
         return self._node("DequantizeLinear", value, self._constant(_STEP), self._constant(np.uint8(zero)))
 
     def product(self, op: str, value: str, shape: tuple[int, ...], **attrs: Any) -> str:
-        """Gives a convolution, or a product with a transposed matrix, of restored tensors."""
+        """Return a convolution, or a product with a transposed matrix, of restored tensors."""
         channels, depth = shape[0], int(np.prod(shape[1:]))
         integers = self._rng.integers(-127, 128, shape).astype(np.int8)
-        # Such integers have a deviation of 73.
+        # These integers have a standard deviation of 73.
         scale = (self._rng.uniform(1.0, 1.6, channels) / 73 / np.sqrt(depth)).astype(np.float32)
         bias = self._rng.integers(-2000, 2000, channels, np.int32)
         parameters = ((integers, scale, np.int8), (bias, scale * _STEP, np.int32))
@@ -67,11 +67,11 @@ class _Builder:
         return self._node(op, value, *restored, **attrs)
 
     def node(self, op: str, *values: str, **attrs: Any) -> str:
-        """Gives the result of any other op, on floats."""
+        """Return the result of any other op, on floats."""
         return self._node(op, *values, **attrs)
 
     def finish(self, value: str, num_outputs: int) -> onnx.ModelProto:
-        """Gives the model that ends with a tensor of floats."""
+        """Return the model, with a tensor of floats as the output."""
         inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, self._shape)]
         outputs = [helper.make_tensor_value_info(value, TensorProto.FLOAT, (self._shape[0], num_outputs))]
         graph = helper.make_graph(self._nodes, "quantised", inputs, outputs, self._weights)
@@ -82,7 +82,7 @@ class _Builder:
 
 
 def build_quantised_convnet() -> onnx.ModelProto:
-    """Gives a residual network: a stem of 7x7, then blocks of two 3x3 convolutions at 56x56, 28x28 and 14x14."""
+    """Return a residual network: a stem of 7x7, then blocks of two 3x3 convolutions at 56x56, 28x28 and 14x14."""
     b = _Builder((1, 3, 224, 224))
 
     def layer(value: str, into: int, out: int, side: int, stride: int = 1) -> str:
@@ -111,7 +111,7 @@ def build_quantised_convnet() -> onnx.ModelProto:
 
 
 def build_quantised_mlp(num_rows: int) -> onnx.ModelProto:
-    """Gives three layers of 1024, 1024 and 64 outputs on rows of 784 inputs."""
+    """Return three layers of 1024, 1024 and 64 outputs on rows of 784 inputs."""
     b = _Builder((num_rows, 784))
     value = b.restore(b.quantise("x", 128), 128)
     for into, out in ((784, 1024), (1024, 1024)):

@@ -1,6 +1,6 @@
-"""SegFormer-B0 (Xie et al. 2021, arXiv:2105.15203), a transformer that labels pixels, with seeded weights.
+"""SegFormer-B0 (Xie et al. 2021, arXiv:2105.15203), a transformer labelling pixels, with seeded weights.
 
-Input ``image`` ``(1, 3, size, size)``, a size that divides by 32; output ``logits`` ``(1, 150, size / 4, size / 4)``.
+Input ``image`` ``(1, 3, size, size)``, a size divisible by 32; output ``logits`` ``(1, 150, size / 4, size / 4)``.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _SIZE = 128
 
 
 class _Encoder:
-    """The blocks of one stage, on tokens ``(1, height * width, channels)``."""
+    """The blocks of a stage, on tokens ``(1, height * width, channels)``."""
 
     def __init__(self, graph: GraphBuilder, stage: int, side: int) -> None:
         self.graph, self.side = graph, side
         self.width, self.heads, self.reduction = _WIDTHS[stage], _HEADS[stage], _REDUCTIONS[stage]
 
     def block(self, x: str) -> str:
-        """Gives attention with shortened keys, and a perceptron with a depthwise convolution inside."""
+        """Return attention with shortened keys, and a perceptron with a depthwise convolution inside."""
         graph = self.graph
         with graph.scope("attention"):
             x = graph.op("Add", x, self._attention(self._norm(x)))
@@ -77,7 +77,7 @@ class _Encoder:
 def _convolution(
     graph: GraphBuilder, x: str, inputs: int, outputs: int, kernel: int, stride: int, *, groups: int = 1
 ) -> str:
-    """Gives a convolution whose windows overlap by what the stride leaves over."""
+    """Return a convolution, with overlapping windows if the kernel is larger than the stride."""
     deviation = 1 / math.sqrt(inputs // groups * kernel**2)
     weight = graph.weight("weight", (outputs, inputs // groups, kernel, kernel), deviation)
     pads = [kernel // 2 if kernel != stride else 0] * 4
@@ -99,7 +99,7 @@ def _resized(graph: GraphBuilder, x: str, channels: int, side: int) -> str:
 
 
 def build_segformer(size: int = _SIZE) -> onnx.ModelProto:
-    """Gives the network as a model.
+    """Return the network as a model.
 
     Args:
         size: the height and width of the image, a multiple of 32.
@@ -127,7 +127,7 @@ def build_segformer(size: int = _SIZE) -> onnx.ModelProto:
 
 
 def _decode(graph: GraphBuilder, features: list[str], side: int) -> str:
-    """Gives the labels' scores: all stages projected, enlarged and joined."""
+    """Return the labels' scores: all stages projected, enlarged and joined."""
     parts = []
     for stage, feature in reversed(list(enumerate(features))):
         with graph.scope(f"decode{stage}"):

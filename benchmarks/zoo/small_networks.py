@@ -2,7 +2,7 @@
 
 Inputs: ``x`` ``(rows, 784)``, or ``image`` ``(1, 1, 28, 28)``; output ``logits`` of 10 classes. Of recurrent layers:
 input ``x`` ``(sequence, batch, inputs)``, output ``y`` ``(sequence, batch, directions * hidden)``, the hidden states of
-the last one.
+the last layer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MLP_SIZES = (784, 1024, 1024, 10)
 
 
 def build_mlp(num_rows: int) -> onnx.ModelProto:
-    """Gives three layers with ReLU between them."""
+    """Return three layers with ReLU between layers."""
     graph = GraphBuilder("mlp", STYLES["exported17"])
     x = graph.input("x", np.float32, num_rows, MLP_SIZES[0])
     x = _layers(graph, x, MLP_SIZES)
@@ -32,7 +32,7 @@ def build_mlp(num_rows: int) -> onnx.ModelProto:
 
 
 def build_lenet() -> onnx.ModelProto:
-    """Gives LeNet-5 with ReLU and largest elements, as it is written today, in place of tanh and means."""
+    """Return LeNet-5 in today's form: ReLU and max pooling instead of tanh and mean pooling."""
     graph = GraphBuilder("lenet", STYLES["exported17"])
     x = graph.input("image", np.float32, 1, 1, 28, 28)
     for index, (inputs, outputs, pad) in enumerate(((1, 6, 2), (6, 16, 0))):
@@ -49,7 +49,7 @@ def build_lenet() -> onnx.ModelProto:
 def build_recurrent(
     op_type: str, num_layers: int, sequence: int, inputs: int, hidden: int, *, batch: int = 1, directions: int = 1
 ) -> onnx.ModelProto:
-    """Return layers of LSTM, or of GRU as PyTorch has it, over some sequences, in one direction or both."""
+    """Return layers of LSTM, or of GRU in PyTorch's variant, over some sequences, in a single direction or both."""
     graph = GraphBuilder(op_type.lower(), STYLES["exported17"])
     x = graph.input("x", np.float32, sequence, batch, inputs)
     rows = {"LSTM": 4, "GRU": 3}[op_type] * hidden
@@ -71,7 +71,7 @@ def build_recurrent(
 
 
 def _layers(graph: GraphBuilder, x: str, sizes: tuple[int, ...]) -> str:
-    """Gives layers with ReLU between them."""
+    """Return layers with ReLU between layers."""
     for index, (inputs, outputs) in enumerate(pairwise(sizes)):
         with graph.scope(f"layer.{index}"):
             x = linear(graph, graph.op("Relu", x) if index else x, inputs, outputs, bias=True)

@@ -1,6 +1,6 @@
-"""A windowed-attention network (Swin, Liu et al. 2021, arXiv:2103.14030) with seeded weights: its first two stages.
+"""A windowed-attention network (Swin, Liu et al. 2021, arXiv:2103.14030) with seeded weights: the first two stages.
 
-Input ``image`` ``(1, 3, side, side)``; output ``logits`` ``(1, classes)``. Nodes are spelled as PyTorch's exporters do:
+Input ``image`` ``(1, 3, side, side)``; output ``logits`` ``(1, classes)``. Nodes are spelled as by PyTorch's exporters:
 a roll is two slices and a join, a window a reshape and a transpose.
 """
 
@@ -20,12 +20,12 @@ __all__ = ["SIZES", "SwinConfig", "build_swin"]
 EPSILON = 1e-5
 PATCH = 4
 MASKED = -100.0
-"""What is added to the scores of places that the roll has brought together."""
+"""The number added to the scores of places brought together by the roll."""
 
 
 @dataclass(frozen=True)
 class SwinConfig:
-    """The sizes of the network; each stage has one block of windows as they lie, and one of shifted windows."""
+    """The sizes of the network; each stage has a block of unshifted windows, and a block of shifted windows."""
 
     side: int
     window: int
@@ -69,7 +69,7 @@ def build_swin(config: SwinConfig) -> onnx.ModelProto:
 
 @dataclass(frozen=True)
 class _Block:
-    """The sizes of one block; ``shift`` is how far its windows are shifted."""
+    """The sizes of a block; ``shift`` is the shift of the windows."""
 
     side: int
     window: int
@@ -79,17 +79,17 @@ class _Block:
 
     @property
     def places(self) -> int:
-        """The places of a window."""
+        """The number of places in a window."""
         return self.window * self.window
 
     @property
     def num_windows(self) -> int:
-        """The windows of the image."""
+        """The number of windows in the image."""
         return (self.side // self.window) ** 2
 
 
 def _merge_patches(graph: GraphBuilder, x: str, side: int, channels: int) -> str:
-    """Return four neighbours as one place of twice as many channels."""
+    """Return four neighbours as a single place of twice as many channels."""
     x = graph.reshape(x, 1, side, side, channels)
     parts = []
     for column in (0, 1):
@@ -101,7 +101,7 @@ def _merge_patches(graph: GraphBuilder, x: str, side: int, channels: int) -> str
 
 
 def _block(graph: GraphBuilder, x: str, block: _Block) -> str:
-    """Return attention within windows, and a perceptron, each behind a norm and beside what came."""
+    """Return attention within windows, and a perceptron, each after a norm and with a residual connection."""
     side, channels = block.side, block.channels
     y = graph.reshape(layer_norm(graph, x, channels, EPSILON), 1, side, side, channels)
     y = _windows(graph, _roll(graph, y, -block.shift, side), block)
@@ -116,7 +116,7 @@ def _block(graph: GraphBuilder, x: str, block: _Block) -> str:
 
 
 def _roll(graph: GraphBuilder, x: str, shift: int, side: int) -> str:
-    """Return an image moved along both axes; what falls off comes in on the other side."""
+    """Return an image moved along both axes; rows and columns leaving on a side enter on the opposite side."""
     if not shift:
         return x
     for axis in (1, 2):
@@ -171,7 +171,7 @@ def _position_bias(graph: GraphBuilder, block: _Block) -> str:
 
 
 def _mask(block: _Block) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    """Return ``(windows, places, places)``: 0 for places of one part of the image, else what hides the score."""
+    """Return ``(windows, places, places)``: 0 for places of one part of the image, else a number hiding the score."""
     side, window, shift = block.side, block.window, block.shift
     part = np.searchsorted([side - window, side - shift], np.arange(side), side="right")
     count = side // window

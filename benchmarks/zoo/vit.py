@@ -1,6 +1,6 @@
 """ViT-B/16 (Dosovitskiy et al. 2021, arXiv:2010.11929), a transformer over patches of an image, with seeded weights.
 
-Input ``image`` ``(1, 3, 224, 224)``; output ``logits`` ``(1, 1000)``. 197 tokens: one for the class, 196 patches.
+Input ``image`` ``(1, 3, 224, 224)``; output ``logits`` ``(1, 1000)``. 197 tokens: the class token, 196 patches.
 """
 
 from __future__ import annotations

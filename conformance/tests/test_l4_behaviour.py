@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from byoc_conformance import Runner, Status, Subject, SubjectSpec, find_item
 from byoc_conformance.examples import Example
-from byoc_conformance.outcome import FailedError
+from byoc_conformance.outcome import FailedError, NotCoveredError
+from byoc_conformance.promises.l4_behaviour import thread_numbers
 from byoc_conformance.promises.l4_behaviour.memory import require_steady
 from byoc_conformance.promises.l4_behaviour.running import difference, other_inputs, resize_first
+from byoc_core.errors import ExecutionError
 from byoc_core.ir import IRModule, tensor
 from byoc_core.ops import default_ops
 from byoc_core.ops.cases import new_function
@@ -114,3 +116,14 @@ def test_what_is_kept_once_is_no_leak() -> None:
         return 1
 
     require_steady(work, rounds=50, what="call")
+
+
+def test_large_calls_that_all_fail_are_not_covered(fakenpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*arguments: object) -> object:
+        raise ExecutionError("npu", "is out of memory")
+
+    monkeypatch.setattr(thread_numbers, "call_function", failing)
+    subject = Subject(SubjectSpec(fakenpu))
+    for promise in thread_numbers.PROMISES:
+        with pytest.raises(NotCoveredError, match=r"^every call of a large case fails$"):
+            promise.check(subject, promise.cases()[0])

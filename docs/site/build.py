@@ -1,7 +1,7 @@
-"""Makes the site: ``python -m docs.site.build out/site``, from the root of the repository.
+"""Build the site: ``python -m docs.site.build out/site``, from the root of the repository.
 
-The pages are Markdown that reads well as it is, so what only a site needs (the tree of its pages, the reference of the
-public names) is added to a copy of them.
+The pages are Markdown, readable without the site. Parts needed only by the site (the tree of pages, the reference of
+the public names) are added to a copy of the pages.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ TREE = {
 """The pages of the site, by the headings of its side bar."""
 
 SECTIONS = ("tutorial", "hooks", "adr", "plugins/ccompiler/docs/notes", "plugins/dnnl/docs/notes", "benchmarks")
-"""Folders of the site whose README is the index of their other pages."""
+"""Folders of the site with a README as the index of their other pages."""
 MODULES = (*STABLE_MODULES, "byoc_conformance")
-"""What the reference describes: everything that the modules of ``api-stability.md`` export, and the kit."""
+"""The modules of the reference: the modules of ``api-stability.md`` with all their exports, and the kit."""
 
 
 def gather(folder: Path) -> None:
-    """Writes what Sphinx reads: a page that stands in no tree is a fault that it finds."""
+    """Write the input of Sphinx; for Sphinx, a page outside all trees is a fault."""
     outside = (*ROOT.glob("plugins/*/docs/notes/*.md"), *ROOT.glob("benchmarks/*.md"))
     for page in (*sorted(DOCS.rglob("*.md")), *sorted(outside)):
         target = folder / _path_in_site(page)
@@ -95,12 +95,12 @@ def gather(folder: Path) -> None:
 
 
 def _path_in_site(page: Path) -> Path:
-    """Return where the site has a page: pages of ``docs`` at its root, all others by their path in the repository."""
+    """Return the site's path of a page: pages of ``docs`` at the root, all others by their path in the repository."""
     return page.relative_to(DOCS if page.is_relative_to(DOCS) else ROOT)
 
 
 def _relinked(page: Path) -> str:
-    """Return the text of a page with its links to other pages as they are in the site."""
+    """Return the text of a page with the links to other pages adapted to the site."""
     folder = _path_in_site(page).parent
 
     def relink(link: re.Match[str]) -> str:
@@ -119,7 +119,7 @@ def _append_trees(page: Path, trees: dict[str, list[str]], *, hidden: bool = Tru
 
 
 def _reference(name: str, described: set[int]) -> Iterator[str]:
-    """Yields the lines of a module's page; an object that another page describes is only named."""
+    """Yield the lines of a module's page; an object described by another page is only named."""
     module = import_module(name)
     yield from (name, "=" * len(name), "", f".. automodule:: {name}", "   :no-members:", "")
     hooks = {hook.name for hook in hook_specs()}
@@ -145,10 +145,10 @@ def _reference(name: str, described: set[int]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Makes the site in the folder that the command line names.
+    """Build the site in the folder named on the command line.
 
     Raises:
-        SystemExit: Sphinx found a fault; it says which.
+        SystemExit: Sphinx found a fault, and has printed the fault.
     """
     target = Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as temporary:

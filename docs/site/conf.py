@@ -1,4 +1,4 @@
-"""How Sphinx makes the site; ``docs/site/build.py`` gathers what it reads."""
+"""The configuration of Sphinx for the site; ``docs/site/build.py`` gathers the input."""
 
 from importlib.metadata import version as version_of
 

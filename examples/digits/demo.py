@@ -1,10 +1,10 @@
-"""The whole road, on real input: train, compile, save; then run in a second process without the compiler.
+"""The whole workflow on real input: train, compile, save; then run in a second process without the compiler.
 
     python -m examples.digits.demo --out out/demo
 
 Two networks trained on real handwritten digits, and light_squeezenet, are compiled by each backend alone and by both
-together; the numpy host takes what they decline. ``examples.digits.deploy`` then runs the artifacts beside ONNX
-Runtime. Pictures are written beside.
+together; the numpy host takes the declined ops. ``examples.digits.deploy`` then runs the artifacts beside ONNX
+Runtime. The demo also writes pictures.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from examples.digits.train import write_models
 
 BACKENDS = ("ccompiler", "dnnl")
 PRODUCTS = ("nn.conv2d", "nn.dense", "nn.bias_add", "nn.relu")
-"""What oneDNN takes where both share a network; what lies between is generated C. Each alone would take all of it."""
+"""The ops for oneDNN in a network shared by both; the ops between are generated C. Each alone would take all ops."""
 MODELS = ("digits_cnn", "digits_mlp", "light_squeezenet")
 
 
@@ -40,8 +40,8 @@ class Way:
 
     Attributes:
         name: of the artifacts.
-        backends: from the first to be asked to the last.
-        allow: by backend, the ops that it may take; a backend that is not listed may take all.
+        backends: from the first asked to the last.
+        allow: by backend, the permitted ops; an unlisted backend may take all.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Way:
 
 
 def write_squeezenet(out: Path) -> None:
-    """Writes light_squeezenet with seeded weights, and two seeded inputs."""
+    """Write light_squeezenet with seeded weights, and two seeded inputs."""
     model = load_light_model("light_squeezenet")
     onnx.save(model, str(out / "light_squeezenet.onnx"))
     (name,) = (value.name for value in model.graph.input)
@@ -58,7 +58,7 @@ def write_squeezenet(out: Path) -> None:
 
 
 def usable_ways() -> list[Way]:
-    """Return each backend that can compile on this machine alone, and both together where both can."""
+    """Return each backend able to compile on this machine alone, and both together if both are able."""
     statuses = {name: byoc_core.backends.get(name).compile_status() for name in BACKENDS}
     for name, status in statuses.items():
         if not status.ok:
@@ -71,7 +71,7 @@ def usable_ways() -> list[Way]:
 
 
 def compile_model(out: Path, name: str, way: Way) -> None:
-    """Compile one model in a way, save it, and draw its partition."""
+    """Compile a model in a way, save the artifact, and draw the partition."""
     start = time.perf_counter()
     module = byoc_core.from_onnx(out / f"{name}.onnx")
     imported = time.perf_counter()
@@ -90,7 +90,7 @@ def compile_model(out: Path, name: str, way: Way) -> None:
 
 
 def main() -> None:
-    """Reads the command line and goes the whole road."""
+    """Read the command line and run the whole workflow."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder to write into (%(default)s)")
     out = parser.parse_args().out

@@ -1,9 +1,9 @@
-"""The second process of the demo: runs saved artifacts where there is no compiler, and compares with ONNX Runtime.
+"""The second process of the demo: run saved artifacts without a compiler, and compare with ONNX Runtime.
 
     python -m examples.digits.deploy out/demo
 
-The compile side of byoc and of backends, and every C compiler, are out of reach here; what remains is the core's run
-side, and the run half of a backend whose artifacts are no C. Exits with 1 where an answer is wrong.
+The compile side of byoc and of backends, and every C compiler, are out of reach here. The core's run side remains, and
+the run half of a backend with artifacts other than C. Exits with 1 if an answer is wrong.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _REST_S = 0.05
 
 
 class CompileSideBlocker(importlib.abc.MetaPathFinder):
-    """Refuses to import what a machine that only runs artifacts does not have."""
+    """An import finder refusing modules absent from a machine that only runs artifacts."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        """Raises for the compile sides of byoc_core and of backends, and for onnx; leaves the rest to other finders."""
+        """Raise for the compile sides of byoc_core and of backends, and for onnx; leave the rest to other finders."""
         package, _, rest = fullname.partition(".")
         compile_side = package == "byoc_core" and rest and rest.split(".")[0] not in RUN_SIDE
         if compile_side or package == "onnx" or fullname in COMPILE_HALVES:
@@ -49,7 +49,7 @@ class CompileSideBlocker(importlib.abc.MetaPathFinder):
 
 
 def block_compiler() -> None:
-    """Takes the compile side and every C compiler out of this process's reach."""
+    """Take the compile side and every C compiler out of this process's reach."""
     sys.meta_path.insert(0, CompileSideBlocker())
     os.environ["PATH"] = ""
     for name in ("CC", "BYOC_CC"):
@@ -58,7 +58,7 @@ def block_compiler() -> None:
 
 @dataclass(frozen=True)
 class Pair:
-    """One model, compiled in one way and saved, and opened by ONNX Runtime."""
+    """A model compiled in one way and saved, and the same model opened by ONNX Runtime."""
 
     name: str
     executable: Any
@@ -68,27 +68,27 @@ class Pair:
 
     @staticmethod
     def open(out: Path, name: str, way: str) -> Pair:
-        """Opens a saved artifact and its ONNX model; this user compiled the artifact, so its code is trusted."""
+        """Open a saved artifact and its ONNX model; this user compiled the artifact, so the code is trusted."""
         executable = byoc_core.load(out / f"{name}.{way}.byoc", allow_native=True)
         session = ort.InferenceSession(str(out / f"{name}.onnx"), providers=["CPUExecutionProvider"])
         gamma = json.loads((out / "compiled.json").read_text(encoding="utf-8"))["gamma"][name]
         return Pair(f"{name} by {way}", executable, byoc_core.VirtualMachine(executable), session, gamma)
 
     def run_ours(self, x: Array) -> Array:
-        """Gives the first output by byoc."""
+        """Return the first output by byoc."""
         result: Array = self.vm["main"](x)[0]
         return result
 
     def run_theirs(self, x: Array) -> Array:
-        """Gives the first output by ONNX Runtime."""
+        """Return the first output by ONNX Runtime."""
         result: Array = self.session.run(None, {self.session.get_inputs()[0].name: x})[0]
         return result
 
     def compare(self, ours: Array, theirs: Array) -> None:
-        """Prints the largest error; exits where it is more than both programs' rounding can explain.
+        """Print the largest error; exit if the error exceeds the rounding of both programs.
 
-        Each rounds sums of up to K terms along the longest path, an error of at most gamma_K in relation to their
-        absolute terms (Higham, Accuracy and Stability, ch. 3); the largest output stands for those.
+        Each program rounds sums of up to K terms along the longest path, an error of at most gamma_K in relation to the
+        absolute terms (Higham, Accuracy and Stability, ch. 3); the largest output stands for the absolute terms.
         """
         error, scale = float(np.abs(ours - theirs).max()), float(np.abs(theirs).max())
         bound = 2.0 * self.tolerance * scale
@@ -97,7 +97,7 @@ class Pair:
             fail(f"{self.name}: the largest error is {error:.3g}; expected at most {bound:.3g}")
 
     def time(self, x: Array, num_rounds: int, num_calls: int) -> None:
-        """Prints medians of both, run in turns that begin when the other's threads sleep, and the ratio of pairs."""
+        """Print the medians of both, run in turns beginning when the other's threads sleep, and the ratio of pairs."""
         samples = measure(
             {
                 "byoc": time_call(lambda: self.run_ours(x), num_calls=num_calls, rest_s=_REST_S),
@@ -114,13 +114,13 @@ class Pair:
 
 
 def fail(problem: str) -> NoReturn:
-    """Ends the process with a problem."""
+    """End the process with a problem."""
     print(f"FAILED: {problem}", file=sys.stderr)
     raise SystemExit(1)
 
 
 def run_in_batches(pair: Pair, images: Array) -> tuple[Array, Array]:
-    """Gives the outputs of byoc and of ONNX Runtime over images cut into batches of several sizes."""
+    """Return the outputs of byoc and of ONNX Runtime over images cut into batches of several sizes."""
     stops = np.cumsum(BATCH_SIZES)
     batches = [np.ascontiguousarray(batch) for batch in np.split(images, stops[stops < len(images)])]
     ours = np.concatenate([pair.run_ours(batch) for batch in batches])
@@ -130,7 +130,7 @@ def run_in_batches(pair: Pair, images: Array) -> tuple[Array, Array]:
 
 
 def check_digits(out: Path, name: str, way: str) -> npt.NDArray[np.int64]:
-    """Runs a digit classifier over the held-out digits and gives its predictions."""
+    """Run a digit classifier over the held-out digits and return the predictions."""
     print(f"\n{name} by {way}")
     pair = Pair.open(out, name, way)
     with np.load(out / "heldout.npz") as heldout:
@@ -151,7 +151,7 @@ def check_digits(out: Path, name: str, way: str) -> npt.NDArray[np.int64]:
 
 
 def check_squeezenet(out: Path, way: str) -> None:
-    """Runs light_squeezenet on two seeded images and compares what goes into its softmax."""
+    """Run light_squeezenet on two seeded images and compare the inputs of the softmax."""
     name = "light_squeezenet"
     print(f"\n{name} by {way}")
     pair = Pair.open(out, name, way)
@@ -170,7 +170,7 @@ def check_squeezenet(out: Path, way: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Reads the command line and checks every model."""
+    """Read the command line and check every model."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", type=Path, help="folder that the demo's first process wrote")
     out = parser.parse_args(arguments).out

@@ -13,7 +13,7 @@ Indices = npt.NDArray[np.int64]
 
 
 class Layer(ABC):
-    """One differentiable step. ``backward`` follows ``forward`` and fills ``gradients`` beside ``parameters``."""
+    """A differentiable step. ``backward`` follows ``forward`` and fills ``gradients`` beside ``parameters``."""
 
     def __init__(self, *parameters: Array) -> None:
         self.parameters = parameters
@@ -21,15 +21,15 @@ class Layer(ABC):
 
     @abstractmethod
     def forward(self, x: Array) -> Array:
-        """Gives the layer's output and remembers what ``backward`` needs."""
+        """Return the layer's output and keep the values needed by ``backward``."""
 
     @abstractmethod
     def backward(self, upstream: Array) -> Array:
-        """Gives the loss's gradient by the input, from its gradient by the output."""
+        """Return the loss's gradient by the input, from the gradient by the output."""
 
 
 class Conv2d(Layer):
-    """3x3 convolution that keeps the size: x (N, C, H, W) to (N, O, H, W); weight (O, C, 3, 3), bias (O,)."""
+    """A size-preserving 3x3 convolution: x (N, C, H, W) to (N, O, H, W); weight (O, C, 3, 3), bias (O,)."""
 
     def __init__(self, channels_in: int, channels_out: int, rng: np.random.Generator) -> None:
         scale = np.sqrt(2.0 / (9 * channels_in))
@@ -37,7 +37,7 @@ class Conv2d(Layer):
         super().__init__(self.weight, np.zeros(channels_out, np.float32))
 
     def forward(self, x: Array) -> Array:
-        """Gathers the nine shifted images beside each other, then multiplies once."""
+        """Gather the nine shifted images beside each other, then multiply once."""
         n, c, h, w = x.shape
         padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
         windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
@@ -47,7 +47,7 @@ class Conv2d(Layer):
         return result
 
     def backward(self, upstream: Array) -> Array:
-        """Adds the gradients of all windows back at their places."""
+        """Add the gradients of all windows back at their places."""
         n, o, h, w = upstream.shape
         c = self.weight.shape[1]
         rows = upstream.transpose(0, 2, 3, 1).reshape(-1, o)
@@ -62,7 +62,7 @@ class Conv2d(Layer):
 
 
 class Dense(Layer):
-    """Fully connected layer: x (N, I) to (N, O); weight (O, I), bias (O,)."""
+    """A fully connected layer: x (N, I) to (N, O); weight (O, I), bias (O,)."""
 
     def __init__(self, features_in: int, features_out: int, rng: np.random.Generator) -> None:
         scale = np.sqrt(2.0 / features_in)
@@ -70,13 +70,13 @@ class Dense(Layer):
         super().__init__(self.weight, np.zeros(features_out, np.float32))
 
     def forward(self, x: Array) -> Array:
-        """Gives ``x @ weight.T + bias``."""
+        """Return ``x @ weight.T + bias``."""
         self.x = x
         result: Array = x @ self.weight.T + self.parameters[1]
         return result
 
     def backward(self, upstream: Array) -> Array:
-        """Fills both gradients."""
+        """Fill both gradients."""
         self.gradients[0][...] = upstream.T @ self.x
         self.gradients[1][...] = upstream.sum(axis=0)
         result: Array = upstream @ self.weight
@@ -87,13 +87,13 @@ class Relu(Layer):
     """``max(x, 0)``."""
 
     def forward(self, x: Array) -> Array:
-        """Zeroes what is negative."""
+        """Set negative elements to zero."""
         self.positive = x > 0
         result: Array = x * self.positive
         return result
 
     def backward(self, upstream: Array) -> Array:
-        """Lets through what was positive."""
+        """Pass the gradient of positive elements."""
         result: Array = upstream * self.positive
         return result
 
@@ -102,7 +102,7 @@ class MaxPool(Layer):
     """The largest of each 2x2 block: (N, C, H, W) to (N, C, H/2, W/2)."""
 
     def forward(self, x: Array) -> Array:
-        """Takes maxima; ties share the gradient."""
+        """Take maxima; ties share the gradient."""
         n, c, h, w = x.shape
         blocks = x.reshape(n, c, h // 2, 2, w // 2, 2)
         result: Array = blocks.max(axis=(3, 5))
@@ -111,7 +111,7 @@ class MaxPool(Layer):
         return result
 
     def backward(self, upstream: Array) -> Array:
-        """Sends the gradient to the winners."""
+        """Send the gradient to the maxima."""
         spread = self.share * upstream[:, :, :, None, :, None]
         n, c, h, _, w, _ = spread.shape
         result: Array = spread.reshape(n, c, 2 * h, 2 * w)
@@ -122,12 +122,12 @@ class Flatten(Layer):
     """(N, ...) to (N, F)."""
 
     def forward(self, x: Array) -> Array:
-        """Joins all axes but the first."""
+        """Join all axes but the first."""
         self.shape: tuple[int, ...] = x.shape
         return x.reshape(len(x), -1)
 
     def backward(self, upstream: Array) -> Array:
-        """Restores the axes."""
+        """Restore the axes."""
         return upstream.reshape(self.shape)
 
 
@@ -140,13 +140,13 @@ class Network:
         self.step = 0
 
     def logits(self, x: Array) -> Array:
-        """Gives the class scores (N, 10)."""
+        """Return the class scores (N, 10)."""
         for layer in self.layers:
             x = layer.forward(x)
         return x
 
     def train_batch(self, x: Array, labels: Indices, learning_rate: float) -> float:
-        """Makes one step of Adam (Kingma and Ba 2015, algorithm 1) and gives the batch's mean loss before it."""
+        """Make a step of Adam (Kingma and Ba 2015, algorithm 1) and return the batch's mean loss before the step."""
         scores = self.logits(x)
         shifted = scores - scores.max(axis=1, keepdims=True)
         log_probabilities = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))

@@ -24,7 +24,7 @@ def draw_predictions(
     predictions: npt.NDArray[np.int64],
     path: Path,
 ) -> None:
-    """Draws 40 digits, the misread ones first, each under its prediction: green where right, red where wrong."""
+    """Draw 40 digits, misread digits first, each under its prediction: green if right, red if wrong."""
     chosen = np.argsort(predictions == labels, kind="stable")[: 4 * COLUMNS]
     num_rows = len(chosen) // COLUMNS
     figure = Figure(figsize=(COLUMNS, num_rows * 1.25))
@@ -45,7 +45,7 @@ def draw_graph(module: IRModule, path: Path) -> None:
 
 
 def plan_graph(module: IRModule) -> Figure:
-    """Return the figure of :func:`draw_graph`. Each arrow goes from who makes a value to who reads it."""
+    """Return the figure of :func:`draw_graph`. Each arrow goes from the producer of a value to a reader."""
     main = module["main"]
     depths = find_depths(main)
     rows = [[b for b in main.bindings if depths[b.results[0]] == depth] for depth in sorted({*depths.values()} - {0})]
@@ -80,12 +80,12 @@ def plan_graph(module: IRModule) -> Figure:
 
 
 def spread(count: int) -> list[float]:
-    """Return places in a row about 0, one apart."""
+    """Return places in a row centred at 0, at distance 1."""
     return [index - (count - 1) / 2.0 for index in range(count)]
 
 
 def find_depths(function: Function) -> dict[Var, int]:
-    """Gives the number of bindings on the longest way from the inputs to each value."""
+    """Return the number of bindings on the longest path from the inputs to each value."""
     depths: dict[Var, int] = dict.fromkeys(function.params, 0)
     for binding in function.bindings:
         depth = 1 + max((depths[operand] for operand in binding.operands if isinstance(operand, Var)), default=0)
@@ -94,7 +94,7 @@ def find_depths(function: Function) -> dict[Var, int]:
 
 
 def describe(binding: Binding, functions: Mapping[str, Function]) -> tuple[str, str]:
-    """Gives a box's text and colour: a region's backend and ops, or a host op's name."""
+    """Return a box's text and colour: a region's backend and ops, or a host op's name."""
     callee = functions.get(str(binding.attrs.get("callee")))
     if binding.op.name != "call" or callee is None:
         return f"host\n{binding.op.name}", HOST_COLOUR
@@ -108,26 +108,26 @@ def describe(binding: Binding, functions: Mapping[str, Function]) -> tuple[str, 
 
 
 def show_type(var: Var) -> str:
-    """Gives a type as dtype and sizes."""
+    """Return a type as dtype and sizes."""
     shape = getattr(var.type, "shape", None)
     return f"{getattr(var.type, 'dtype', var.type)} ({', '.join(map(str, shape or ()))})"
 
 
 def draw_box(axis: Axes, x: float, y: float, text: str, colour: str) -> Text:
-    """Draw text in a box about a point, and return it."""
+    """Draw text in a box about a point, and return the text."""
     box = {"boxstyle": "round,pad=0.4", "facecolor": colour, "edgecolor": "#444444"}
     return axis.text(x, y, text, ha="center", va="center", fontsize=8, family="monospace", bbox=box, zorder=3)
 
 
 def draw_arrow(axis: Axes, maker: Text, reader: Text) -> None:
-    """Draw an arrow below the boxes, from the border of one to the border of the other, where its head is."""
+    """Draw an arrow below the boxes, from the border of the maker to the border of the reader, with the head there."""
     start, end = border_point(axis, maker, reader), border_point(axis, reader, maker)
     style = {"arrowstyle": "-|>", "color": "#666666", "shrinkA": 0.0, "shrinkB": 0.0, "mutation_scale": 14.0}
     axis.annotate("", xy=end, xytext=start, arrowprops=style, zorder=1)
 
 
 def border_point(axis: Axes, box: Text, other: Text) -> tuple[float, float]:
-    """Return where the line between the middles of two boxes leaves the first; the figure must have been drawn."""
+    """Return the point where the line between two boxes' middles leaves the first; the figure must have been drawn."""
     patch = box.get_bbox_patch()
     assert patch is not None
     extent = patch.get_window_extent().transformed(axis.transData.inverted())

@@ -1,4 +1,4 @@
-"""How much two float32 programs may differ on one model: a bound from the lengths of its sums."""
+"""The permitted difference of two float32 programs on a model: a bound from the lengths of the model's sums."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ UNIT_ROUNDOFF = 2.0**-24
 
 
 def gamma(num_terms: int) -> float:
-    """Gives ``K u / (1 - K u)``, the error bound of a float32 sum of K products.
+    """Return ``K u / (1 - K u)``, the error bound of a float32 sum of K products.
 
     Source: Higham, Accuracy and Stability of Numerical Algorithms, ch. 3.
     """
@@ -18,7 +18,7 @@ def gamma(num_terms: int) -> float:
 
 
 def longest_sum(model: onnx.ModelProto) -> int:
-    """Gives the number of terms that are added up along the path of the model where that number is largest.
+    """Return the largest number of terms added up along a path of the model.
 
     A convolution or a dense layer adds its fan-in and the bias, an average its window; other ops round once.
     """

@@ -1,9 +1,9 @@
-"""Trains two networks on scikit-learn's bundled handwritten digits and writes them as ONNX models.
+"""Train two networks on scikit-learn's bundled handwritten digits and write both as ONNX models.
 
     python -m examples.digits.train --out out/digits
 
-writes ``digits_cnn.onnx`` and ``digits_mlp.onnx`` (dynamic batch ``n``), ``heldout.npz`` (images and labels that
-training never saw) and ``trainer.json`` (the trainer's own accuracy on them). Plain numpy, a few seconds, no download.
+writes ``digits_cnn.onnx`` and ``digits_mlp.onnx`` (dynamic batch ``n``), ``heldout.npz`` (images and labels unseen by
+training) and ``trainer.json`` (the trainer's own accuracy on these). Plain numpy, a few seconds, no download.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPSET = 17
 
 
 def split_digits() -> tuple[Array, Array, Indices, Indices]:
-    """Gives training images, held-out images, training labels, held-out labels; images are (N, 1, 8, 8) in 0..1."""
+    """Return training images, held-out images, training labels, held-out labels; images are (N, 1, 8, 8) in 0..1."""
     digits = load_digits()
     images = (digits.images / 16.0).astype(np.float32)[:, None]
     labels = digits.target.astype(np.int64)
@@ -38,19 +38,19 @@ def split_digits() -> tuple[Array, Array, Indices, Indices]:
 
 
 def make_cnn(rng: np.random.Generator) -> Network:
-    """Gives conv-relu-pool, twice, and a dense layer."""
+    """Return conv-relu-pool, twice, and a dense layer."""
     return Network(
         [Conv2d(1, 16, rng), Relu(), MaxPool(), Conv2d(16, 32, rng), Relu(), MaxPool(), Flatten(), Dense(128, 10, rng)]
     )
 
 
 def make_mlp(rng: np.random.Generator) -> Network:
-    """Gives three dense layers over the flattened image."""
+    """Return three dense layers over the flattened image."""
     return Network([Flatten(), Dense(64, 128, rng), Relu(), Dense(128, 64, rng), Relu(), Dense(64, 10, rng)])
 
 
 def train(network: Network, images: Array, labels: Indices, *, num_epochs: int, rng: np.random.Generator) -> float:
-    """Trains in shuffled batches of 64 with a falling learning rate, and gives the last epoch's mean loss."""
+    """Train in shuffled batches of 64 with a falling learning rate, and return the last epoch's mean loss."""
     loss = 0.0
     for epoch in range(num_epochs):
         order = rng.permutation(len(images))
@@ -61,7 +61,7 @@ def train(network: Network, images: Array, labels: Indices, *, num_epochs: int, 
 
 
 def to_onnx(network: Network, name: str) -> onnx.ModelProto:
-    """Gives an ONNX model with input ``image`` (n, 1, 8, 8) and outputs ``logits`` and ``probabilities`` (n, 10)."""
+    """Return an ONNX model with input ``image`` (n, 1, 8, 8) and outputs ``logits`` and ``probabilities`` (n, 10)."""
     nodes: list[onnx.NodeProto] = []
     weights: list[onnx.TensorProto] = []
     value = "image"
@@ -99,7 +99,7 @@ def to_onnx(network: Network, name: str) -> onnx.ModelProto:
 
 
 def write_models(out: Path) -> dict[str, float]:
-    """Trains both networks, writes everything into ``out``, and gives the trainer's accuracy of each model."""
+    """Train both networks, write all files into ``out``, and return the trainer's accuracy of each model."""
     out.mkdir(parents=True, exist_ok=True)
     train_images, test_images, train_labels, test_labels = split_digits()
     accuracies = {}
@@ -118,7 +118,7 @@ def write_models(out: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    """Reads the command line."""
+    """Read the command line and write the models."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("out/digits"), help="folder to write into (%(default)s)")
     write_models(parser.parse_args().out)

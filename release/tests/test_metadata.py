@@ -1,4 +1,4 @@
-"""The metadata of all packages agree with ``version.py``, with ``[tool.byoc]``, and with each other."""
+"""The metadata of all packages agree with ``version.py``, with ``[tool.byoc]``, and among the packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the release session: what is missing, what an index shows, what forbids an upload, who fails when."""
+"""The parts of the release session: missing files, the pages of an index, obstacles to an upload, failures."""
 
 from __future__ import annotations
 

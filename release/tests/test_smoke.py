@@ -1,4 +1,4 @@
-"""The program that tries an installed release works on what the repository has now."""
+"""The smoke test of an installed release works on the present state of the repository."""
 
 from __future__ import annotations
 

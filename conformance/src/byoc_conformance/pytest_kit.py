@@ -157,7 +157,7 @@ class _KitNode(pytest.Item):
     def iter_markers_with_node(
         self, name: str | None = None
     ) -> Iterator[tuple[pytest.Item | pytest.Collector | Any, pytest.Mark]]:
-        """Yield all marks except ``xfail``, able to hide a failure without a reason in the report."""
+        """Yield all marks except ``xfail``: this mark would hide a failure without a reason in the report."""
         yield from (pair for pair in super().iter_markers_with_node(name) if pair[1].name != "xfail")
 
     def hidden_marks(self) -> list[str]:

@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the gatherer of reports in the process receiving the results of all tests."""
+    """Check the options, and register the gatherer of reports in the process receiving the results of all tests."""
     wanted = {argument.partition("::")[0] for argument in config.args if config.option.pyargs}
     if "byoc_conformance" in wanted or config.option.byoc_backend:
         _check_usage(config)

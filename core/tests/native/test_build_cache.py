@@ -146,3 +146,11 @@ def test_the_bytes_are_bounded(tmp_path: Path) -> None:
     assert [cache.get(key) is None for key in (b"a", b"b", b"c")] == [True, False, False]
     cache.put(b"huge", bytes(2000))
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1000
+
+
+def test_an_entry_too_large_for_the_cache_drops_no_other(tmp_path: Path) -> None:
+    cache = BuildCache(tmp_path, max_nbytes=2000)
+    assert cache.put(b"small", bytes(100))
+    assert not cache.put(b"large", bytes(4000))
+    assert cache.get(b"large") is None
+    assert cache.get(b"small") == bytes(100)

@@ -1,4 +1,4 @@
-"""What the kit cannot know: that this backend takes what it was written for, and says why it takes nothing else."""
+"""Tests beyond the kit: the backend takes its intended ops, and gives a reason for declining all others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Module:
 
 
 def make_layer(dtype: str = "float32", *, relu: bool = True) -> IRModule:
-    """Gives ``relu(x @ weight.T + bias)`` for any batch, on small whole numbers, which floats compute exactly."""
+    """Return ``relu(x @ weight.T + bias)`` for any batch, on small whole numbers: floats compute these exactly."""
     rng = np.random.default_rng(0)
     weight = rng.integers(-4, 5, (3, 5)).astype(dtype)
     bias = rng.integers(-4, 5, 3).astype(dtype)

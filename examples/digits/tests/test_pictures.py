@@ -1,4 +1,4 @@
-"""The picture of a partitioned graph: arrows go from who makes a value to who reads it."""
+"""The picture of a partitioned graph: arrows go from the producer of a value to a reader."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EDGES = {("x", "npu"), ("w", "add"), ("npu", "add"), ("add", "tanh"), ("tanh", "
 
 
 def words(text: Text) -> str:
-    """Give the name of a box: an input or output, a backend, or a host op."""
+    """Return the name of a box: an input or output, a backend, or a host op."""
     label: str = text.get_text()
     first, _, second = label.partition("\n")
     return second if first == "host" else first.partition(":")[0]
@@ -42,7 +42,7 @@ def drawn(figure: Figure) -> tuple[dict[str, Text], list[Annotation]]:
 
 
 def touched(figure: Figure, boxes: dict[str, Text], point: tuple[float, float]) -> list[str]:
-    """Give the boxes on whose border a point lies, to a pixel."""
+    """Return the boxes with a point on the border, to a pixel."""
     (axis,) = figure.axes
     x, y = axis.transData.transform(point)
     found = []

@@ -152,8 +152,8 @@ def canonical_trials(op: OpDef) -> Iterator[Trial]:
 def drawn_trials(op: OpDef, count: int, seed: int, *, is_dynamic: bool) -> Iterator[Trial]:
     """Yield cases from the space of an op, covering each pair of levels of two factors at least once.
 
-    The constant operands and the symbolic sizes are factors too. All cases have the op's most common dtype; every other
-    dtype has some of the cases too.
+    The constant operands and the symbolic sizes are factors too. All cases come in the op's most common dtype; at
+    least one case follows in each other dtype.
 
     Args:
         op: the op.

@@ -137,7 +137,7 @@ def draw_array(
     generator: np.random.Generator,
     limits: tuple[int, int] | None = (-4, 4),
 ) -> NDArray:
-    """Return an array.
+    """Draw an array of any dtype: floats in a regime of values, integers within limits, or random truth values.
 
     Args:
         dtype: of the elements.

@@ -144,7 +144,7 @@ class _OneOp:
         return Verdict(self._describe(0, wrong))
 
     def _flushed(self) -> Iterator[list[NDArray]]:
-        """Yield the inputs with zeros in place of subnormal numbers: in all inputs, and in each of two inputs alone.
+        """Yield the inputs with zeros in place of subnormal numbers: in all inputs, then in each of two inputs alone.
 
         Many processors treat subnormal numbers as zero, and nothing forbids this. Some do so with one operand: for a
         quotient computed as the product with a reciprocal, say.

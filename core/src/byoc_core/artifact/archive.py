@@ -4,7 +4,7 @@ Any zip tool can read the container. The form is fixed down to the last byte: me
 one timestamp, no comment. An extra field in each local header pads the member's data to a multiple of 64 bytes, to map
 the data into memory in place. Writing is therefore deterministic, and reading can be strict: :func:`read_archive` takes
 the members from the central directory, writes all headers anew, and refuses a file with different headers. No header
-byte of a file is trusted beyond this check. Overlapping members, wrong sizes, duplicate names or compression are
+byte of a file is trusted beyond this check. Overlapping members, wrong sizes, duplicate names and compression are
 therefore no means of attack.
 
 Format: APPNOTE.TXT 6.3, sections 4.3.7, 4.3.12, 4.3.14 to 4.3.16, 4.5.3 (ZIP64). The padding is an extra field with the
@@ -123,7 +123,7 @@ def read_archive(data: memoryview, where: str) -> dict[str, Member]:
 
 
 def check_crc(data: memoryview, member: Member, where: str) -> None:
-    """Check a member's data against the CRC-32 of the member's header.
+    """Check a member's data against the CRC-32 stored in the member's header.
 
     Raises:
         ArtifactError: the checksums differ.

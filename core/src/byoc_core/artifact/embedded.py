@@ -29,7 +29,7 @@ def call(
     Args:
         artifact: address of the first byte; the artifact stays there as long as the process runs.
         artifact_nbytes: the artifact's size.
-        name: the function's.
+        name: the name of the function.
         tensors: address of ``num_tensors`` pointers ``DLTensor *``, inputs and then outputs.
         num_tensors: the number of tensors.
         error: address of memory for an exception's name and text, each ended by a zero byte.

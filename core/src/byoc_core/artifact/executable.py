@@ -25,7 +25,7 @@ class Executable:
 
     Attributes:
         program: the VM's bytecode.
-        modules: the compiled regions, in the order of search for the program's externs.
+        modules: the compiled regions; searched in this order for the program's externs.
         constants: read-only arrays by digest, cited by the program and the modules.
     """
 
@@ -165,7 +165,7 @@ class Executable:
 
         Raises:
             RuntimeNotFoundError: the runtime for saving a module is not installed.
-            PluginError: the runtime is installed, and cannot save.
+            PluginError: the runtime is installed, but cannot save.
             OSError: the file cannot be written.
         """
         from byoc_core.artifact.saving import save
@@ -177,7 +177,7 @@ class Executable:
             warn_of_lost_offload(self.report_data, saved.report_data, path)
 
     def to_bytes(self) -> bytes:
-        """Return the bytes written by :meth:`save`."""
+        """Return the bytes of the file that :meth:`save` would write by default."""
         from byoc_core.artifact.saving import to_bytes
 
         return to_bytes(self.as_saved())

@@ -50,7 +50,7 @@ class ModuleSummary:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class InspectResult:
-    """The description of an artifact by itself.
+    """An artifact's description of itself.
 
     Attributes:
         path: the file.
@@ -71,8 +71,8 @@ class InspectResult:
         listing: the program, disassembled.
         report_data: the offload report, as data.
         request_data: the compilation request, as data; empty in artifacts of older versions.
-        unchecked_modules: indexes of the modules with payloads not checked by any runtime. :func:`inspect` has no
-            payload checked, :func:`verify` the payloads of installed runtimes that can check without loading.
+        unchecked_modules: indexes of the modules with payloads not checked by any runtime: after :func:`inspect` all
+            modules, after :func:`verify` the modules without an installed runtime able to check without loading.
     """
 
     path: str

@@ -186,7 +186,7 @@ class OpenedArtifact:
         return MappedConstants(self.data, self.manifest.constants, members, self.where)
 
     def report_reader(self) -> Callable[[], dict[str, Any]]:
-        """Return a function to read the offload report, which keeps the file and nothing else of the artifact."""
+        """Return a function to read the offload report; the function keeps only the file."""
         return partial(_read_report, self.data, self.members["manifest.json"], self.where)
 
     def give_back_pages(self) -> None:

@@ -108,7 +108,7 @@ class Manifest:
         core_version: the byoc-core that wrote the manifest.
         functions: the callable functions, in order.
         runtimes: the required runtimes, in order of type key.
-        modules: the runtime modules, in the order of search for the program's externs.
+        modules: the runtime modules; searched in this order for the program's externs.
         constants: by digest.
         program: SHA-256 of the member ``program``.
     """
@@ -145,7 +145,7 @@ def encode_manifest(manifest: Manifest, report: Mapping[str, Any]) -> bytes:
 
 
 def with_request(report: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an offload report with the compiled request, in the form held by the manifest.
+    """Return an offload report with the compilation request, in the form held by the manifest.
 
     The request is a field of the report: every reader of this format ignores unknown fields there.
     """

@@ -27,7 +27,7 @@ def pack_report(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unpack_report(packed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the report packed by :func:`pack_report`; a table of any other form stays unchanged."""
+    """Return the report before :func:`pack_report`: columns become rows; a table of any other form stays unchanged."""
     tables = {key: _unpack(packed[key]) for key in _TABLES if isinstance(packed.get(key), dict)}
     return {**packed, **tables}
 

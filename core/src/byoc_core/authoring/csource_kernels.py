@@ -23,7 +23,7 @@ class KernelFacts(NamedTuple):
 
     Attributes:
         bindings: the ops computed by the kernel.
-        function: the printed statements; ``None`` for a kernel of text only.
+        function: the statements printed as the kernel's text; ``None`` for a kernel of text only.
         loops: the loops of a text that threads may share.
         schedule: a dataclass with the schedule choices of the kernel as fields; ``None`` without choices.
     """

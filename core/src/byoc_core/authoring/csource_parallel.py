@@ -27,10 +27,10 @@ PARALLEL_HEADER = "byoc_parallel.h"
 """The header needed by text of :class:`ParallelLoop`."""
 
 PARALLEL_WORK_PS = 20_000_000
-"""Least picoseconds of work in a single thread for running a loop on several: 20 microseconds (``docs/threads.md``)."""
+"""The least work of a loop to wake threads for, in picoseconds on one thread: 20 microseconds (``docs/threads.md``)."""
 
 SHARED_WORK_PS = 1_500_000
-"""Least picoseconds of work for sharing a loop in a team already awake: 1.5 microseconds."""
+"""The least work of a loop to share in a team already awake, in picoseconds on one thread: 1.5 microseconds."""
 
 FIRST_ITEM, END_ITEM = "first_item", "end_item"
 """The bounds in the lines of a loop."""
@@ -82,7 +82,7 @@ class ParallelLoop:
 
     @property
     def is_worth_waking(self) -> bool:
-        """Whether the work may be enough to wake threads; decided only at the call if sizes are symbolic."""
+        """Whether the work may be enough to wake threads; true for symbolic sizes, known only at the call."""
         return is_enough_work(self.count, self.work_ps, PARALLEL_WORK_PS)
 
     @property
@@ -163,7 +163,7 @@ class OutlinedLoop:
 
 
 def is_enough_work(count: Dim, work_ps: Dim, least_ps: int) -> bool:
-    """Return whether the work of a loop may reach a threshold; decided only at the call if sizes are symbolic.
+    """Return whether the work of a loop may reach a threshold; true for symbolic sizes, known only at the call.
 
     Args:
         count: the number of rounds.

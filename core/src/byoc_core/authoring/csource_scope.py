@@ -53,7 +53,7 @@ class FunctionScope:
         records: the kernels, placed before the function.
         visiting: the op being visited, computed by kernels unless their facts name other ops.
         statements: the function's calls, in order.
-        checks: C expressions over the sizes; a nonzero value means a set error, and ends the call.
+        checks: C expressions over the sizes; a failing check sets an error and is nonzero, and the call ends.
         workspace_nbytes: bytes of scratch memory that a caller may hand over; see :meth:`workspace`.
         team_work_ps: picoseconds of work in the function's parallel loops, if there are several; 0 if no team need
             stay awake for these loops (see ``byoc_with_team``).
@@ -192,7 +192,7 @@ class FunctionScope:
         return name
 
     def reuse_kernel(self, key: str, bindings: Sequence[Binding], comments: Sequence[str]) -> str | None:
-        """Return the name of an existing kernel with equal effect; then the new kernel is not declared.
+        """Return the name of an existing kernel with equal effect, to call in place of a new kernel; ``None`` without.
 
         Args:
             key: the text shared by kernels with equal effect.

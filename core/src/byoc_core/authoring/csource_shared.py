@@ -129,7 +129,7 @@ class Definitions:
         return name
 
     def reserve(self, hint: str, text: str) -> str:
-        """Return the name of a definition, whether added or not; the name depends on the text alone."""
+        """Return the name of a definition, whether added or not; equal texts get the same name, whatever the hint."""
         if text not in self._by_text:
             self._by_text[text] = self._names.unique(f"byoc_shared_{hint}")
         return self._by_text[text]

@@ -21,7 +21,7 @@ def joins_operands(binding: Binding) -> bool:
 def result_layouts(binding: Binding, layout: Layout) -> list[Layout | None]:
     """Return the layouts of the results if the only operand has ``layout``, within the operand's buffer.
 
-    ``None`` for a result without a strided view, or with sizes not provably equal to the declared sizes.
+    ``None`` for a result that is no strided view of the buffer, or with sizes not provably equal to the declared sizes.
     """
     rule = binding.op.view
     return [None] * len(binding.results) if rule is None else rule.result_layouts(binding.context(), layout)

@@ -30,8 +30,8 @@ class HookFailure:
         backend: the name of the hook's backend.
         hook: the hook's name.
         text: the exception's type and text, as a clause.
-        traceback: the frames from the first to the last, and the exception; module names in place of file paths, for
-            equal texts of equal builds on every machine.
+        traceback: the frames from the first to the last, and the exception; module names in place of file paths,
+            so the same build gives the same text on every machine.
         ops: the ops or functions passed to the hook; empty if the hook concerns the whole backend.
     """
 

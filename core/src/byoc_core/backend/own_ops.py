@@ -14,7 +14,7 @@ __all__ = ["ops_with", "with_own_ops"]
 
 
 def ops_with(backends: Iterable[BackendHandle]) -> OpRegistry:
-    """Return the registry of the core's ops and the backends' own ops, for parsing their texts.
+    """Return the registry of the core's ops and the backends' own ops, for parsing modules with these ops.
 
     Raises:
         HookError: ``byoc_ops`` of a backend raised, or returned anything but ops.

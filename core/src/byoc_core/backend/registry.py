@@ -68,7 +68,7 @@ class Backends:
         return self._handles.setdefault(backend, handle)
 
     def order(self, chosen: Iterable[str | object] = ()) -> tuple[BackendHandle, ...]:
-        """Return backends in the order of asking: as listed, and the host last.
+        """Return backends, the first to be asked first: as listed, and the host last.
 
         Args:
             chosen: names, plugin objects or handles; listing the host does not change its place.
@@ -110,7 +110,7 @@ def open_object(plugin: object) -> BackendHandle:
     """Return a handle for a plugin object without an entry point, named by its own info.
 
     Raises:
-        PluginError: the object has no hooks, or does not introduce itself.
+        PluginError: the object has no hooks, or does not return a ``BackendInfo``.
     """
     described = str(getattr(plugin, "__name__", type(plugin).__qualname__))
     record = PluginRecord(described, BACKENDS_GROUP, value=described, distribution="", version="")

@@ -21,8 +21,8 @@ __all__ = ["MAX_SIZE", "SizedFunctions", "function_of"]
 _PROBES = (8, 64, 512)
 """Sizes of the first symbol if the user names none.
 
-The other symbols count up, avoiding equal sizes and user-named sizes. The first probe without an empty or impossible
-size is taken: an image model has none at 8 pixels.
+The other symbols count up, avoiding equal sizes and user-named sizes. The first probe that leaves no size empty or
+impossible is taken: for images of 8 pixels, a model may have empty values.
 """
 
 
@@ -77,7 +77,8 @@ class SizedFunctions:
     def at(self, function: Function, sizes: Mapping[str, int]) -> Function | Rejection:
         """Return a function for sizes, or a refusal if a size is negative or breaks the type rule of an op.
 
-        A rule of symbols may defer the check of two sizes to the call. A backend may count on fitting integers.
+        With symbols, a type rule may leave the comparison of two sizes to the call. With integers, the rules are
+        checked again, because a backend may rely on fitting sizes.
         """
         try:
             made = specialise(function, sizes).function

@@ -190,8 +190,8 @@ class SpecialisedBackend(BackendHandle):
     def _try(self, function: Function, context: CompileContext) -> Rejection | None:
         """Return why the backend refuses a function not covered by the user's sizes; ``None`` for no refusal.
 
-        Each op was asked about alone, for the first sizes possible for this op. These may be impossible for the whole
-        function.
+        Each op was asked about alone, for the first sizes possible for this op. The same sizes may be impossible
+        for the whole function.
         """
         for tried in self._sized.completions(function):
             refusals = []

@@ -151,7 +151,7 @@ Dim = int | DimExpr
 
 
 def symbol(name: str) -> DimExpr:
-    """Return the symbol with a name.
+    """Return the symbol of this name.
 
     Raises:
         IRTypeError: the name does not satisfy :func:`is_name`, or is a function of the algebra.

@@ -30,7 +30,7 @@ def build(
 
     Args:
         module: the module to compile; parts may be annotated or compiled already.
-        backends: names or plugin objects, in the order of asking. Ops taken by none of the backends run on the host.
+        backends: names or plugin objects; the first is asked first. Ops taken by none of the backends run on the host.
         request: the choices for the compilation; ``backends`` and ``fields`` override its values.
         progress: called with the name of each stage at the beginning of the stage.
         on_pass: called after each pass (see :func:`pass_names`) with its name, the elapsed seconds and the resulting
@@ -65,7 +65,7 @@ def explain(
 
     Args:
         module: the module to explain.
-        backends: names or plugin objects, in the order of asking.
+        backends: names or plugin objects; the first is asked first.
         request: the choices for the compilation; ``backends`` and ``fields`` override its values.
         progress: called with the name of each stage at the beginning of the stage.
         kernels: whether the backends report their generated kernels; see :meth:`Explanation.report_kernels`.

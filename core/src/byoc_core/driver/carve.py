@@ -47,7 +47,7 @@ def carve(prepared: Prepared) -> Carved:
 
 
 def carve_for_backends(prepared: Prepared) -> IRModule:
-    """Return the module with a function for each region claimed by a backend, after the passes for this point."""
+    """Return the module with a function for each region of a backend, after the passes of ``after_partition``."""
     job, backends = prepared.job, prepared.offloading
     job.observers.begin(Stage.PARTITION)
     with keep_frozen(prepared.module, backends):

@@ -32,7 +32,7 @@ class Compiled:
 
     Attributes:
         job: the compilation.
-        partitioned: the module with regions, each annotated for the backend used in compilation.
+        partitioned: the module with regions, each annotated with the backend that compiled the region.
         module: the module with external calls in place of the regions.
         report_data: the backend of each op, and the reasons against other backends.
     """

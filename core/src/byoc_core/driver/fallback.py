@@ -46,7 +46,7 @@ def judge_fallback(fallback: Fallback, report: Mapping[str, Any], keeps_on_host:
 
 
 def warn_of_failures(failures: Sequence[HookFailure]) -> None:
-    """Warn of raising hooks, once for each backend and hook; the report holds the tracebacks.
+    """Warn of hooks that raised, once for each backend and hook; the report holds the tracebacks.
 
     A failure of ``byoc_compile_status`` is left out: the warning about a backend unable to compile covers the failure.
     """

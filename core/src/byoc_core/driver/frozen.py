@@ -20,11 +20,11 @@ def keep_frozen(module: IRModule, handles: Sequence[BackendHandle], hook: str = 
     Args:
         module: the module shown to the hooks.
         handles: the backends of the running hooks.
-        hook: the running hook, if a single hook.
+        hook: the running hook; empty if several hooks run.
 
     Raises:
-        PluginError: a part of the module was changed; any other error becomes the cause. A refusal of the backend does
-            not help: the module is spoilt for other backends.
+        PluginError: a part of the module was changed; any other error becomes the cause. This is
+            no refusal of the backend, because other backends would get the changed module.
     """
     snapshot = Snapshot(module)
     try:

@@ -29,7 +29,7 @@ class Job:
         module: the module given by the user.
         request: the user's choices.
         registry: resolves names to backends.
-        backends: the participating backends in the order of asking, the host last.
+        backends: the participating backends; the first is asked first, the host last.
         observers: the observers of the compilation.
         log: gets the reasons for refused ops.
         failures: gets the exceptions of hooks.

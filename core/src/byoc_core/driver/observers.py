@@ -44,7 +44,7 @@ class Observers:
         verify: bool = True,
         verify_input: bool = True,
     ) -> Sequential:
-        """Return observed passes in a row.
+        """Return the passes as a sequence with these observers.
 
         Args:
             passes: the passes.

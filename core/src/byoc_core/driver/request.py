@@ -125,7 +125,7 @@ class CompileRequest(BaseModel):
     table ``partition``.
 
     Attributes:
-        backends: names or plugin objects, in the order of asking. Ops taken by none of the backends run on the host.
+        backends: names or plugin objects; the first is asked first. Ops taken by none of the backends run on the host.
         options: each backend's options, by backend name.
         fallback: the reaction to ops staying on the host: ``"allow"`` (the report and the log give the reasons),
             ``"warn"``, or ``"error"``. Listing ``"host"`` among the backends permits such ops. A backend unable to
@@ -136,7 +136,7 @@ class CompileRequest(BaseModel):
         policy: the assignment of ops to backends; greedy by order by default.
         partition_options: constraints on the assignment: ops forced to a backend or the host, ends of offloading,
             allowed ops, smallest regions.
-        max_fold_cost: the limit of bytes and FLOPs for computing constants; by default 512 Mi and 16 for each byte of
+        max_fold_cost: the limit of bytes and FLOPs for computing constants; by default 512 Mi plus 16 for each byte of
             the module's constants. Computations above the limit stay in the program, with a message in the log.
         specialize: sets of sizes (``[{"n": 1}, {"n": 8}]``) to compile in advance, for regions with symbolic sizes on
             backends restricted to static shapes (``BackendInfo.dynamic_shapes``). Other sizes are compiled in the first

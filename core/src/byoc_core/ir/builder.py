@@ -1,4 +1,4 @@
-"""The builder of IR for programs, with type inference at each step."""
+"""The builder for IR made by Python code: it infers the types at each step."""
 
 from __future__ import annotations
 

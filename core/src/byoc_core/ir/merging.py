@@ -43,9 +43,9 @@ def merge_modules(
         name: of the module.
 
     Raises:
-        IRError: a key is no name of a function; a module has no entry function, or several and none called ``main``;
-            modules have different values of an attribute, different ops with the same name, or compiled functions with
-            the same symbol.
+        IRError: a key is not a valid function name, or a key of ``entries`` names no module; a module has no entry
+            function, or several and none called ``main``; modules have different values of an attribute, different ops
+            with the same name, or compiled functions with the same symbol.
 
     Cost: linear in the ops of the modules; no array is copied.
     """
@@ -97,7 +97,7 @@ class _Merger:
             self.functions[names[name]] = renamed.with_attrs(**self._own_attrs(key, function, names))
 
     def _own_attrs(self, key: str, function: Function, names: Mapping[str, str]) -> dict[str, str]:
-        """Return the attributes of a function naming functions or symbols, with the new names."""
+        """Return the function attributes holding names of functions or symbols, with the new names."""
         attrs = {}
         if (source := function.attrs.get("source")) in names:
             attrs["source"] = names[str(source)]

@@ -42,7 +42,7 @@ def parse_module(
 
     Args:
         text: the script.
-        ops: the registry for op names and of the module; the core's own ops by default.
+        ops: the registry for op names, also the registry of the module; the core's own ops by default.
         constants: arrays by digest, for constants cited by digest in the text. Arrays of a ``ConstantStore`` are
             shared; arrays of another mapping are copied and their digests checked.
         source: name of the text in messages and locations.

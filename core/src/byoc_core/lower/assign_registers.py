@@ -99,7 +99,8 @@ def _plan_tensors(
 ) -> tuple[tuple[Dim, ...], dict[int, tuple[int, int]]]:
     """Return the storages, and storage and offset of each tensor with a place of its own.
 
-    All known sizes share storage 0; symbolic sizes have the storages after 0.
+    Tensors of known size share storage 0; tensors of symbolic size have the storages after this storage, or all
+    storages if no size is known.
     """
     merged: dict[int, tuple[int, int]] = {}
     for number, (start, end) in spans.items():
@@ -124,7 +125,7 @@ def _plan_tensors(
 
 
 def _least_arena(registers: Sequence[VirtualRegister], spans: Mapping[int, tuple[int, int]]) -> int:
-    """Return the lower bound of the arena of all plans with a separate place for each tensor."""
+    """Return a lower bound of the arena of all plans without reuse in place; only known sizes count."""
     tensors = [number for number in spans if registers[number].kind is RegisterKind.TENSOR]
     sizes = {number: nbytes_of(registers[number].shape, registers[number].dtype) for number in tensors}
     return peak_nbytes(Interval(size, *spans[n]) for n, size in sizes.items() if isinstance(size, int))

@@ -1,4 +1,4 @@
-"""The choice of intermediates with a place reused by the result of the call with their last read."""
+"""The choice of intermediates to be overwritten in place by a result of the last call reading them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def places_taken(
     spans: Mapping[int, tuple[int, int]],
     traits: Callable[[int], CallTraits],
 ) -> dict[int, int]:
-    """Return, for each planned tensor with a reusable place, the last later tensor or result in that place.
+    """Return, for each planned tensor to be overwritten in place, the last tensor or result in the same place.
 
-    An extern reads the earlier tensor last, first writes the later tensor, and permits the result in the operand's
-    place.
+    The extern with the last read of the earlier tensor is the first to write the later tensor, and permits the result
+    in the operand's place.
 
     Args:
         registers: the registers by virtual number.

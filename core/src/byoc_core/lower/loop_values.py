@@ -19,8 +19,8 @@ def is_unchanged(body: Function, index: int) -> bool:
 def results_in_place(body: Function) -> list[bool]:
     """Return for each result of a loop's body whether it may overwrite the previous round's value.
 
-    A result may do so if no other result is the same value, and the old value has no more reads once the new value is
-    made. The old condition has no reads: the body does not see the condition.
+    A result may do so if no other result is the same value, and all reads of the old value come before the op producing
+    the new value. The old condition has no reads: the body does not see the condition.
 
     Cost: linear in the body.
     """

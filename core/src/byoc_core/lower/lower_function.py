@@ -2,10 +2,10 @@
 
 During code emission, every buffer is a virtual register. The op producing a result of the function writes into the
 result register. Both branches of an ``if`` write a result into one register. The parameters of a region are the
-registers of the operands. Copies remain only for inputs, constants and values returned twice, for the initial values
-of a loop, and for values of a round made before the last read of the previous round's values. Values carried
-unchanged by a loop stay in place. Ops for pure rearrangement are views if possible: either the result is a view of the
-operands, or the operands are made in the place of the result.
+registers of the operands. Copies remain only for returned inputs and constants, for values returned twice, for the
+initial values of a loop, and for values of a round made before the last read of the previous round's values. Values
+carried unchanged by a loop stay in place. Ops for pure rearrangement are views if possible: either the result is a view
+of the operands, or the operands are made in the place of the result.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _INT64 = TensorType((), "int64")
 def lower_function(function: Function, tables: ProgramTables, most: Sharing = Sharing.PARTS) -> VMFunction:
     """Return a function in the machine's form.
 
-    Values share as much memory as possible, unless sharing makes the arena larger than copies do.
+    Values share as much memory as ``most`` permits, unless sharing makes the arena larger than copies do, or the
+    machine cannot prove the shared places.
 
     Args:
         function: the function to lower.
@@ -133,7 +134,7 @@ class _Lowering:
                 made.remove(value)
 
     def _return(self, value: Value, output: int, returned: Sequence[int], *, is_early: bool) -> int:
-        """Return the register with a result for the caller."""
+        """Return the register with a result for the caller; emit a copy if the result lies elsewhere."""
         place = self._buffers.place(value)
         if is_early:
             self._buffers.copy(place, output)
@@ -189,9 +190,10 @@ class _Lowering:
         self._buffers.code.append(Call(CallKind.EXTERN, extern, args, (*results, *workspace)))
 
     def _workspace(self, binding: Binding) -> tuple[int, ...]:
-        """Return the called function's scratch memory from the caller, as one more result.
+        """Return the register of the scratch memory for the called function, to be passed as one more result.
 
-        If the size is unknown at the entry, the function makes its own scratch memory.
+        There is none if the function needs none, or if the size is unknown at the entry: then the function makes its
+        own scratch memory.
         """
         types = [self._buffers.tensor_type(value.type, "an operand") for value in (*binding.operands, *binding.results)]
         nbytes = self._tables.workspace_nbytes(str(binding.attrs["symbol"]), [shape_of(type_) for type_ in types])

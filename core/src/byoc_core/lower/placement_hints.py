@@ -51,13 +51,13 @@ def placement_hints(
     compact: Collection[Value],
     sharing: Sharing,
 ) -> dict[Var, PlacementHint]:
-    """Return the hints for operands of view ops in a body that may be made in the place of the op's result.
+    """Return the hints of a body: operands of view ops to be made inside the place of the op's result.
 
-    A value has one hint: the last view op in the body permitted as owner, and the first operand of this op.
+    A value has one hint: the last permitted owner in the body, and the first operand of the owner equal to the value.
 
     Args:
         body: a function or region.
-        taken: values with a place of their own.
+        taken: values with a required place already.
         may_own: returns whether the result of a view op may be written before the op's turn.
         traits: returns the permissions of a symbol's function.
         compact: values with a reader requiring C-contiguous memory.
@@ -88,7 +88,7 @@ def placement_hints(
 
 
 def _wants_operands(owner: Binding, has_place: bool, compact: Collection[Value]) -> bool:
-    """Return whether a view op needs its operand elsewhere: a result without another place is a view of the operand."""
+    """Return whether operands should be made in the place of the result; else the result is a view of the operand."""
     rule = owner.op.view
     moves_elements = rule is not None and rule.is_whole and not owner.op.has_trait(Trait.RESHAPING)
     return has_place or (moves_elements and owner.results[0] in compact) or (rule is not None and rule.joins)

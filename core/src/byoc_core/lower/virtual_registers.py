@@ -54,7 +54,8 @@ class VirtualRegisters(list[VirtualRegister]):
     def view(self, base: int, layout: Layout, *, is_written: bool) -> int | None:
         """Return the register for a layout in the memory of a register with its own memory.
 
-        ``None`` if the machine has no such view: no proof that the view lies inside, or a dynamic register.
+        ``None`` if the machine has no such view: a dynamic register, no proof that the view lies inside, or no proof
+        that the elements are distinct (repeats by broadcasting are permitted, but not with ``is_written``).
         """
         owner = self[base]
         layout = layout.canonical

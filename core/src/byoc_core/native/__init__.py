@@ -1,1 +1,1 @@
-"""byoc_core.native."""
+"""Native code: finding C compilers, building and caching shared libraries, loading compiled functions."""

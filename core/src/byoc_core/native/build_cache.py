@@ -1,7 +1,7 @@
 """A cache of build products on disk, addressed by all inputs of a product.
 
-The folder is ``$BYOC_CACHE_DIR``, else ``$XDG_CACHE_HOME/byoc``, else ``~/.cache/byoc``; the folder belongs to the user
-alone. A damaged, full or read-only cache only misses: nothing depends on the cache.
+The folder is ``$BYOC_CACHE_DIR``, else ``$XDG_CACHE_HOME/byoc``, else ``~/.cache/byoc``. A folder of another user, or
+writable by others, is not used. A damaged, full or read-only cache only misses: nothing depends on the cache.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class BuildCache:
     """Build products by key.
 
     An entry holds the whole key, compared on reading, and a digest over key and product. Entries are written to a
-    temporary file and renamed; readers therefore never see a partial entry. The oldest entries are dropped beyond
-    ``max_entries`` and ``max_nbytes``.
+    temporary file and renamed; readers therefore never see a partial entry. The least recently used entries are
+    dropped beyond ``max_entries`` and ``max_nbytes``.
 
     Args:
         directory: folder of the entries.
@@ -64,7 +64,10 @@ class BuildCache:
         return _unpack(entry, key)
 
     def put(self, key: bytes, product: bytes) -> bool:
-        """Store a product, and return whether storing succeeded."""
+        """Store a product, and return whether storing succeeded; an entry above ``max_nbytes`` is not stored."""
+        entry = _pack(key, product)
+        if len(entry) > self.max_nbytes:
+            return False
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._is_private():
@@ -72,7 +75,7 @@ class BuildCache:
             handle, temporary = tempfile.mkstemp(dir=self.directory, prefix="new-")
             try:
                 with os.fdopen(handle, "wb") as file:
-                    file.write(_pack(key, product))
+                    file.write(entry)
                 Path(temporary).replace(self.path(key))
             except OSError:
                 with suppress(OSError):

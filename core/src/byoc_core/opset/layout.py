@@ -106,7 +106,7 @@ class Layout:
         return Layout(self.offset, tuple(self.shape[a] for a in axes), tuple(self.strides[a] for a in axes))
 
     def sliced(self, axis: int, start: Dim, size: Dim, step: int = 1) -> Layout:
-        """Return ``size`` slices along an axis, from ``start``, at distance ``step``."""
+        """Return the layout of ``size`` slices along an axis, from ``start`` on, ``step`` apart."""
         shape, strides = list(self.shape), list(self.strides)
         offset = self.offset + start * strides[axis]
         shape[axis], strides[axis] = size, strides[axis] * step

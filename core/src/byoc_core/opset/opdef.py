@@ -1,7 +1,7 @@
 """The definition of an op: frozen data for type rules, passes, printers, parsers, cost models, judges and the host.
 
-Adding an op means adding an :class:`OpDef` to a registry. A fact not stated by an :class:`OpDef` has a safe default,
-and is listed by :meth:`OpDef.unstated`.
+Adding an op means adding an :class:`OpDef` to a registry. A fact not stated by an :class:`OpDef` has a safe default.
+:meth:`OpDef.unstated` lists the missing recommended facts.
 """
 
 from __future__ import annotations

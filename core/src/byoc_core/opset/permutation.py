@@ -73,7 +73,7 @@ def permute_axis(
 
 
 def permute_reduction(*, order_matters: bool) -> PermuteRule:
-    """Return the rule of reductions over attributes ``axis`` (an integer, several, or ``None``) and ``keepdims``.
+    """Return the rule of reductions with attributes ``axis`` (an integer, several, or ``None``) and ``keepdims``.
 
     Args:
         order_matters: whether float results depend on the order of the elements.

@@ -21,7 +21,7 @@ class OpRegistry(Mapping[str, OpDef]):
             self._ops[op.name] = op
 
     def find(self, name: str) -> OpDef:
-        """Return the op with a name.
+        """Return the op of this name.
 
         Raises:
             IRTypeError: there is none; near names are listed.

@@ -92,7 +92,7 @@ class Rounding:
 
 
 EXACT = Rounding(Rule.ULP, 0.0)
-"""The result is a number held by an operand, or representable in any floating-point type."""
+"""The result is a number held by an operand, or representable without rounding."""
 ROUNDED = Rounding(Rule.ULP, 0.5)
 """A single operation, correctly rounded by IEEE 754."""
 SUM = Rounding(Rule.SUM)

@@ -38,5 +38,5 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Raise an error with the actual place of a pass kept in this module by other systems."""
+    """Raise the error for an absent name; the error names the home of a pass kept in this module by other systems."""
     raise absent_name(__name__, name, __all__)

@@ -20,7 +20,7 @@ def record_compiled(module: IRModule, functions: Iterable[Function]) -> IRModule
 
 
 def with_compiled_regions(module: IRModule) -> tuple[IRModule, frozenset[str]]:
-    """Return the module with called external functions as if not compiled yet, and the symbols of these functions.
+    """Return the module as if the called external functions were not compiled yet, and their symbols.
 
     For counting only: calls of external functions become calls of the recorded annotated functions.
 

@@ -55,7 +55,7 @@ class PartitionLog:
         return tuple(self._refusals.get((function, name), ()))
 
     def extend(self, other: PartitionLog) -> None:
-        """Append the contents of another log."""
+        """Append the refusals of another log, and add the number of passed-over ops; ``handed_over`` stays."""
         self.num_passed_over += other.num_passed_over
         for key, refusals in other._refusals.items():
             own = self._refusals.setdefault(key, [])

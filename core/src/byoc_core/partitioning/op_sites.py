@@ -28,11 +28,11 @@ class OpSite:
     """An op and its place.
 
     Attributes:
-        source: the op's original function in the module.
-        function: the function containing the op: the region's function, or ``source`` itself.
+        source: the name of the op's original function in the module.
+        function: the function containing the op: the region's function, or the function named ``source``.
         binding: the op.
-        composite: the composite containing the op, or ``None``.
-        outer: the values of the parameters of the composite's body, by ``id``.
+        composite: the name of the composite containing the op, or ``None``.
+        outer: the outside values for the parameters of the composite's body, by the parameter's ``id``.
     """
 
     source: str

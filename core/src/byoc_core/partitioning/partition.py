@@ -123,8 +123,8 @@ class _Partition(Pass):
     def __call__(self, module: IRModule) -> IRModule:
         """Return the partitioned module.
 
-        With limits on regions the pass runs until no new region is found: ops given back by one region may suffice for
-        another, together with ops taken in the earlier round.
+        With limits on regions the pass runs until no new region is found. Each run asks all backends anew: ops given
+        back by different regions of the run before may together suffice for a region.
         """
         known = with_own_ops(module, self.request.backends)
         unique = Sequential([UniqueNames()], verify_input=self.verify_input)(known)

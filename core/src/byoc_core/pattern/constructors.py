@@ -22,8 +22,8 @@ def is_const(value: npt.ArrayLike | None = None) -> ValuePattern:
     """Return a pattern for a constant.
 
     Args:
-        value: a number to equal every element, or an array to equal the constant; ``None`` for any constant. Floats are
-            compared after rounding to the constant's dtype.
+        value: a number (every element must equal the number), or an array (the constant must equal the array); ``None``
+            for any constant. Floats are compared after rounding to the constant's dtype.
 
     Raises:
         PatternError: the value is no array of numbers, or has no element.

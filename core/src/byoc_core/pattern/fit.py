@@ -64,7 +64,10 @@ def condition_misfit(pattern: Pattern, value: Value, index: FunctionIndex) -> Mi
 
 
 def op_misfit(pattern: OpPattern, binding: Binding, result_index: int) -> Misfit | None:
-    """Return the fault of an op with a right name, if any; operands and the type of the result are not checked."""
+    """Return the fault of an op with a right name, if any.
+
+    The fit of each operand and the type of the result are not checked here.
+    """
     name = f"`{binding.op.name}`"
     if binding.codegen is not None:
         return Misfit(f"is made by {name}, which backend `{binding.codegen}` has taken")

@@ -94,13 +94,13 @@ class FunctionIndex:
         return found[0] if found is not None and found[0].codegen is None and is_identity(found[0]) else None
 
     def identities(self, value: Value) -> Iterator[Binding]:
-        """Yield the identities passed by a value, the last identity first."""
+        """Yield the chain of identities ending at a value, the last identity first."""
         while (binding := self.identity(value)) is not None:
             yield binding
             value = binding.operands[0]
 
     def source(self, value: Value) -> Value:
-        """Return the value before all identities passed by it."""
+        """Return the value at the start of the chain of identities ending at a value."""
         for binding in self.identities(value):
             value = binding.operands[0]
         return value

@@ -28,8 +28,8 @@ def find_matches(
 
     Identities (see ``byoc_core.ops.identity``) between a matched op and an operand do not stop a match. If a part of
     the pattern does not fit the result of an identity, the part is tried on the operand of the identity, and the
-    identity becomes a binding of the match. The same holds for an identity between two values of the same pattern
-    object.
+    identity becomes a binding of the match. An identity between two values of the same pattern object becomes a binding
+    of the match, too.
 
     Cost: proportional to the pattern's size times the values in reach, whatever the size of the function, and to the
     number of matches: ``MAX_WAYS`` at most. Patterns with objects used at many places may need more; a pattern in need
@@ -156,7 +156,7 @@ class _Facts:
         return any(found is not None and id(found[0]) in self._bindings for found in leaves)
 
     def to_match(self, root: Binding) -> Match:
-        """Return the match with a last op."""
+        """Return the match with ``root`` as the last op."""
         position = self._index.position
         bindings = tuple(sorted(self._bindings.values(), key=lambda binding: position[id(binding)]))
         made = {id(result) for binding in bindings for result in binding.results}

@@ -21,7 +21,7 @@ class ReadBy(Condition):
     """Every reader of the value, or some reader, is of a kind.
 
     Reads through identities count as reads by the readers of the identity. A return of the value by the function counts
-    as a reader without fit.
+    as a reader of another kind.
 
     Attributes:
         reader: the kind: an op pattern without operand patterns.

@@ -1,11 +1,11 @@
-"""The search for all ways of a pattern to fit at a value, and for the best failure if the pattern does not fit.
+"""The search for the ways to fit a pattern to a value, and for the best failure if the pattern does not fit.
 
 Each pair of a part of the pattern and a value is solved once, and equal ways are merged: the cost is proportional to
 the number of pairs, not to the number of combinations. The fit of a part may depend on values bound before by other
 parts (a pattern object stands for a single value); these values belong to the pair.
 
-The best failure is the misfit preceded by the most fitting ops: of alternatives, of operand orders, and of the ways of
-the operands before the failing operand. The first of equals wins.
+The best failure is the misfit preceded by the most fitting ops, among the misfits of alternatives, of operand orders,
+and of the ways of the operands before the failing operand. The first of equals wins.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_WAYS = 256
 """The maximum number of examined ways of one part at one value, preferred ways first."""
 
 MAX_STEPS = 100_000
-"""The maximum number of examined pairs of a part and a value from one root; a pattern needing more does not match."""
+"""The maximum number of steps (``Search.num_steps``) from one root; a pattern needing more does not match there."""
 
 Bound = Mapping[int, Hashable]
 """The bindings of shared patterns by key: the op of an op pattern, or the value before identities of others."""
@@ -42,7 +42,7 @@ _OTHER_VALUE = Misfit("is not the value that stands elsewhere for the same part 
 
 @dataclass(eq=False, slots=True)
 class Way:
-    """One way of a part of a pattern to fit at a value.
+    """One way to fit a part of a pattern to a value.
 
     Attributes:
         pattern: the part.
@@ -76,7 +76,7 @@ class _Partial(NamedTuple):
 
 
 Answer = list[Way] | Misfit
-"""The ways of a part of a pattern to fit at a value, preferred ways first; if there is none, the best failure."""
+"""The ways to fit a part of a pattern to a value, preferred ways first; if there is none, the best failure."""
 
 _Solving = Generator[_Goal, Answer, Answer]
 
@@ -95,7 +95,7 @@ def is_same(left: Value, right: Value) -> bool:
 
 
 class Search:
-    """A search for the ways of a pattern to fit, from one root.
+    """A search for the ways to fit a pattern, from one root.
 
     Attributes:
         num_steps: the number of examined pairs of a part and a value, plus the number of combined ways.
@@ -120,7 +120,7 @@ class Search:
         self._ways: dict[Hashable, Way] = {}
 
     def solve(self, pattern: Pattern, value: Value) -> Answer:
-        """Return the ways of a part of the pattern, or of the whole pattern, to fit at a value."""
+        """Return the ways to fit a part of the pattern, or the whole pattern, to a value."""
         pending: list[tuple[Hashable, _Solving]] = []
         answer = self._begin(_Goal(pattern, value, _NOTHING), pending)
         while pending:
@@ -168,7 +168,7 @@ class Search:
         return answer
 
     def _may_fit(self, pattern: OpPattern, value: Value) -> bool:
-        """Return whether an op of the pattern may make a value, or the operand of an identity making the value.
+        """Return whether a value may fit at first sight: the producer has a name of the pattern, or is an identity.
 
         Most values fail this quick test, which keeps a rarely fitting pattern cheap.
         """
@@ -195,12 +195,12 @@ class Search:
         return True
 
     def _leaf(self, pattern: ValuePattern, value: Value) -> Answer:
-        """Return the way of a value to fit unchanged."""
+        """Return the way to fit a value pattern to a value itself, not to the operand of an identity."""
         misfit = kind_misfit(pattern, value, self._index) or condition_misfit(pattern, value, self._index)
         return [self._way(pattern, value)] if misfit is None else self._failure(misfit, value)
 
     def _again(self, pattern: Pattern, value: Value, target: Hashable) -> Answer:
-        """Return the way of a value to be the value already bound to the pattern."""
+        """Return the way for a pattern bound already: the value must be the bound value."""
         if isinstance(pattern, OpPattern):
             binding, result_index = self._index.producer(value) or (None, 0)
             is_target = id(binding) == target and result_index == pattern.result_index

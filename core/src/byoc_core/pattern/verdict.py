@@ -9,7 +9,7 @@ __all__ = ["Rejection", "Support"]
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Yes."""
+    """The yes: the backend takes the op."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,5 +27,5 @@ class Rejection:
 
     @classmethod
     def of_new_op(cls, op: str) -> Rejection:
-        """Return the rejection of an op without a rule or a reason of the backend yet."""
+        """Return the rejection of an op if the backend has neither a rule nor a reason for this op yet."""
         return cls("new-op", f"this backend has not looked at `{op}` yet")

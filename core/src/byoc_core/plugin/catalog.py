@@ -21,7 +21,7 @@ __all__ = ["Catalog", "Judgement"]
 
 
 class Judgement(NamedTuple):
-    """The records of all claims to a name, in order of distribution, and the problems in reading others."""
+    """The records of all readable claims to a name, in order of distribution, and the problems of unreadable claims."""
 
     records: tuple[PluginRecord, ...]
     problems: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class Catalog:
         return _unusable(broken)
 
     def quarantine_faulty(self, record: PluginRecord, fault: ByocError) -> PluginError:
-        """Mark a plugin as broken for an improper introduction, and return the error to raise."""
+        """Mark a plugin as broken for failing to return proper info about itself, and return the error to raise."""
         place = fault.where.removeprefix(f"{record.label}, ")
         reason = str(ByocError(place, fault.problem, got=fault.got, expected=fault.expected))
         return self.quarantine(record, reason, f"Report this to the authors of {record.distribution}.")

@@ -1,8 +1,8 @@
 """The declarations of installed distributions as text: entry points, versions, requirements. No plugin code runs here.
 
 Cost: one pass over ``sys.path``, a few milliseconds per hundred distributions. Importing ``importlib.metadata`` takes
-some 20 ms. The module is used only if already imported, or if distributions lie outside pip's usual places. Versions
-are compared later, on the first request for a plugin.
+some 20 ms, so ``importlib.metadata`` is used only if already imported, or if distributions lie outside pip's usual
+places. Versions are compared later, on the first request for a plugin.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """All declarations found, and the problems in reading others."""
+    """All readable declarations, and the problems of unreadable declarations."""
 
     declarations: tuple[Declaration, ...]
     problems: tuple[str, ...]

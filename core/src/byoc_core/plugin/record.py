@@ -18,7 +18,7 @@ class PluginState(StrEnum):
     INCOMPATIBLE = "incompatible"
     """The plugin's distribution requires another version of byoc-core."""
     CLASH = "clash"
-    """Another distribution claims the same name."""
+    """Another entry point, of this or another distribution, claims the same name."""
     BROKEN = "broken"
     """The plugin cannot be imported, or its hooks are wrong."""
 

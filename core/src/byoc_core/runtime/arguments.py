@@ -115,7 +115,7 @@ def check_returned(
         where: the function, for errors.
         returned: an array, or a tuple or list of arrays.
         specs: the declared results.
-        taken: memory owned by others.
+        taken: arrays of other owners; a result with memory of these arrays is copied.
         sizes: symbols known before; extended in place by the symbols determined by the results.
 
     Raises:

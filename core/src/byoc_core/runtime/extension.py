@@ -20,7 +20,10 @@ def extension() -> ModuleType | None:
 
 
 def extension_status() -> tuple[bool, str]:
-    """Return whether native calls run in one go, and the reason if not."""
+    """Return whether the extension is available, and the reason if not.
+
+    With the extension, native calls run without Python in between.
+    """
     found, reason = _find()
     return found is not None, reason
 

@@ -72,7 +72,7 @@ def parse_json(data: bytes) -> Any:
 
     Raises:
         ValueError: the bytes are no JSON text in UTF-8, or are nested too deep; or contain NaN, an infinity, or half of
-            a surrogate pair (not representable in other texts).
+            a surrogate pair (not encodable in UTF-8).
     """
     try:
         value = json.loads(data.decode(), parse_constant=_refuse_constant)

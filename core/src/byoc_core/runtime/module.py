@@ -193,7 +193,7 @@ class RuntimeModule(ABC):
         return CallTraits()
 
     def prepare(self) -> None:
-        """Do work now to spare the first call a delay; called whenever a machine is made, maybe not the first.
+        """Do work now to spare the first call a delay; called for each machine made with the module.
 
         The caller wraps this method in a call of the machine, so :func:`byoc_core.runtime.threads.num_threads` returns
         the number of threads of the machine's calls. An exception ends the creation of the machine.

@@ -220,7 +220,7 @@ class Runtimes:
         Cost: opens runtimes in order of name, the runtime with the format's own name first, until the format is found.
 
         Raises:
-            RuntimeNotFoundError: no runtime loads the format; names a distribution to install.
+            RuntimeNotFoundError: no installed runtime loads the format; lists the known formats.
         """
         for name in sorted(self.names(), key=lambda name: (name != format, name)):
             try:

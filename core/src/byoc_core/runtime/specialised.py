@@ -170,7 +170,7 @@ class SpecialisedModule(RuntimeModule):
         return self._signatures[name]
 
     def find_function(self, name: str) -> PackedFunction:
-        """Return the function with a lookup of the variant for the sizes of each call."""
+        """Return a function that finds the variant for the sizes of each call."""
         signature = self._signatures[name]
         num_inputs = len(signature.inputs)
 

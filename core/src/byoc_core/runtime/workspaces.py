@@ -53,7 +53,7 @@ def takes_workspace(
         may_differ: whether the module's workspaces may have been different when the program was made.
 
     Raises:
-        LinkError: the tensor is of another type, or not certainly large enough although the size may not differ.
+        LinkError: the tensor is of another type, or is not provably large enough while ``may_differ`` is false.
     """
     if workspace.dtype != "uint8" or len(workspace.shape) != 1:
         raise LinkError(

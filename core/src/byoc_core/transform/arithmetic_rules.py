@@ -155,7 +155,7 @@ def _neutral(number: int, *, for_floats: float | None = None, any_zero: bool = F
 
 
 def _extreme(*, is_low: bool) -> Rule:
-    """Build a rule to remove a comparison with an end of the dtype's range."""
+    """Build a rule to remove a ``maximum`` (``is_low``) or ``minimum`` with the end of the dtype's range."""
 
     def rule(binding: Binding, graph: RewriteGraph) -> Rewritten:
         left, right = binding.operands

@@ -10,7 +10,7 @@ import numpy.typing as npt
 __all__ = ["MAX_TERMS", "to_bytes"]
 
 MAX_TERMS = 1 << 15
-"""The most products of bytes less zero points with a sum in 32 bits: a product is at most 255 * 255."""
+"""The most terms of a 32-bit sum of products of bytes less zero points: a product is at most 255 * 255."""
 
 _MAX_DIFFERENCE = 255
 

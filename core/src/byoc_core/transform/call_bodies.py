@@ -50,7 +50,7 @@ class CallBodies:
     Args:
         caller: the function to receive the copies.
         functions: the functions of the module, by name.
-        inlined: names of functions whose calls inside a copy are replaced, too.
+        inlined: names of callees; calls of these functions inside a copy are replaced, too.
     """
 
     def __init__(self, caller: Function, functions: Mapping[str, Function], inlined: Collection[str]) -> None:

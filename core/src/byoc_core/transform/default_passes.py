@@ -18,7 +18,7 @@ def default_passes(*, keep_quantised: bool = False, max_fold_cost: int | None = 
 
     Args:
         keep_quantised: whether quantised constants stay quantised, for a backend with integer arithmetic.
-        max_fold_cost: the highest cost of constant folding; see :class:`FoldConstants`.
+        max_fold_cost: the upper bound of the cost of constant folding; see :class:`FoldConstants`.
 
     The passes keep every bit of every result, save for :class:`FoldBatchNorm`, which is exact in real numbers.
     :class:`RecogniseComposites` is not included because backends may not know the ops made by this pass: a backend with

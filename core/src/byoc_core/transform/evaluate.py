@@ -102,7 +102,7 @@ def _learn_sizes(values: Sequence[Var], arrays: Sequence[Array], sizes: dict[str
 def _learn_size(dim: DimExpr, size: int, sizes: dict[str, int]) -> bool:
     try:
         solved = solve_symbol(substitute(dim, sizes), size)
-    except IRTypeError:  # sizes without broadcast; reported by the op using the sizes
+    except IRTypeError:  # sizes not broadcast; reported by the op using the sizes
         return True
     if solved is not None:
         sizes.update((solved,))

@@ -54,7 +54,7 @@ def fold_into_product(
 
     Args:
         source: the result of a convolution or matrix product, with or without bias.
-        axis: the axis of ``source`` for the numbers.
+        axis: the axis of ``source`` to scale and shift.
         scale: float64 numbers, one for each element of the axis; ``mean`` and ``shift`` likewise.
         mean: numbers subtracted before scaling.
         shift: numbers added after scaling.

@@ -26,7 +26,7 @@ class FoldScales(Pass):
 
     The op is a convolution (transposed too) or matrix product, with or without bias, or ``nn.batch_norm``. A product
     gets new weights and bias, ``nn.batch_norm`` a new ``gamma`` and ``beta``. A term is folded only into an existing
-    bias. In some networks, these factors and terms follow a batch normalisation.
+    bias or ``beta``. In some networks, these factors and terms follow a batch normalisation.
 
     New numbers are computed in float64 and rounded once. The results are the same in real numbers; in floating point
     each term of a sum has an additional rounding.
@@ -63,7 +63,11 @@ def _fold_term(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
 
 
 def _find_numbers(binding: Binding, graph: RewriteGraph) -> tuple[Value, int, Array] | None:
-    """Return the operand without other readers, the axis of its constant partner, and the partner's float64 numbers."""
+    """Return the operand other than the constant, the channel axis, and the channels' numbers in float64.
+
+    The axis is the only axis of the constant with a size other than 1. ``None`` if the constant has another form or the
+    other operand has further readers.
+    """
     for source, other in (binding.operands, binding.operands[::-1]):
         array, shape = graph.array(other), shape_of(source)
         if array is None or shape is None or shape != shape_of(binding.results[0]) or graph.num_uses(source) != 1:

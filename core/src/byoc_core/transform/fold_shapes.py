@@ -32,7 +32,7 @@ class FoldShapes(Pass):
 
 
 def _sizes(value: Value, graph: RewriteGraph) -> tuple[Dim, ...] | None:
-    """Return the sizes of a value if calls of the function know the sizes, else ``None``."""
+    """Return the sizes of a value if determined by the parameters of the function, else ``None``."""
     shape = value.type.shape if isinstance(value.type, TensorType) else None
     if shape is None:
         return None

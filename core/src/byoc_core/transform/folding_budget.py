@@ -27,7 +27,7 @@ class FoldingBudget:
 
     Args:
         declared: the bytes of the distinct constants of the module before the pass.
-        max_cost: bytes read and written plus FLOPs of all folded ops; by default 512 Mi and 16 for each declared byte.
+        max_cost: bytes read and written plus FLOPs of all folded ops; by default 512 Mi plus 16 for each declared byte.
             Folded values may occupy an eighth as many bytes at once.
 
     Attributes:
@@ -63,7 +63,7 @@ class FoldingBudget:
         return self.spend(count * _ITERATION_COST)
 
     def release(self, nbytes: int) -> None:
-        """Return the bytes of a folded value without further readers to the budget."""
+        """Give back to the budget the bytes of a folded value without further readers."""
         self._nbytes -= nbytes
 
 
@@ -90,8 +90,8 @@ def distinct_nbytes(values: Sequence[Value]) -> int:
 def folding_cost(binding: Binding) -> int | None:
     """Return an upper bound of the work and the temporary memory of an op's reference kernel.
 
-    The cost is the sum of the bytes read and written by the kernel, its FLOPs, the elements added by padding, and the
-    rounds of its Python loops. ``None`` if a size is unknown.
+    The cost is the sum of the bytes read and written by the kernel, its FLOPs, the elements added by padding, and a
+    fixed cost for each round of its Python loop. ``None`` if a size is unknown.
     """
     context = binding.context()
     parts = [binding.op.flops(context), *(_nbytes(value) for value in (*binding.operands, *binding.results))]

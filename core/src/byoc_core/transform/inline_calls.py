@@ -45,7 +45,7 @@ class InlineCalls(Pass):
 
     Attributes:
         functions: names of the callees whose calls are replaced; all functions by default.
-        max_ops: the most ops to copy; by default 50,000 and four for each op of the module.
+        max_ops: the most ops to copy; by default 50,000 plus four for each op of the module.
     """
 
     functions: Sequence[str] | None = None
@@ -92,7 +92,7 @@ def _depth(function: Function) -> int:
 
 
 def _measure(module: IRModule, chosen: Mapping[str, Function]) -> dict[str, _Body]:
-    """Return the callees with replaceable calls, callees before their callers."""
+    """Return the functions whose calls may be replaced, callees before callers."""
     calls = {name: list(_calls(function)) for name, function in module.functions.items()}
     callees = {name: [str(call.attrs["callee"]) for call, _ in found] for name, found in calls.items()}
     sorter = TopologicalSorter({name: dict.fromkeys(found) for name, found in callees.items()})

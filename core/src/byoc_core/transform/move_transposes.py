@@ -101,7 +101,7 @@ class _Group:
     is_known: bool = True
 
     def orders(self) -> list[Order]:
-        """Return the orders able to remove a transpose at the border, sorted by the number of removed transposes."""
+        """Return up to two orders able to remove transposes at the border, the order removing most transposes first."""
         found: Counter[Order] = Counter()
         for binding, permutable in self.members:
             for position in permutable.operands:
@@ -171,7 +171,11 @@ class _Group:
         self._add(value, in_order + in_program - 1)
 
     def _is_read_in_program(self, value: Value, *, by_transposes: bool = False) -> bool:
-        """Return whether a value has readers other than operands changing their order (and transposes)."""
+        """Return whether any reader needs a value in the axis order of the program.
+
+        Such readers are the results of the function, operands of members with unchanged axes, and ops outside of the
+        group. Transposes outside count only if ``by_transposes``.
+        """
         return (
             self.index.is_result(value)
             or id(value) in self._unchanged
@@ -309,7 +313,7 @@ class _Writer:
         return remap(value, self._mapping)
 
     def _in_order(self, value: Value, order: Order) -> Value:
-        """Return a value stored in an order."""
+        """Return the replacement of a value, with axes stored in an order."""
         if isinstance(value, Constant):
             array = self._constants[value.digest]
             return value if array.size == 1 else self._constants.add(store(array, order))

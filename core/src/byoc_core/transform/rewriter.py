@@ -259,7 +259,7 @@ class _Walk:
         self._release(binding)
 
     def _release(self, binding: Binding) -> None:
-        """Remove a removed binding from the uses of its operands; remove producers without remaining uses."""
+        """Subtract the reads of a removed binding from the uses of its operands; remove pure producers without uses."""
         removed = [binding]
         while removed:
             for operand in removed.pop().operands:

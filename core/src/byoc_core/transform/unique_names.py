@@ -30,7 +30,10 @@ def _renamed(function: Function) -> Function:
 
 
 def defined_values(function: Function) -> Iterator[Var]:
-    """Yield parameters and results, including nested regions, except bodies of composites with their own names."""
+    """Yield parameters and results, nested regions included.
+
+    Bodies of composites are skipped: their values have separate names.
+    """
     yield from function.params
     for binding in function.bindings:
         for region in binding.regions if binding.op is not COMPOSITE else ():

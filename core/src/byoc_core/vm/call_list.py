@@ -110,7 +110,7 @@ class CallList:
         """Return a whole function as a callable with positional arguments.
 
         Args:
-            fallback: called in case of invalid arguments.
+            fallback: called with arguments unfit for the extension: invalid, or in need of conversion.
         """
         entry: Callable[..., Any] = self._native.Entry(self._plan, fallback)
         return entry
@@ -120,7 +120,8 @@ class CallList:
 
         Returns:
             The result, or a tuple of all results if there is not exactly one. ``None`` if Python has to run the
-            function, for example because an argument is invalid, or an output overlaps another array.
+            function, for example because an argument is invalid or needs conversion, or an output overlaps another
+            array.
         """
         assert self._plan is not None
         return self._plan.run(inputs, outputs)

@@ -29,7 +29,7 @@ __all__ = ["check_dataflow"]
 
 
 def check_dataflow(program: Program, function: VMFunction, footprints: Footprints) -> None:
-    """Check the order-dependent laws of a function with instructions well-formed individually.
+    """Check the order-dependent laws of a function; each instruction by itself must be well-formed already.
 
     Cost: one pass over straight-line code; with loops, a few. Each use of a register counts once per atom.
 

@@ -3,9 +3,9 @@
 Layout: :data:`MAGIC`, the format version (two bytes, little-endian), then the program. Numbers are unsigned LEB128 in
 shortest form; texts are UTF-8 preceded by their length; sequences are preceded by their length; dimensions are the
 canonical text of :mod:`byoc_core.dims`. Version 2 has the views of each function after its code. A program without
-registers sharing memory and without calls writing their own inputs has version 1, for every version of the machine.
-Therefore every program has exactly one encoding, and any bytes accepted by :func:`decode` encode to the same bytes
-again.
+registers sharing memory and without calls writing their own inputs has version 1: every version of the machine runs
+such a program. Therefore every program has exactly one encoding, and any bytes accepted by :func:`decode` encode to
+the same bytes again.
 """
 
 from __future__ import annotations

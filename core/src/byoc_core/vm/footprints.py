@@ -18,10 +18,10 @@ _READ_ONLY = (RegisterKind.PARAM, RegisterKind.CONSTANT)
 class Footprints:
     """The atoms of every register.
 
-    A register owning memory without views is a single atom. A register with views is cut into the atoms needed by the
-    views. If this cut is not proved, the register is cut only for the views written by calls, and the other views read
-    all atoms. If this cut is not proved either, the register is a single atom: views read and may change the atom, but
-    never define it.
+    A register that owns memory and has no views is a single atom. A register with views is cut into the atoms needed by
+    the views. If this cut is not proved, the register is cut only for the views written by calls, and the other views
+    read all atoms. If this cut is not proved either, the register is a single atom: views read and may change the atom,
+    but never define it.
 
     Attributes:
         owners: by register, the register owning its memory.
@@ -111,7 +111,7 @@ class Footprints:
 
 
 def defines_all(function: VMFunction, footprints: Footprints) -> bool:
-    """Return whether the bytes of the base are proved for every view written by a call."""
+    """Return whether, for every view written by a call, the overwritten bytes of the base are proved."""
     return all(
         len(footprints.defined_by(number)) == len(footprints.of(number))
         for call in function.code

@@ -1,4 +1,4 @@
-"""The four instructions and the builtins, each in a table.
+"""The table of the four instructions, and the table of the builtins.
 
 Encoder, decoder, verifier and disassembler read :data:`INSTRUCTIONS` and :data:`BUILTINS`; a new instruction or builtin
 needs a single entry here.

@@ -106,7 +106,7 @@ class LinkedFunction:
         return self.function.dynamics[register - self.first_dynamic].binds
 
     def link(self, steps: Sequence[Step | None], entries: Sequence[NativeEntry | None], *, native: bool) -> None:
-        """Sort the linked calls into blocks, and into a list of native calls if worthwhile.
+        """Group the linked calls into blocks, and make a list of native calls if worthwhile.
 
         Args:
             steps: one for each instruction; ``None`` for jumps.
@@ -259,7 +259,7 @@ class LinkedFunction:
     def run_as_given(
         self, inputs: Mapping[str, object], outputs: Mapping[str, object]
     ) -> NDArray | tuple[NDArray, ...] | None:
-        """Run the function on named arrays if no array needs conversion or refusal; otherwise return ``None``."""
+        """Run the function on named arrays in the C extension; return ``None`` if Python has to run the function."""
         calls = self.call_list
         if calls is None or not calls.is_whole or type(inputs) is not dict or type(outputs) is not dict:
             return None

@@ -127,7 +127,7 @@ class _Linker:
         self._target.link(steps, entries, native=native)
 
     def _native_entry(self, index: int, instruction: Instruction) -> NativeEntry | None:
-        """Return the native entry for an instruction in its present form, if its function provides an entry."""
+        """Return the native entry of the called function, if present and if all registers of the call are passed."""
         if not isinstance(instruction, Call) or instruction.kind is not CallKind.EXTERN:
             return None
         function = self._externs[instruction.callee]
@@ -157,7 +157,7 @@ class _Linker:
                 return self._builtin(index, call)
 
     def _implementation(self, call: Call, function: Extern) -> Callable[..., object]:
-        """Return the callable run by a call; a user's replacement of a module's function cannot write to its inputs."""
+        """Return the callable run by a call; a Python function from the user's externs cannot write to its inputs."""
         implementation = function.impl if isinstance(function, PackedFunction) else function
         is_native = isinstance(function, PackedFunction) and function.native is not None
         is_user = self._target.program.externs[call.callee] in self._replaced

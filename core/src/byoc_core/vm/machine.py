@@ -26,7 +26,7 @@ class ExecutableLike(Protocol):
 
     @property
     def program(self) -> Program:
-        """The program."""
+        """The program with the machine's functions."""
 
     @property
     def modules(self) -> Sequence[RuntimeModule]:
@@ -271,15 +271,15 @@ class VirtualMachine:
         Args:
             name: the name of the function.
             inputs: every input, by name: C-contiguous and aligned arrays, readable without conversion.
-            out: buffers for some or all results, by name; the others are allocated once, here. No buffer overlaps
-                another array.
+            out: buffers for some or all results, by name; the others are allocated once, here. A buffer must not
+                overlap another array.
 
         Returns:
             The callable, returning the result, or a tuple of all results unless there is exactly one.
 
         Raises:
-            CallError: an unknown or missing name, an argument unfit or in need of a copy, or a result of a size only
-                known after the run.
+            CallError: an unknown or missing name, an argument unfit or in need of a copy, an overlapping buffer, or a
+                result of a size only known after the run.
         """
         return self[name].bind(inputs, out)
 

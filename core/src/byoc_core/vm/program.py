@@ -121,7 +121,7 @@ class RegisterKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """The content of a register: its group, the position in the group, dtype and shape."""
+    """A register: its group, the position in the group, dtype and shape."""
 
     kind: RegisterKind
     index: int
@@ -216,7 +216,7 @@ class Program:
         return tuple(function.name for function in self.functions)
 
     def registers(self, function: VMFunction) -> tuple[Register, ...]:
-        """Return the content of each register of a function, by register number."""
+        """Return the registers of a function, by register number."""
         constants = [self.constants[index] for index in function.constants]
         groups: tuple[
             tuple[RegisterKind, Iterable[TensorSpec | ConstantRef | PlannedTensor | DynamicTensor | View]], ...

@@ -92,7 +92,7 @@ def symbol_sources(params: Sequence[TensorSpec], symbols: Sequence[str]) -> tupl
     The symbol's size is the size of the axis, less the constant, over the factor.
 
     Returns:
-        ``None`` if no axis determines a symbol by itself.
+        The sources; ``None`` if no single axis determines the size of some symbol.
     """
     found: dict[str, _Source] = {}
     for index, param in enumerate(params):

@@ -80,7 +80,7 @@ def shared_places(footprints: Footprints, call: Call) -> list[tuple[int, int]]:
 
 
 def check_memory(program: Program, function: VMFunction, footprints: Footprints) -> None:
-    """Check, call by call, against conflicting use of written memory and against invalid receivers of strided views.
+    """Check every call: written memory has no other use, and only externs and copies take strided views.
 
     Raises:
         ProgramError: a call writes bytes twice, or writes bytes of its own arguments (an extern may do so if a result

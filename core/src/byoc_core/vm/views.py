@@ -39,7 +39,7 @@ class ConcreteView:
     dtype: np.dtype[Any]
 
     def of(self, base: NDArray) -> NDArray:
-        """Return the view of a C-contiguous array."""
+        """Return the view as an array over a C-contiguous base."""
         if 0 in self.shape:
             return np.empty(self.shape, self.dtype)
         if self.strides is None and base.nbytes == base.itemsize * int(np.prod(self.shape)):

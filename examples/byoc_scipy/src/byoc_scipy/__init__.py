@@ -2,6 +2,6 @@
 
 Read in this order: ``engine``, ``patterns``, ``backend``, ``runtime``.
 
-``engine`` and ``runtime`` are the run half, which alone is imported where an artifact runs; ``patterns``, ``options``
-and ``backend`` are the compile half. Nothing need be imported by hand: byoc finds both halves by their entry points.
+``engine`` and ``runtime`` are the run half, imported alone to run an artifact; ``patterns``, ``options`` and
+``backend`` are the compile half. No import by hand is needed: byoc finds both halves by their entry points.
 """

@@ -1,4 +1,4 @@
-"""The compile half: who the backend is, what it takes, and how that is compiled. Imported only where byoc compiles."""
+"""The compile half: description, claims and code generation of the backend. Imported only for compilation."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["byoc_backend_info", "byoc_codegen", "byoc_patterns", "byoc_supports"
 
 @hookimpl
 def byoc_backend_info() -> BackendInfo:
-    """Introduces the backend. Declare only what the engine can do: the kit holds it to every word."""
+    """Describe the backend. Declare only capabilities of the engine: the kit checks every declaration."""
     return BackendInfo("scipy", dynamic_shapes=True, options=Options)
 
 
 @hookimpl
 def byoc_patterns() -> Sequence[CompositePattern]:
-    """Gives the groups of ops that are one call; a longer one wins over a shorter."""
+    """Return the groups of ops run as one call; a longer group wins over a shorter."""
     return patterns()
 
 
 @hookimpl
 def byoc_supports(binding: Binding, context: CompileContext) -> Support | Rejection:
-    """Says whether it takes an op that is in no pattern."""
+    """Return support or a rejection for an op outside all patterns."""
     if not options_of(context).single_ops:
         return Rejection("option", "the option `single_ops` is off")
     return reject_op(binding) or Support()
@@ -38,5 +38,5 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
 
 @hookimpl
 def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
-    """Makes one module of all functions: a graph document, which cites constants by digest, and the engine for it."""
+    """Compile all functions to one module: a graph document citing constants by digest, with the engine."""
     return GraphCodegen(composites="keep").compile(functions, context, Engine())

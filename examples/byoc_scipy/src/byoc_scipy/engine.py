@@ -1,7 +1,7 @@
-"""What computes: SciPy's BLAS for dense layers, and its special functions for activations.
+"""The kernels: SciPy's BLAS for dense layers, and SciPy's special functions for activations.
 
-A kernel takes C-contiguous arrays, and the op's attributes by keyword, and gives a new array; it never writes to what
-it takes, and keeps nothing between calls, since several threads may be in it at once.
+A kernel takes C-contiguous arrays, and the op's attributes by keyword, and returns a new array. A kernel never writes
+to its arguments, and keeps no state between calls, because several threads may call a kernel at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy.special import erf, expit, ndtr, softmax
 __all__ = ["DENSE_BIAS", "DENSE_BIAS_RELU", "DTYPES", "KERNELS", "Engine", "dense_bias", "dense_bias_relu"]
 
 DTYPES = ("float32", "float64")
-"""What the kernels compute in; nothing else is claimed, and nothing else is loaded."""
+"""The dtypes of the kernels; no other dtype is claimed or loaded."""
 
 DENSE_BIAS = "scipy.dense_bias"
 DENSE_BIAS_RELU = "scipy.dense_bias_relu"
@@ -65,22 +65,22 @@ KERNELS: Mapping[str, Callable[..., NDArray]] = {
     "nn.dense": _dense,
     "nn.bias_add": _bias_add,
 }
-"""By op name. The last three are what patterns are made of, and are taken singly too."""
+"""Kernels by op name. The last three are the parts of the patterns, and are taken singly too."""
 
 
 class Engine(KernelEngine):
-    """Runs graphs with the kernels above, and each pattern in one call."""
+    """An engine running graphs with the kernels above, and each pattern in one call."""
 
     def __init__(self) -> None:
         super().__init__(KERNELS)
 
     @property
     def type_key(self) -> str:
-        """The runtime's name, which artifacts cite."""
+        """The runtime's name, cited by artifacts."""
         return "scipy"
 
     def check_node(self, node: GraphNode, operands: Sequence[GraphTensor] = ()) -> str | None:
-        """Gives the reason why a node cannot run here: asked when compiling, and of every file that is loaded."""
+        """Return the reason if a node cannot run here; called during compilation, and for every loaded file."""
         foreign = sorted({tensor.dtype for tensor in (*operands, *node.outputs)} - set(DTYPES))
         if foreign:
             return f"has no kernel for {', '.join(foreign)}"
@@ -89,7 +89,7 @@ class Engine(KernelEngine):
         return super().check_node(node)
 
     def bind_composite(self, node: GraphNode, constants: Mapping[str, NDArray]) -> Callable[..., NDArray] | None:
-        """Gives a pattern's kernel with its weights, once, at load; ``None`` has the pattern run op by op."""
+        """Return a pattern's kernel with the weights, once, at load; ``None`` has the pattern run op by op."""
         kernel = _kernel_of(node.body) if node.body is not None else None
         if kernel is None or node.body is None:
             return None
@@ -99,7 +99,7 @@ class Engine(KernelEngine):
     def build(
         self, function: GraphFunction, constants: Mapping[str, NDArray], prepared: object = None
     ) -> Callable[..., object]:
-        """Gives what runs a function: as the base class does, with overflow and NaN as values and not as warnings."""
+        """Return a callable for a function: the callable of the base class, without warnings for overflow and NaN."""
         run = super().build(function, constants)
 
         def run_quietly(*arrays: NDArray) -> object:
@@ -110,7 +110,7 @@ class Engine(KernelEngine):
 
 
 def dense_bias(x: NDArray, weight: NDArray, bias: NDArray) -> NDArray:
-    """Gives ``x @ weight.T + bias`` by one call of BLAS, which adds its product to what the result holds already.
+    """Return ``x @ weight.T + bias`` by one call of BLAS: the product is added to the bias stored in the result.
 
     Shapes: ``(N, K), (M, K), (M,) -> (N, M)``.
     """
@@ -125,14 +125,14 @@ def dense_bias(x: NDArray, weight: NDArray, bias: NDArray) -> NDArray:
 
 
 def dense_bias_relu(x: NDArray, weight: NDArray, bias: NDArray) -> NDArray:
-    """Gives ``max(x @ weight.T + bias, 0)``; shapes as for :func:`dense_bias`."""
+    """Return ``max(x @ weight.T + bias, 0)``; shapes as for :func:`dense_bias`."""
     result = dense_bias(x, weight, bias)
     np.maximum(result, 0, out=result)
     return result
 
 
 def _kernel_of(body: GraphFunction) -> Callable[[NDArray, NDArray, NDArray], NDArray] | None:
-    """Gives the kernel of a pattern's body. Ids: 0 the input, 1 the weight, 2 the bias, then each node's result."""
+    """Return the kernel of a pattern's body. Ids: 0 the input, 1 the weight, 2 the bias, then each node's result."""
     steps: list[tuple[Any, ...]] = [(node.op, *node.inputs) for node in body.nodes]
     ids = [id_ for _, id_ in body.outputs]
     dense, biased, relu = ("nn.dense", 0, 1), ("nn.bias_add", 3, 2), ("nn.relu", 4)

@@ -1,4 +1,4 @@
-"""What a user may choose: ``build(..., options={"scipy": {"single_ops": False}})``."""
+"""The options of a user: ``build(..., options={"scipy": {"single_ops": False}})``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Options", "options_of"]
 
 
 class Options(BaseModel):
-    """The options; every one has a default, and a value that does not fit is an error before anything is compiled."""
+    """The options, each with a default; a wrong value is an error before the start of compilation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -17,5 +17,5 @@ class Options(BaseModel):
 
 
 def options_of(context: CompileContext) -> Options:
-    """Gives the options of a compilation."""
+    """Return the options of a compilation."""
     return context.options if isinstance(context.options, Options) else Options()

@@ -1,4 +1,4 @@
-"""What the backend takes: a rule for single ops, and patterns of ops that are one call of the library."""
+"""The claims of the backend: a rule for single ops, and patterns of ops run as one call of the library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["patterns", "reject_op"]
 
 
 def patterns() -> list[CompositePattern]:
-    """Gives the patterns. Weights must be constants, because the engine takes them when it is loaded, not per call."""
+    """Return the patterns. Weights must be constants, because the engine takes weights at load, not per call."""
     dense = is_op("nn.dense")(wildcard().has_rank(2), is_const())
     biased = is_op("nn.bias_add").has_attr(axis=-1)(dense, is_const())
     return [
@@ -22,14 +22,15 @@ def patterns() -> list[CompositePattern]:
 
 
 def _check(match: Match) -> Rejection | None:
-    """Refuses a match with an op that the engine cannot compute; users see the reason in ``byoc explain``."""
+    """Reject a match with an op unknown to the engine; users see the reason in ``byoc explain``."""
     return next(filter(None, map(reject_op, match.bindings)), None)
 
 
 def reject_op(binding: Binding) -> Rejection | None:
-    """Gives the reason why the engine cannot compute an op, or ``None``.
+    """Return the reason if the engine cannot compute an op, or ``None``.
 
-    Refuse what is not known to be right: another backend or the host then takes it, and the report says why.
+    Reject every op not known to be right: another backend or the host then takes the op, and the report gives the
+    reason.
     """
     if binding.op.name not in KERNELS:
         return Rejection("op", f"scipy has no kernel for `{binding.op.name}`")

@@ -1,4 +1,4 @@
-"""The run half: saves and loads what the backend compiled. Never imports the compile half."""
+"""The run half: saves and loads compiled modules. Never imports the compile half."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["byoc_load_module", "byoc_runtime_info", "byoc_save_module"]
 
 @hookimpl
 def byoc_runtime_info() -> RuntimeInfo:
-    """Introduces the runtime. If your library lets in one thread at a time, say ``concurrency="serial"``."""
+    """Describe the runtime. If your library admits only one thread at a time, set ``concurrency="serial"``."""
     return RuntimeInfo("scipy")
 
 
 @hookimpl
 def byoc_save_module(module: RuntimeModule) -> bytes:
-    """Gives the graph document as bytes; constants are cited by digest, the artifact holds each once."""
+    """Return the graph document as bytes; constants are cited by digest, and stored once in the artifact."""
     return save_graph(cast("GraphModule", module))  # byoc hands a runtime modules of its own type key only
 
 
 @hookimpl
 def byoc_load_module(payload: bytes, context: LoadContext) -> RuntimeModule:
-    """Gives the module back. What the document breaks, and what the engine refuses, is an ``ArtifactError``."""
+    """Return the loaded module. An invalid document, or a node refused by the engine, raises an ``ArtifactError``."""
     return load_graph(payload, context, Engine())

@@ -29,7 +29,7 @@ def axis_of(binding: Binding, rank: int, name: str = "axis") -> int:
 
 
 def dim_of(binding: Binding, name: str) -> Dim:
-    """Return a size."""
+    """Return a size attribute: an integer or a symbolic expression."""
     value = binding.attrs[name]
     return value if isinstance(value, DimExpr) else int(str(value))
 
@@ -41,7 +41,7 @@ def ints_of(binding: Binding, name: str) -> tuple[int, ...]:
 
 
 def dims_of(binding: Binding, name: str) -> tuple[Dim, ...]:
-    """Return a tuple of sizes."""
+    """Return a tuple of sizes: integers or symbolic expressions."""
     value = binding.attrs[name]
     assert isinstance(value, tuple)
     return tuple(item if isinstance(item, DimExpr) else int(str(item)) for item in value)

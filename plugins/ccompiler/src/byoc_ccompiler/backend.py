@@ -78,7 +78,7 @@ def byoc_supports(binding: Binding, context: CompileContext) -> Support | Reject
 
 @hookimpl
 def byoc_codegen(functions: Sequence[Function], context: CompileContext) -> CodegenResult:
-    """Return a single C module for all functions, already compiled; reject functions with an unsupported op."""
+    """Return a compiled C module of the supported functions, and a rejection for each of the other functions."""
     options = _options(context)
     build = BuildOptions(options.opt_level, options.march, options.extra_flags, options.target)
     rejections = {}

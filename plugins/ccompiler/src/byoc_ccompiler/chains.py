@@ -1,6 +1,7 @@
 """Fusion of successive convolutions: a depthwise convolution with pointwise convolutions before, behind, or both.
 
-In place of the earlier pointwise convolution may stand the first convolution of a network, of an image of few channels.
+The first convolution of a network, of an image of few channels, may take the place of the earlier pointwise
+convolution.
 
 The intermediate image is the largest in a network of such convolutions. The image never leaves the cache if its rows
 are computed, used and forgotten. If the whole image fits into the cache, there is nothing to gain.

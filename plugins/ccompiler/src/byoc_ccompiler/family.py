@@ -27,7 +27,7 @@ class Access(IntEnum):
     Attributes:
         COMPACT: row-major, without gaps.
         ROWS: any strides, but stride 1 along the last axis (for an axis of size 1, any stride).
-        ANY: any strides at all; 0 along an axis read more than once.
+        ANY: any strides at all, including 0 to read an element again along an axis.
     """
 
     COMPACT = 0

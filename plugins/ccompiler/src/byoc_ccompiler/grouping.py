@@ -32,8 +32,8 @@ _MAX_SINGLE_ROW = 1 << 14
 def form_groups(steps: Sequence[Step], families: Mapping[str, KernelFamily], *, fuse: bool = True) -> list[Group]:
     """Return the kernels in an order with every value written before another kernel reads the value.
 
-    A step joins a group no earlier than all groups read by the step: the last of these groups, else the latest group of
-    the space of the step.
+    A step never joins a group before a group read by the step. The step joins the last of the read groups, else the
+    latest group with the space of the step.
 
     Args:
         steps: in an order with every value made before all uses.

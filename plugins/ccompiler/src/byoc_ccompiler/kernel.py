@@ -100,7 +100,7 @@ class KernelContext:
         unit: the vector registers of the target.
         options: the user's options.
         strides: the strides of values not row-major without gaps, in elements.
-        callees: the C functions shared by kernels, by the identity of their statements, because printing is slow.
+        callees: the C functions shared by kernels, by their identity, because printing is slow.
         uses: the uses of these functions, beside the functions to keep them alive.
         calls: the estimated work of these functions, beside the functions likewise.
     """
@@ -123,7 +123,7 @@ class KernelContext:
 _STATUS = CType("int32")
 
 _NAMED_OPS = 4
-"""Ops mentioned in a kernel's name."""
+"""Maximum number of ops mentioned in a kernel's name."""
 
 _HARMLESS = frozenset(string.ascii_letters + string.digits + "_ .,:;=(){}[]\"'*+-")
 """The characters allowed in a comment."""

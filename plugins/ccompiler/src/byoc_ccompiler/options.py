@@ -23,7 +23,7 @@ class CCompilerOptions(BaseModel):
         winograd: whether convolutions with constant filters of 3 by 3 are computed with fewer products, in tiles of
             outputs, if faster by estimate: ``off``; ``f2``, tiles of 2 by 2; ``auto``, tiles of 4 by 4 too. Measured in
             float32, the largest error is 1e-6 (2 by 2) and 4e-6 (4 by 4) of the largest output. A NaN or an infinity in
-            a tile makes all outputs of the tile NaN.
+            the image makes all outputs of each tile reading it NaN.
         precision: the precision of the factors of matrix products and convolutions: ``float32``, or ``bfloat16`` to
             round float32 and float16 factors to bfloat16, each by 2**-8 of itself at most. Sums and all else stay
             float32, but subnormal factors and sums may count as zero. Not rounded are the factors of attention, of

@@ -106,7 +106,7 @@ class _Planner:
         return self._of.get(value) or _own(value)
 
     def _parts(self, step: Step) -> list[tuple[Value, Place | None]]:
-        """Return the place of each operand of a view op needed for a result without a copy."""
+        """Return each operand of a view op with the place needed for a result without a copy, or with ``None``."""
         whole = self._find(step.result)
         layouts = operand_layouts(step.binding, whole.layout)
         places = [None if layout is None else Place(whole.base, layout.canonical) for layout in layouts]
@@ -182,7 +182,7 @@ class _Planner:
         return _copy(operand, self._name_part(operand, target))
 
     def _name_part(self, like: Value, place: Place) -> Var:
-        """Return a name for elements at a place, with the shape of another value."""
+        """Return a variable for elements at a place, with the shape of another value."""
         name = like.name if isinstance(like, Var) else "constant"
         part = Var(name, TensorType(shape_of(like), dtype_of(like)))
         self._of[part] = place

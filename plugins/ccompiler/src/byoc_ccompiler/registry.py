@@ -55,4 +55,4 @@ FAMILIES: Mapping[str, KernelFamily] = _by_op(
     *layers.FAMILIES,
     recurrence.FAMILY,
 )
-"""The family of every op with a family."""
+"""The family of each supported op, by the op's name."""

@@ -18,7 +18,14 @@ __all__ = ["require_broadcast", "require_equal_sizes", "require_results", "requi
 
 
 def require_broadcast(scope: FunctionScope, step: Step, *, skip: int = 0, of_result: int = 0) -> None:
-    """Require the sizes of the operands to broadcast to the result, ignoring the given numbers of last axes of both."""
+    """Require the sizes of the operands to broadcast to the result.
+
+    Args:
+        scope: the function.
+        step: the step.
+        skip: number of last axes ignored in each operand.
+        of_result: number of last axes ignored in the result.
+    """
     names = step.binding.op.operand_names(len(step.operands))
     space = shape_of(step.binding.results[0])
     for name, operand in zip(names, step.operands, strict=True):

@@ -15,7 +15,7 @@ _LARGE_PAGE = 1 << 21
 
 
 def round_up(nbytes: int) -> int:
-    """Return the next multiple of the alignment."""
+    """Round a number of bytes up to a multiple of the alignment."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 

@@ -46,7 +46,7 @@ def sizes_of(tensor: GraphTensor) -> tuple[int, ...]:
 
 
 def exceeds(tensor: GraphTensor) -> str | None:
-    """Return the limit of axes or elements in oneDNN exceeded by a static tensor; else ``None``."""
+    """Return oneDNN's limit of axes or elements if a static tensor exceeds it, else ``None``."""
     if len(tensor.shape) > MAX_NDIMS:
         return f"{MAX_NDIMS} axes"
     return f"{MAX_INT} elements" if prod(sizes_of(tensor)) > MAX_INT else None

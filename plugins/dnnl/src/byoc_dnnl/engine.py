@@ -276,7 +276,10 @@ class _Kept:
 
 
 def _finder(region: Region) -> Callable[[int, Shapes], NativeProgram | None]:
-    """Return a callable with which the extension finds the programs of a region; the region holds the extension."""
+    """Return a callable for the extension to find the programs of a region.
+
+    The callable holds a weak reference, because the region holds the extension's caller.
+    """
     reference = weakref.ref(region)
 
     def find(number: int, sizes: Shapes) -> NativeProgram | None:

@@ -46,7 +46,7 @@ __all__ = [
 class Handle:
     """A pointer created by a function of oneDNN, with the function for freeing.
 
-    The handle itself can be passed to functions of oneDNN, and lives as long as the call.
+    The handle itself can be passed to functions of oneDNN; the call keeps the handle alive.
 
     Attributes:
         pointer: for callers that keep this object alive long enough.
@@ -75,8 +75,8 @@ class Engine(Handle):
     """The engine of the CPU, owner of all other objects.
 
     The engine switches oneDNN's cache of primitives off. A cached descriptor may point to attributes of a freed
-    descriptor. oneDNN 3.2 reads these attributes if the primitive has left the cache before creation. Programs keep
-    their primitives themselves, except for some kept for good (:mod:`byoc_dnnl.primitive_cache`).
+    descriptor. oneDNN 3.2 reads these attributes if the cache no longer holds the primitive at the time of creation.
+    Programs keep their primitives themselves, except for some kept for good (:mod:`byoc_dnnl.primitive_cache`).
     """
 
     __slots__ = ("_library",)

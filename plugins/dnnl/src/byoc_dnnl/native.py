@@ -272,7 +272,10 @@ def _error(titles: list[str], what: int, step: int, status: int) -> ExecutionErr
 
 
 def _functions(engine: Engine, *, is_serial: bool, run_team: int) -> tuple[int, ...]:
-    """Return the addresses of ``Api``; ``run_team`` is 0 if oneDNN uses other threads than the core."""
+    """Return the addresses of ``Api``.
+
+    ``run_team`` becomes 0 in a serial program, or if oneDNN uses other threads than the core.
+    """
     api, openmp = engine.api, engine.openmp
     names = ("omp_get_max_threads", "GOMP_parallel", "omp_set_num_threads" if is_serial else "")
     functions: list[Any] = [api.function(name) for name in _FUNCTIONS]

@@ -17,7 +17,7 @@ class DnnlOptions(BaseModel):
 
     Attributes:
         precision: the precision of float32 computations: ``float32`` or ``bfloat16``. ``bfloat16`` rounds the factors
-            of matrix products and convolutions, with a relative error of at most 2**-8, and also values read between
+            of matrix products and convolutions, with a relative error of at most 2**-8, and also values passed between
             products and convolutions. Sums, computations of a primitive before the result is written, softmax and layer
             normalisation stay in float32; subnormal numbers may count as zero. Needs a processor with bfloat16
             instructions.

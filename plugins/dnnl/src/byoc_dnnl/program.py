@@ -1,4 +1,4 @@
-"""Execution of a plan: primitives created once, and frames with memory and argument blocks for calls at one time."""
+"""Execution of a plan: primitives created once, and a frame with memory and argument blocks per concurrent call."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Shapes = tuple[tuple[int, ...], ...]
 """The shapes of all arguments of a function: inputs, then outputs."""
 
 _SAMPLES = ((2, 2), (31, 5), (257, 11))
-"""Starting points of the trial sizes of a function with symbols: of the primes, and of the factors of 32."""
+"""Lower limits for the trial sizes of a function with symbols: for primes, and for primes multiplied by 32."""
 
 _MULTIPLE = 32
 """A factor of image sizes. Networks that halve images and join the halves again accept multiples of this factor."""

@@ -63,7 +63,7 @@ def _product(sizes: tuple[int, ...]) -> int:
 
 
 def squeeze(op: OpDef) -> Space:
-    """Return the space of ``squeeze``."""
+    """Return the space of ``squeeze``: all axes of size 1 by number, only the last of them, and no axes given."""
 
     def build(levels: Levels) -> OpCase | None:
         shape, ones = levels["shape"]
@@ -91,7 +91,7 @@ def expand_dims(op: OpDef) -> Space:
 
 
 def permute_dims(op: OpDef) -> Space:
-    """Return the space of ``permute_dims``."""
+    """Return the space of ``permute_dims``: axes swapped, moved to an end, reversed or unchanged, or no axes given."""
 
     def build(levels: Levels) -> OpCase | None:
         rank = levels["rank"]
@@ -222,7 +222,7 @@ def pad(op: OpDef) -> Space:
 
 
 def tile(op: OpDef) -> Space:
-    """Return the space of ``tile``."""
+    """Return the space of ``tile``: repeats along the first axis, the last, all, none."""
 
     def build(levels: Levels) -> OpCase:
         shape = levels["sizes"][: levels["rank"]]

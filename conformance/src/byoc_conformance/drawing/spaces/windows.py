@@ -84,7 +84,7 @@ def _convolution_case(op: OpDef, levels: Levels, *, is_transposed: bool, **attrs
 
 
 def convolution(op: OpDef) -> Space:
-    """Return the space of a convolution."""
+    """Return the space of a convolution: sizes, channels, strides, padding, dilation, groups and layouts."""
     factors = {**_CONVOLUTION, **schema_levels(op)}
     return Space(factors, lambda levels: _convolution_case(op, levels, is_transposed=False))
 

@@ -88,7 +88,8 @@ def _check_unknown_keys(subject: Subject, case: str) -> None:
             subject.handle.options(given)
         except OptionsError:
             continue
-        raise FailedError(f"option `{where}` accepts and ignores the unknown key `{_UNKNOWN}`; forbid extra keys")
+        accepting = f"option `{where}` accepts and ignores" if where else "the options accept and ignore"
+        raise FailedError(f"{accepting} the unknown key `{_UNKNOWN}`; forbid extra keys")
 
 
 def _check_bad_values(subject: Subject, case: str) -> None:

@@ -1,4 +1,4 @@
-"""The status hooks of both halves: quick answers without side effects on whether work is possible here."""
+"""The status hooks of both halves: whether work is possible here, answered quickly and without side effects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _check(hook: str, ask: Callable[[], Status]) -> None:
     """Call a hook twice, in an empty folder.
 
     Raises:
-        FailedError: the hook took long, changed something, gave two answers, or reported no without a next step.
+        FailedError: the hook took long, changed something, gave two answers, or refused without a remedy.
     """
     environment, folder = dict(os.environ), Path.cwd()
     with tempfile.TemporaryDirectory(prefix="byoc-conformance-") as empty:

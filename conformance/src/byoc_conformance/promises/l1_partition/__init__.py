@@ -1,4 +1,4 @@
-"""Level 1: honest partition: claims within the declarations, and compiled code for each claim."""
+"""Level 1: honest partition: a backend claims everything declared, and compiles everything claimed."""
 
 from __future__ import annotations
 

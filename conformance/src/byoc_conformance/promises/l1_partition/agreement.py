@@ -1,4 +1,4 @@
-"""Comparison of two functions for the same op, irrespective of accuracy."""
+"""Comparison of results: whether two functions compute the same op, irrespective of accuracy."""
 
 from __future__ import annotations
 

@@ -83,7 +83,10 @@ def _set_aside(function: Function, backend: str, rejection: Rejection) -> Functi
 
 
 def _check_right(item: CaseFunction, name: str, packed: PackedFunction) -> None:
-    """Run a function compiled by the subject without a claim: right results mean a modest claim only."""
+    """Check the results of an unclaimed function compiled nevertheless.
+
+    With right results, the backend merely claims too little.
+    """
     assert item.case is not None
     inputs = item.case.arrays(np.random.default_rng(0), item.dtype)
     expected = evaluate_function(IRModule({name: replace(item.function, name=name)}), name, inputs)

@@ -71,7 +71,7 @@ def _require(subject: Subject, hook: str) -> None:
 
 
 def _rewrite(subject: Subject, hook: str, module: IRModule) -> IRModule:
-    """Return the module rewritten by the hook; the core checks the limit to the backend's own regions."""
+    """Return the module rewritten by the hook; the core checks that only the backend's own regions change."""
     return subject.handle.rewrite(hook, module, subject.handle.context(module, subject.spec.options))
 
 

@@ -130,7 +130,7 @@ def _noise(type_: TensorType, generator: np.random.Generator) -> Array:
 
 
 def missing_constants(subject: Subject, case: str) -> None:
-    """Check that a payload with a missing constant is refused, with the constant's digest."""
+    """Check that a payload with a missing constant is refused, with an error naming the digest of the constant."""
     for saved in _citing_modules(subject):
         _, cited = _load_and_watch(saved)
         for digest in cited:

@@ -52,7 +52,9 @@ class Saved:
     payload: bytes
 
     def load(self, payload: bytes, constants: Mapping[str, Array] | None = None) -> RuntimeModule:
-        """Return the module of a payload, with this module's constants or others; permit native code as in this module.
+        """Return the module of a payload, with this module's constants or others.
+
+        Native code is permitted only if this module is native.
 
         Raises:
             ByocError: the payload cannot be loaded.

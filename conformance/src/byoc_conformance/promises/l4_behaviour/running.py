@@ -112,7 +112,7 @@ def agree(
     """Check results against known results; see :func:`difference`.
 
     Raises:
-        FailedError: the results differ; with the time of the call.
+        FailedError: the results differ; names the example and the circumstances of the call (``when``).
     """
     text = difference(subject, example, inputs, found, known)
     if text:
@@ -182,7 +182,10 @@ def is_computable(example: Example, inputs: Sequence[Array]) -> bool:
 
 
 def widen(subject: Subject, examples: Iterable[Example]) -> tuple[Example, ...]:
-    """Return examples with a single type for all values again, on arrays of 64 Ki elements."""
+    """Rebuild examples with a single type for all values on arrays of 64 Ki elements; leave out all others.
+
+    Examples with constants are left out too.
+    """
     found = []
     for example in examples:
         function = example.module[example.function]
@@ -194,7 +197,7 @@ def widen(subject: Subject, examples: Iterable[Example]) -> tuple[Example, ...]:
 
 
 def compile_own(subject: Subject, examples: Iterable[Example]) -> tuple[Attempt, tuple[Example, ...]]:
-    """Compile examples anew, or examples derived from others; return the examples claimed by the subject too."""
+    """Compile examples, perhaps derived from others, anew; return the attempt, and the claimed, compiled examples."""
     given = tuple(examples)
     attempt = subject.attempt(join_examples(given))
     kept = tuple(e for e in given if attempt.is_claimed(e.function) and e.function not in attempt.failures)

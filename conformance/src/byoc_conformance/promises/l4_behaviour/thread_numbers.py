@@ -95,7 +95,7 @@ def _compile_large(subject: Subject) -> tuple[Attempt, Mapping[str, list[Array]]
     """Return the compiled large cases, and inputs of the cases claimed by the subject.
 
     Raises:
-        NotCoveredError: no case is claimed.
+        NotCoveredError: no case is claimed, or every call fails.
     """
     functions = dict(_functions(subject))
     attempt = subject.attempt(IRModule({name: function for name, (function, _) in functions.items()}, ConstantStore()))
@@ -111,6 +111,8 @@ def _compile_large(subject: Subject) -> tuple[Attempt, Mapping[str, list[Array]]
             call_function(attempt.vm, name, inputs)
         except ByocError:  # level 2 reports failing calls
             del taken[name]
+    if not taken:
+        raise NotCoveredError("every call of a large case fails")
     return attempt, taken
 
 

@@ -34,7 +34,7 @@ class Aliases:
         )
 
     def _roots(self, buffer: Buffer) -> list[Buffer]:
-        """Return the buffers a buffer may point into, without pointers into other buffers."""
+        """Return the buffers reached by following all pointers from a buffer; the buffer itself if it is no pointer."""
         reached = dict.fromkeys([buffer])
         pending = [buffer]
         while pending:

@@ -49,7 +49,7 @@ class Uses:
 
     @property
     def words(self) -> set[str]:
-        """The identifiers in raw texts, reserved against new meanings as variables."""
+        """The identifiers in raw texts; no variable may get such a name."""
         texts = (re.sub(r"\{\w*\}", " ", text) for text in self.raw_texts)
         return {word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text, re.ASCII)}
 

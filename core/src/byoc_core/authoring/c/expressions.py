@@ -260,7 +260,8 @@ class Binary(Expression):
 class Select(Expression):
     """A choice between two values; only the chosen value is computed.
 
-    Vectors are both computed, and chosen lane by lane by a comparison of vectors of as many bytes.
+    Of two vectors both are computed. Each lane is chosen by the same lane of the condition, a comparison of vectors
+    with as many bytes.
     """
 
     condition: Expression

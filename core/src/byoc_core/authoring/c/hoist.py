@@ -46,9 +46,9 @@ __all__ = ["hoist"]
 def hoist(function: Function) -> Function:
     """Return a function with loop-invariant values and pointers computed before the loop.
 
-    A value moves only if computing the value is safe for a loop without rounds. A load or a quotient stays if the
-    number of rounds is not known to be above 0, or if a round may leave the function. A value moves out of as many
-    loops as do not change it.
+    A value moves only if computing the value is safe for a loop without rounds. A load, a call, or a quotient with a
+    divisor not known to be above 0 stays if the loop may have no rounds, or if a round may leave the function. A value
+    moves out of as many loops as do not change it.
 
     Cost: linear in the expressions, times the depth of the loops.
     """

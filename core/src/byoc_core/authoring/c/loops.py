@@ -117,14 +117,14 @@ def unrolled(loop: For) -> Block:
 
 
 def as_copy(loop: For, *, is_part: bool = False) -> Copy | None:
-    """Return the copy equivalent to a loop, if the loop only moves contiguous elements.
+    """Return the copy equivalent to a loop that only moves contiguous elements without overlap, else ``None``.
 
     A loop with an end before the start has no rounds, but a copy of fewer than 0 elements is not permitted: the end of
     the loop must be provably no less than the start.
 
     Args:
         loop: the loop.
-        is_part: whether the bounds are the first and the last round of a part of all rounds, in this order.
+        is_part: whether the bounds are the first round and the end of a part of all rounds, hence in order.
     """
     match loop.start, loop.stop:
         case Size(begin), Size(end) if is_nonnegative(end - begin):

@@ -1,4 +1,4 @@
-"""Simplify index arithmetic and control flow by the ranges of loop indices and of values."""
+"""Simplification of index arithmetic and control flow by the ranges of loop indices and of values."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ Block = tuple[Statement, ...]
 
 @dataclass(frozen=True, slots=True)
 class Let(Statement):
-    """A declaration of a variable with a constant value."""
+    """A declaration of a variable that keeps its first value."""
 
     variable: Variable
     value: Expression

@@ -27,8 +27,8 @@ class Target:
             none.
         contract: the first line of such a function; empty for none.
         align: the text before a variable with alignment of ``{nbytes}`` bytes.
-        kernel: the text before the type of a function with parallel loops shared by the threads of a grid; empty for a
-            target without grids. :func:`~byoc_core.authoring.c.map_to_grid` makes such functions.
+        kernel: the text before the type of a function with its parallel loop shared by the threads of a grid; empty for
+            a target without grids. :func:`~byoc_core.authoring.c.map_to_grid` makes such functions.
         thread: the number of a thread of a grid.
         num_threads: the number of all threads.
         keywords: words forbidden as names, in addition to C keywords.

@@ -69,7 +69,7 @@ def type_problems(expression: Expression) -> Iterator[str]:
 
 
 def is_mask(expression: Expression) -> bool:
-    """Return whether an expression is a comparison of vectors, with a result of no C type."""
+    """Return whether an expression is a comparison of vectors; C has no type for the result."""
     return isinstance(expression, Binary) and expression.operator in COMPARISONS and expression.left.type.lanes > 1
 
 

@@ -31,7 +31,7 @@ from byoc_core.errors import InternalError
 __all__ = ["vectorised"]
 
 _VECTOR_DTYPES = tuple(dtype for dtype in COMPUTED_DTYPES if dtype != "bool")
-"""The dtypes with vectors in C: the others are bytes with a choice, or structures."""
+"""The dtypes with vectors in C: a bool is a byte with value 0 or 1, a half a structure."""
 
 _OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
 """Elementwise ops equivalent to operators on floats."""

@@ -1,4 +1,4 @@
-"""The verifier: laws for functions before printing."""
+"""The verifier: the laws that a function must obey before printing."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ class _Checker:
             yield f"`{buffer.name}` holds pointers, and is used as numbers"
 
     def _access(self, buffer: Buffer, index: Expression, count: int, lanes: int = 0) -> Iterator[str]:
-        """Yield the problems of an access to `count` elements; ``lanes`` is 0 for elements without a value."""
+        """Yield the problems of an access to `count` elements; ``lanes`` is 0 unless loaded or stored as a value."""
         yield from self._buffer(buffer)
         if index.type != INDEX:
             yield f"an offset into `{buffer.name}` is {index.type}, no index"

@@ -31,7 +31,7 @@ def from_onnx(
         model: a file, a file's bytes, or a loaded model. External data is read only from the folder of a model file.
         ops: the registry for op names, and of the module; byoc's own ops by default.
         max_nodes: the most nodes after expansion of function calls, unrolled loops and sequences, including the
-            resulting ops; by default 100,000 and 16 for each node in the file.
+            resulting ops; by default 100,000 plus 16 for each node in the file.
 
     Returns:
         A module whose ``main`` has a parameter for each input without initializer, in the model's order. The attributes

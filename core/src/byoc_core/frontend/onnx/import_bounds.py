@@ -30,7 +30,7 @@ class ImportBounds:
     Args:
         source: the model, for messages.
         declared: the nodes of the model's graph and functions, nested graphs included, each once.
-        max_nodes: the most imported nodes, including the resulting ops; by default 100,000 and 16 for each declared
+        max_nodes: the most imported nodes, including the resulting ops; by default 100,000 plus 16 for each declared
             node.
     """
 
@@ -42,7 +42,7 @@ class ImportBounds:
         self._generated = 0
 
     def check(self, count: int, where: str) -> None:
-        """Check, before work begins, for ``count`` further nodes within the bound.
+        """Check, before work begins, that ``count`` further nodes stay within the bound.
 
         Raises:
             FrontendError: the nodes exceed the bound.

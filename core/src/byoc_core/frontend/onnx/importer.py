@@ -216,7 +216,7 @@ class GraphImporter:
         return self.builder.const(found) if isinstance(found, np.ndarray) else found
 
     def bring_in(self, found: Imported) -> Imported:
-        """Return the form inside this graph of something known or computed in the surrounding graph."""
+        """Convert an imported form of the surrounding graph for use in this graph."""
         if isinstance(found, SequenceValue):
             return SequenceValue(tuple(map(self.bring_in, found.elements)))
         return self._captured(found) if isinstance(found, Var) else found

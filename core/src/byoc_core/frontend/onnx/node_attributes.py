@@ -30,7 +30,8 @@ _KINDS: dict[int, str] = {
 class NodeAttributes:
     """The attributes of a node.
 
-    Every attribute must be read (or declared ignored), because the import would silently ignore an unread attribute.
+    Every attribute must be read (or declared ignored): an unread attribute could silently change the meaning of the
+    node. Reading an attribute of another type, or a missing attribute without default, raises ``FrontendError``.
 
     Args:
         proto: the node.
@@ -112,7 +113,7 @@ class NodeAttributes:
         return getattr(attribute, field)
 
     def finish(self) -> None:
-        """Check every attribute for having been read.
+        """Check that every attribute was read.
 
         Raises:
             FrontendError: an attribute was not read because it is unknown, or this variant of the op is not supported.

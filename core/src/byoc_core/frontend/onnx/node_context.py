@@ -53,7 +53,7 @@ class NodeContext(NodeAttributes):
     # Properties of the node
 
     def find_op(self, name: str) -> OpDef:
-        """Return the op of a name in the registry used for the import.
+        """Return the op of this name in the registry used for the import.
 
         Raises:
             IRTypeError: the registry has no such op.
@@ -150,11 +150,11 @@ class NodeContext(NodeAttributes):
         return shape
 
     def array(self, index: int) -> npt.NDArray[np.generic] | None:
-        """Return an input as an array if constant."""
+        """Return an input as an array if constant, else ``None``."""
         return self.as_array(self.imported(index))
 
     def as_array(self, imported: Imported) -> npt.NDArray[np.generic] | None:
-        """Return an imported form as an array if constant."""
+        """Return an imported form as an array if constant, else ``None``."""
         if isinstance(imported, ShapeValue):
             return imported.to_array()
         if isinstance(imported, Constant):
@@ -162,11 +162,11 @@ class NodeContext(NodeAttributes):
         return imported if isinstance(imported, np.ndarray) else None
 
     def shape_value(self, index: int) -> ShapeValue | None:
-        """Return an input as a known shape, if possible."""
+        """Return an input as a known shape if possible, else ``None``."""
         return self.as_shape_value(self.imported(index))
 
     def as_shape_value(self, imported: Imported) -> ShapeValue | None:
-        """Return an imported form as a known shape, if possible."""
+        """Return an imported form as a known shape if possible, else ``None``."""
         if isinstance(imported, ShapeValue):
             return imported
         array = self.as_array(imported)
@@ -228,7 +228,7 @@ class NodeContext(NodeAttributes):
             out_types: result types, for ops with declared types.
 
         Raises:
-            IRTypeError: the operands do not fit the op; the importer of the node adds the node's name.
+            IRTypeError: the operands do not fit the op; the importer of the graph adds the node's name.
             FrontendError: the model expands to too many nodes.
         """
         self._graph.bounds.spend(1, self.label)
@@ -335,7 +335,7 @@ class NodeContext(NodeAttributes):
         return NodeContext(self._graph.nest(repeats=repeats), self._proto)
 
     def bring_in(self, outer: Imported) -> Imported:
-        """Return the form inside, from the perspective of this node, of something known or computed outside."""
+        """Convert an imported form of the surrounding graph for use in the graph of this node."""
         return self._graph.bring_in(outer)
 
     def inline(self, attribute: str, inputs: Sequence[Imported]) -> list[Imported]:

@@ -49,7 +49,7 @@ class Rounds:
         body: the graph.
         names: the names of the carried values in messages.
         run: imports a round: takes the node from the perspective inside, the round's number and the carried values.
-        count: the number of rounds, or ``None`` if the body's condition may end the rounds.
+        count: the number of rounds, or ``None`` if known only at run time.
         limit: the most rounds, as an IR value if no integer is known.
         condition: whether there is a first round.
         is_reversed: for each scan output, whether its first slice belongs to the last round.

@@ -73,7 +73,10 @@ class ShapeValue:
 
     @classmethod
     def from_array(cls, array: npt.NDArray[np.generic]) -> ShapeValue | None:
-        """Return a small array as a shape value; ``None`` for large arrays and other dtypes."""
+        """Return a small array as a shape value.
+
+        ``None`` for large arrays, other dtypes, and floats not finite or with large denominators.
+        """
         if array.ndim > _MAX_RANK or array.size > MAX_ELEMENTS:
             return None
         name = array.dtype.name
@@ -125,7 +128,10 @@ class ShapeValue:
 
     @property
     def is_representable(self) -> bool:
-        """Whether the tensor's type can represent all its numbers, guaranteed for sizes computed without overflow."""
+        """Whether the tensor's type can represent all its integers, and symbolic elements are short.
+
+        Symbolic elements are assumed to be computed without overflow.
+        """
         bits = 31 if self.dtype == "int32" else 63
         return all(_is_representable(element, bits) for element in self.elements)
 

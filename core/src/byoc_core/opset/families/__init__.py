@@ -76,7 +76,7 @@ def ops_of(family: str) -> dict[str, OpDef]:
 
 
 def find_op(name: str) -> OpDef | None:
-    """Return the core's op with a name, ``None`` if there is none.
+    """Return the core's op of this name; ``None`` if there is none.
 
     Cost: the first call for an op of a family imports the family.
     """

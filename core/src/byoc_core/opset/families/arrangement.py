@@ -20,7 +20,7 @@ __all__ = ["OPS"]
 
 
 def _trilu(x: NDArray, *, k: int, upper: bool) -> NDArray:
-    """Return the last two axes with zeros below (``upper``) or above the diagonal ``k``, which is kept."""
+    """Return ``x`` with zeros below (``upper``) or above diagonal ``k`` of the last two axes; the diagonal is kept."""
     rows, columns = x.shape[-2:]
     offset = np.arange(columns) - np.arange(rows)[:, None]
     kept = offset >= k if upper else offset <= k

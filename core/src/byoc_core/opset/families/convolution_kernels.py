@@ -57,7 +57,7 @@ class _Geometry:
 
     @property
     def depth(self) -> int:
-        """Elements of a window."""
+        """The number of elements of a window, over all channels."""
         return self.channels * math.prod(self.window)
 
     def is_pointwise(self, padding: Sequence[int]) -> bool:

@@ -47,7 +47,7 @@ def _compress(x: NDArray, condition: NDArray, *, axis: int | None) -> NDArray:
 
 
 def _unique(x: NDArray, *, axis: int | None, sorted: bool) -> tuple[NDArray, ...]:  # noqa: A002 - the attribute's name
-    """Return the distinct slices along an axis, the first position of each, the index for each slice, and counts.
+    """Return the distinct slices along an axis, their first positions, each slice's index among them, and their counts.
 
     NaNs are equal and come last; zeros of both signs are equal, represented by the first zero.
     """
@@ -64,7 +64,7 @@ def _unique(x: NDArray, *, axis: int | None, sorted: bool) -> tuple[NDArray, ...
 
 
 def _distinct_rows(rows: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-    """Return the first position of each distinct row in lexicographic order, the index for each row, and counts."""
+    """Return the first positions of distinct rows in lexicographic order, each row's index among them, and counts."""
     if not rows.shape[0]:
         empty = np.zeros(0, np.int64)
         return empty, empty, empty

@@ -29,7 +29,9 @@ __all__ = ["INDICES_DOC", "OPS", "count_coordinates", "paired_indices"]
 
 
 def _gather_elements(x: NDArray, indices: NDArray, *, axis: int) -> NDArray:
-    """Return for each index the element of ``x`` at the index along ``axis``, and at the place of the index elsewhere.
+    """Return for each index the element of ``x`` at the index along ``axis``.
+
+    Along the other axes, the element is at the place of the index.
 
     Raises:
         ExecutionError: an index lies outside the axis, or ``indices`` is larger than ``x`` along another axis.
@@ -84,7 +86,7 @@ def paired_indices(context: TypeContext) -> tuple[Dim, ...]:
 
 
 def count_coordinates(context: TypeContext, first: int = 0) -> int:
-    """Return the size of the last axis of operand 1: the number of axes of operand 0, from ``first`` on, to index.
+    """Return the size of the last axis of operand 1: the number of indexed axes of operand 0, from ``first`` on.
 
     Raises:
         IRTypeError: operand 0 has no axis left, operand 1 holds no integers or has no axis, or the size is not known

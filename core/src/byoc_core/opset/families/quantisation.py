@@ -140,7 +140,7 @@ _permute_axis = permute_axis()
 
 
 def _permute(context: OpContext) -> Permutable | None:
-    """Return the permutation rule of the first operand; ``None`` for blocks, with parameters to permute as well."""
+    """Return the permutation rule of the first operand; ``None`` for blocks: their parameters would be permuted too."""
     return None if context.attrs["block_size"] else _permute_axis(context)
 
 

@@ -92,12 +92,12 @@ def _place(op: str, search: Callable[..., Any]) -> NumpyKernel:
 
 
 def _reduce_all(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
-    """Return whether all elements are true along axes (all if ``None``); true for empty axes."""
+    """Return whether all elements are true along axes (all if ``None``); true without elements."""
     return _reduce(np.logical_and, x, axis, keepdims=keepdims)
 
 
 def _reduce_any(x: NDArray, *, axis: Sequence[int] | None, keepdims: bool) -> NDArray:
-    """Return whether any element is true along axes (all if ``None``); false for empty axes."""
+    """Return whether any element is true along axes (all if ``None``); false without elements."""
     return _reduce(np.logical_or, x, axis, keepdims=keepdims)
 
 

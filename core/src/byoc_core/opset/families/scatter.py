@@ -46,9 +46,10 @@ _WIDE_ROW = 256  # from this width on a call per row is faster than a step per e
 
 
 def _scatter_elements(x: NDArray, indices: NDArray, updates: NDArray, *, axis: int, reduction: str) -> NDArray:
-    """Return ``x`` with each update at its index along ``axis``, and at the place of the update elsewhere.
+    """Return ``x`` with each update at its index along ``axis``.
 
-    Several updates of an element apply in row-major order: see :func:`_scatter_rows`.
+    Along the other axes, the element is at the place of the update. Several updates of an element apply in row-major
+    order: see :func:`_scatter_rows`.
 
     Raises:
         ExecutionError: an index lies outside the axis, ``indices`` is larger than ``x`` along another axis, or

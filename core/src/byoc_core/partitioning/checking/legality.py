@@ -1,8 +1,8 @@
 """The legality checker: a proof that a partitioned module is the same program as before.
 
 The checker shares no code with the merger: dependences, effects, and the ops between impure ops are found anew here, by
-other means. Both read the IR itself: the data, the verifier, and the symbols cited and given by a type. The merger
-passes sizes into bodies (``CaptureSizes``) before merging; ``before`` is the module after this step.
+other means. Common to both is only the IR itself: the data, the verifier, and the symbols cited and given by a type.
+The merger passes sizes into bodies (``CaptureSizes``) before merging; ``before`` is the module after this step.
 
 Both modules are unfolded to value numbers (:mod:`byoc_core.partitioning.checking.unfolding`), and the laws are compared
 directly:
@@ -158,7 +158,10 @@ def _broken_law(want: Unfolded, have: Unfolded) -> str | None:
 
 
 def _first_difference(name: str, want: Unfolded, have: Unfolded, before: _Side, after: _Side) -> str:
-    """Return the first op on each side missing on the other, in the innermost body; else the heads of the functions."""
+    """Return the IR around the first op missing on the other side, for each side and in the innermost body.
+
+    Without such an op, the producers of the first differing result are shown, or else the head of the new function.
+    """
     lost, added = _first_extra(want, have), _first_extra(have, want)
     while lost is not None and added is not None and lost.regions and len(lost.regions) == len(added.regions):
         for old, new in zip(lost.regions, added.regions, strict=True):

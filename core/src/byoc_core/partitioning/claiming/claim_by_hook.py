@@ -27,8 +27,8 @@ def claim_by_hook(
         log: receives the refusals.
 
     Raises:
-        HookError: the hook raised, changed anything but claims, claimed for another backend, or claimed an op unfit for
-            any backend.
+        HookError: the hook raised, changed anything but claims, claimed for another backend, or claimed an op forbidden
+            to every backend.
     """
     claimed = backend.partition(module, context)
 

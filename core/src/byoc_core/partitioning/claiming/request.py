@@ -19,7 +19,7 @@ __all__ = ["PartitionRequest", "contain_patterns"]
 
 
 def contain_patterns(backend: BackendHandle) -> Callable[[ByocError, str], Rejection]:
-    """Return the containment for errors raised by a backend's pattern at an op: :meth:`BackendHandle.contain`."""
+    """Return the handler of errors raised by a backend's patterns: :meth:`BackendHandle.contain`, with error and op."""
     return lambda error, op: backend.contain("byoc_patterns", error, op)
 
 
@@ -31,8 +31,8 @@ class PartitionRequest:
         backends: from the first to be asked to the last.
         options: each backend's options, by backend name.
         log: receives the refusals.
-        admissions: by backend name, the limits of the user's constraints on requests to the backend. :meth:`claim` asks
-            by itself; a policy setting claims in another way asks :meth:`admission`.
+        admissions: returns, for a backend's name, the admission by the user's constraints. :meth:`claim` asks this
+            admission by itself; a policy setting claims in another way asks :meth:`admission`.
         registry: all existing backends, including backends not taking part.
     """
 

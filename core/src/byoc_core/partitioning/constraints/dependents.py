@@ -12,7 +12,7 @@ __all__ = ["find_dependents"]
 def find_dependents(module: IRModule, origins: Mapping[int, str]) -> dict[tuple[str, str], str]:
     """Return the ops depending on the results of chosen bindings.
 
-    A binding depends on the operands, together with everything run by the binding: bodies, and the called function. The
+    A binding depends on its operands, and so does everything run by the binding: bodies, and the called function. The
     results of a binding running a chosen binding depend on the latter. The back edge of a loop does not count.
 
     Args:
@@ -48,7 +48,10 @@ class _Search:
         return self._held.get(name)
 
     def _body(self, function: Function, source: str, cause: str | None) -> str | None:
-        """Search a body; ``cause`` is the dependence of the whole body."""
+        """Search a body and return the name of a chosen binding run by the body, if any.
+
+        ``cause`` is the name of the chosen binding the whole body depends on, or ``None``.
+        """
         held = None
         depends: dict[int, str] = {}
         for binding in function.bindings:

@@ -22,9 +22,9 @@ class PartitionOptions:
         force: by name, the backend required for an op, or ``"host"`` for no backend. If the backend does not take the
             op, the partition fails. An exact name takes precedence over a glob, and ``force`` over everything below.
         stop_at: names of the last ops to be offloaded on a path: ops depending on the results stay on the host. A
-            ``call``, ``if`` or ``loop`` depends on the operands, with everything run inside; if the named op runs
-            inside, the readers of the results depend on the named op. Inside a loop a single round counts: ops before
-            the named op may be offloaded.
+            ``call``, ``if`` or ``loop`` depends on the operands, and so does everything run inside; if the named op
+            runs inside, the readers of the results depend on the named op. Inside a loop a single round counts: ops
+            before the named op may be offloaded.
         allow: by backend, globs of the permitted ops (``{"mynpu": ["nn.*", "add"]}``); a backend not listed may take
             all ops.
         min_ops: a region of fewer ops (ops in composites counted singly) is given back, and the next backend is asked

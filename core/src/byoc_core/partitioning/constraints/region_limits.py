@@ -24,7 +24,7 @@ __all__ = ["claim_within_limits", "has_limits"]
 
 
 def has_limits(options: PartitionOptions, backends: Sequence[BackendHandle]) -> bool:
-    """Return whether a region may be too small: for the user, or for the backend."""
+    """Return whether there is a limit on the size of regions, set by the user or stated by a backend."""
     is_limited = options.min_ops or options.min_flops or options.min_bytes
     return bool(is_limited or any(_least_flops(options, backends).values()))
 
@@ -74,7 +74,7 @@ def claim_within_limits(
 def _small_regions(
     module: IRModule, claimed: IRModule, constraints: Constraints, least_flops: Mapping[str, int]
 ) -> dict[str, dict[OpKey, Rejection]]:
-    """Return by backend the ops of too small regions, with the sizes."""
+    """Return, by backend, the ops of its too small regions, each with the rejection."""
     kept = {op_key(claim.source, op) for claim in claims_of(module) for op in claim.ops}.union(constraints.forced)
     regions: dict[str, list[Claim]] = {}
     small: dict[str, dict[OpKey, Rejection]] = {}

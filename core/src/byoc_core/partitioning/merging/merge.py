@@ -46,7 +46,7 @@ class MergeCompositeFunctions(Pass):
         regions. Impure bindings are barriers. A data-dependent op is a region of its own.
 
         Raises:
-            PartitionError: a claimed op may not be in a region.
+            PartitionError: an op forbidden in regions is claimed: a call, control flow or an impure op.
             InternalError: the result breaks a law of partition.
 
         Cost: ``O(n log n)``; see :mod:`byoc_core.partitioning.merging.grouping` and
@@ -65,8 +65,8 @@ def merge_claims(module: IRModule, sideways: bool, separated: frozenset[str] = f
 
     Args:
         module: a module with all needed sizes in bodies of ``if`` and ``loop`` (:class:`CaptureSizes`).
-        sideways: as there.
-        separated: as there.
+        sideways: see :class:`MergeCompositeFunctions`.
+        separated: see :class:`MergeCompositeFunctions`.
     """
     outliner = Outliner(module)
     group = partial(_group, fuse_claims if sideways else group_claims, separated)

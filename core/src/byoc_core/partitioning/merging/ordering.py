@@ -12,9 +12,9 @@ __all__ = ["barrier_epochs", "sort_groups"]
 
 
 def barrier_epochs(function: Function, functions: Mapping[str, Function]) -> list[int]:
-    """Return for each binding the number of preceding impure bindings; an impure binding has a separate epoch.
+    """Return the epoch of each binding: twice the number of preceding impure bindings, plus 1 if itself impure.
 
-    Bindings of different epochs never go into the same group.
+    Odd epochs are single impure bindings. Bindings of different epochs never go into the same group.
     """
     epochs, epoch = [], 0
     for binding in function.bindings:

@@ -31,15 +31,16 @@ class PeelViews(Pass):
 
     A host region with view ops only is opened. Out of other regions move:
 
-    - in front of the call, the readers of a parameter, if none of the readers stays: ops that reshape; slices and
+    - in front of the call, the readers of a parameter, if none of the readers must stay: ops that reshape; slices and
       splits with contiguous parts; all of these and ``permute_dims`` if the backend takes strided views
-      (``BackendInfo.strided``); and a ``concat`` of parameters returned by the region, whatever reads its result;
+      (``BackendInfo.strided``); and a ``concat`` of parameters, if its result is a result of the region, whatever else
+      reads the result;
     - behind the call, the producers of results without readers in the region: ops that reshape; ``concat``, if each
       part of the result is contiguous, or a strided view writable by the backend; a ``split`` with all parts being
       results, each contiguous.
 
-    Repeated until nothing moves; an empty region disappears. Only regions made by partition are changed, and only ops
-    with sizes known from the caller's parameters move; composites stay.
+    Repeated until nothing moves; an empty region disappears. Only regions made by partition and called from one place
+    are changed, and only ops with sizes known from the caller's parameters move; composites stay.
 
     Attributes:
         backends: plugin objects, or handles, to use under their names instead of installed plugins.
@@ -100,7 +101,7 @@ class _Run:
         self.peeled: dict[str, Function | None] = {}
 
     def function(self, function: Function) -> Function:
-        """Return a function with the views of the called regions; the remaining regions are in :attr:`peeled`."""
+        """Return a function with the views of the called regions; :attr:`peeled` has the remainder of each region."""
         shapes = [p.type.shape for p in function.params if isinstance(p.type, TensorType) and p.type.shape is not None]
         return self._body(function, bound_symbols(shapes))
 

@@ -97,7 +97,7 @@ class _Peeler:
         return self._views_only or binding.op.has_trait(Trait.RESHAPING)
 
     def _handed_out(self, value: Value) -> Value:
-        """Return a value of the caller for a value; a value made by the region becomes a result of the region."""
+        """Return the caller's value for a value of the region; a value made by the region becomes a result."""
         if isinstance(value, Constant):
             return value
         known = self._outer.get(id(value))
@@ -108,7 +108,7 @@ class _Peeler:
         return self._given.pop(id(value)) if id(value) in self._given else Var(value.name, value.type)
 
     def move_in_front(self) -> None:
-        """Move the only readers of a parameter; then the only readers of their results, and so on."""
+        """Move the readers of a parameter unless a reader must stay; then the readers of their results, and so on."""
         num_moved = -1
         while num_moved < len(self._moved):  # a moved joint may leave a parameter to one reader
             num_moved = len(self._moved)

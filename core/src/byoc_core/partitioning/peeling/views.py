@@ -1,4 +1,4 @@
-"""The view ops free to leave a region, and the contiguous views among their results."""
+"""The view ops free to leave a region, and the contiguity of the views of memory in these ops."""
 
 from __future__ import annotations
 

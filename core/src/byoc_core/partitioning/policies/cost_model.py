@@ -95,7 +95,7 @@ class Sizes:
         return {name: self._expected.get(name, 1) for name in sorted(symbols)}
 
     def count(self, dim: Dim) -> int:
-        """Return a number of elements, bytes or FLOPs; 0 if the expected sizes contradict it."""
+        """Return a symbolic number (elements, bytes, FLOPs) at the expected sizes; 0 if the sizes contradict it."""
         try:
             return max(0, evaluate(dim, self.of(symbols_of(dim))))
         except IRTypeError:

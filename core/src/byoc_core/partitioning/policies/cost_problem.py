@@ -85,7 +85,9 @@ class Prices:
         self._admit_to_host = request.admissions(HOST_NAME)
 
     def cost(self, source: str, binding: Binding, label: int) -> int:
-        """Return the cost of an op or composite in femtoseconds; 30 years on the host if the user wants another place.
+        """Return the cost of an op or composite in femtoseconds.
+
+        The cost is 30 years after a failed estimate, and on the host if the user wants another place.
 
         Args:
             source: the op's original function in the module.

@@ -109,7 +109,7 @@ class Labelling:
         return total
 
     def apply(self, changes: Mapping[int, int]) -> None:
-        """Make changes."""
+        """Give items new labels (by item), and update the cost and the counts of readers."""
         self.cost += self.difference(changes)
         for index, counts in self._shifted(changes).items():
             self._counts[index] = counts

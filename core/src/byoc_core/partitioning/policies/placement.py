@@ -72,7 +72,7 @@ class PlacementProblem:
         return total
 
     def repaired(self, labels: Iterable[int]) -> list[int]:
-        """Return the labelling with every item without an allowed label moved home. Cost: linear."""
+        """Return the labelling with all items of disallowed labels or incomplete units moved home. Cost: linear."""
         fixed = list(labels)
         for item, label in enumerate(fixed):
             if self.costs[item][label] == math.inf:

@@ -1,7 +1,8 @@
-"""Borders: reasons for two regions of a backend, connected by a read, not being a single region.
+"""Borders: the reasons keeping two regions of a backend apart although the second reads from the first.
 
-Read from the partitioned module itself, regardless of the maker. The host's regions in the common body are opened
-again: a path from the first region to the other, making the union depend on itself, is then shown op by op.
+The reasons are read from the partitioned module itself, whatever policy or backend made the regions. The host's regions
+in the common body are opened again: a path from the first region to the other, making the union depend on itself, is
+then shown op by op.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def find_borders(module: IRModule, *, host: str, handed_over: Collection[str] = 
 
     Args:
         module: with annotated region functions. Regions annotated by a person have no borders.
-        host: the backend with regions excluded from the search.
+        host: the backend without borders: its regions are opened and count as single ops.
         handed_over: symbols of the regions refused by their first backend.
 
     Returns:

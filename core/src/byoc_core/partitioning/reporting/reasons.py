@@ -51,4 +51,4 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "engine": "the engine running the document refuses a node",
     }
 )
-"""The codes of reasons for ops staying on the host, with the meaning of each."""
+"""The codes of reasons, each with the meaning: for ops on the host or in no region, and for separate regions."""

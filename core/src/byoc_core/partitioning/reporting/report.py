@@ -52,18 +52,19 @@ def build_report(
         (:func:`byoc_core.reporting.shares.apportion` counts with others); ``flops`` are numbers or expressions.
 
         - ``schema``: :data:`SCHEMA`.
-        - ``backends``: ``name, regions, ops, flops, share`` of the asked backends, of the host, and of any other
-          backend with ops; perhaps ``unit_roundoff``: the coarser roundoffs of the backend's computations, by dtype; of
-          views, if there are any, under the name :data:`byoc_core.reporting.shares.VIEW`.
+        - ``backends``: ``name, regions, ops, flops, share`` of the asked backends, of the host, of any other backend
+          with ops, and of views (if there are any, under the name :data:`byoc_core.reporting.shares.VIEW`); perhaps
+          ``unit_roundoff``: the coarser roundoffs of the backend's computations, by dtype.
         - ``total_flops``, ``offloaded_share`` (everything but the host's), ``counted_sizes`` (the counted value of each
           size).
         - ``summary``: ``backend, code, ops, flops, share, text`` of the ops staying on the host, once for each backend
           with a reason; most FLOPs first.
         - ``regions``: ``name, backend, function, ops, flops, share, inputs, outputs``, perhaps ``refused_by``: the
-          backends with a claim on the region refused by their codegen, and ``compiled``: true, if the region came with
-          the module compiled.
-        - ``num_passed_over``: the number of ops, the last ops, not searched for near misses: the search is bounded.
-        - ``borders``: see :func:`byoc_core.partitioning.reporting.borders.find_borders`; between regions with something
+          backends that had claimed the region until their codegen refused the region, and ``compiled``: true, if the
+          region came with the module compiled.
+        - ``num_passed_over``: the number of ops not searched for near misses: the last ops, because the search is
+          bounded.
+        - ``borders``: see :func:`byoc_core.partitioning.reporting.borders.find_borders`; only between regions with ops
           left.
         - ``links``: see :func:`byoc_core.partitioning.links.find_links`.
         - ``ops``: ``function, op, name, outcome`` (a backend, or ``VIEW`` for a view moved out of a region), ``region,

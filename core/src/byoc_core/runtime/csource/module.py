@@ -19,7 +19,7 @@ __all__ = ["CONSTANT_TABLE", "CSourceModule"]
 
 
 class CSourceModule(RuntimeModule):
-    """Functions in C, compiled when first needed and loaded when first called.
+    """Functions in C, compiled when first needed and loaded when a function is first requested.
 
     The text exports ``__tvm_ffi_<symbol>`` for every function, over the declarations of ``byoc_ffi.h``. A text with
     constants defines ``BYOC_EXPORT const void *byoc_constants[N];``. This table is filled once after loading, in the
@@ -83,7 +83,7 @@ class CSourceModule(RuntimeModule):
 
     @property
     def payload_format(self) -> int:
-        """3 with a library or object of the author's, 2 with permissions for callers or another machine, else 1."""
+        """3 with own libraries, objects or headers, 2 with permissions for callers or another machine, else 1."""
         options = self._options
         if options.libraries or options.include_dirs or options.extra_objects or self._not_held:
             return 3

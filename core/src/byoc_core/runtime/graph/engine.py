@@ -1,9 +1,9 @@
 """Engines: checks, compilation and execution of the functions of a graph document.
 
-An engine first checks each node (:meth:`GraphEngine.check_node`), compiles each function (:meth:`GraphEngine.prepare`)
-and makes the function callable (:meth:`GraphEngine.build`). When a module is saved, the payload receives the engine's
-settings (:attr:`GraphEngine.state`) and saved bytes for each compiled function (:meth:`GraphEngine.save_prepared`).
-When the module is loaded, :meth:`GraphEngine.from_state` makes an equal engine.
+An engine checks each node (:meth:`GraphEngine.check_node`), then compiles each function (:meth:`GraphEngine.prepare`),
+and finally makes the function callable (:meth:`GraphEngine.build`). When a module is saved, the payload receives the
+engine's settings (:attr:`GraphEngine.state`) and saved bytes for each compiled function
+(:meth:`GraphEngine.save_prepared`). When the module is loaded, :meth:`GraphEngine.from_state` makes an equal engine.
 
 An engine may omit the argument ``operands`` of ``check_node`` and the argument ``prepared`` of ``build``.
 """
@@ -52,7 +52,7 @@ class FunctionRefused:
 
 
 class GraphEngine(ABC):
-    """The engine for the functions of a graph document."""
+    """The base class of engines: checks, compiles and builds the functions of a graph document."""
 
     @property
     @abstractmethod

@@ -53,7 +53,11 @@ class KernelEngine(GraphEngine):
 
     @property
     def strided(self) -> bool:
-        """``True`` if only the core's own kernels run; a subclass decides for the library of the subclass."""
+        """``True`` with the default ``kernels``, the core's own; ``False`` with other kernels, and in subclasses.
+
+        A subclass overrides this property if its library accepts strided arrays. Kernels of plugins get C-contiguous
+        copies.
+        """
         return self._has_own_kernels and type(self) is KernelEngine
 
     def check_node(self, node: GraphNode, operands: Sequence[GraphTensor] = ()) -> str | None:

@@ -35,7 +35,7 @@ class PlacedArray(NamedTuple):
     offset: int
 
     def within(self, workspace: NDArray) -> NDArray:
-        """Return the array."""
+        """Return the array as a view of a call's workspace."""
         return np.ndarray(self.shape, self.dtype, workspace, self.offset)
 
 

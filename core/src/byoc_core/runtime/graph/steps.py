@@ -21,7 +21,7 @@ class _WrongCountError(Exception):
 
 
 def plain_step(call: Callable[..., Any], operands: Sequence[int], results: Sequence[int], dead: Sequence[int]) -> Step:
-    """Return a step with a call of a kernel.
+    """Return a step that calls a kernel.
 
     Args:
         call: takes the operands alone.
@@ -56,7 +56,7 @@ def plain_step(call: Callable[..., Any], operands: Sequence[int], results: Seque
 def writing_step(
     call: Callable[..., Any], operands: Sequence[int], place: int, dead: Sequence[int], out: int, *, spreads: bool
 ) -> Step:
-    """Return a step with a call of a kernel and memory for the only result.
+    """Return a step that calls a kernel and offers memory for the only result.
 
     If the memory is absent or does not fit, the result is a separate array.
 
@@ -88,7 +88,7 @@ def writing_step(
 def scratch_step(
     call: Callable[..., Any], operands: Sequence[int], place: int, dead: Sequence[int], out: int | None, scratch: int
 ) -> Step:
-    """Return a step with a call of a kernel, scratch memory, and perhaps memory for the only result.
+    """Return a step that calls a kernel with scratch memory, and perhaps offers memory for the only result.
 
     Args:
         call: takes the operands, ``out`` and ``scratch``.
@@ -165,7 +165,7 @@ def _several_results_step(
 
 
 def _is_larger(memory: NDArray, arrays: Sequence[NDArray]) -> bool:
-    """Return whether no array has the shape of the memory for their broadcast result."""
+    """Return whether the memory of a broadcast result differs in shape from every array."""
     shape = memory.shape
     return all(array.shape != shape for array in arrays)
 

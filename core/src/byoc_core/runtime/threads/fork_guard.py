@@ -26,7 +26,7 @@ class UnforkedModule(DelegatingModule):
         """Prepare the inner module.
 
         Raises:
-            ExecutionError: this process is a fork of the process of the module's creation.
+            ExecutionError: this process was forked after the module was made.
         """
         self._check("prepared")
         self.inner.prepare()

@@ -27,7 +27,9 @@ _SOFT_PAUSE = 1
 
 
 class OpenMP:
-    """The loaded library: the number of threads for parallel regions of a calling thread, its own ICV ``nthreads``.
+    """The loaded library, with the number of threads for parallel regions: a setting of each calling thread.
+
+    The OpenMP specification calls this setting the ICV ``nthreads``.
 
     Args:
         library: the loaded library.
@@ -48,7 +50,7 @@ class OpenMP:
 
     @property
     def path(self) -> str:
-        """The file of the loaded library; the name if unknown to the system."""
+        """The file of the loaded library; the library's name if the system does not tell the file."""
         address = self.addresses[0]
         try:
             maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()

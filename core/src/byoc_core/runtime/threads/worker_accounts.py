@@ -1,8 +1,8 @@
 """Accounts of worker threads, shared by calls from all threads of a process.
 
 A call gets all requested workers beside the calling thread, or none if other calls have them: teams of changing sizes
-would end and start threads at every change. So calls never use more workers than the process's number of threads less
-1, or the largest number of threads requested by a call less 1.
+would end and start threads at every change. So all calls together use fewer workers than the larger of two numbers:
+the process's number of threads, and the largest number of threads requested by a call.
 
 The workers of OpenMP belong to the calling thread, and wait for the thread's next call. A few threads may keep such a
 team. Further teams are dissolved after each call, so few workers exist for any number of calling threads.
@@ -112,7 +112,7 @@ class WorkerAccounts:
         self._busy = self._call.taken
 
     def forget(self, workers: int) -> None:
-        """Subtract ended workers.
+        """Record ended workers, to be subtracted when a later call ends.
 
         No lock is taken: in a forked child, a thread's team may end early, while the lock is held for good by another
         thread.

@@ -55,7 +55,11 @@ def _recognise(binding: Binding, graph: RewriteGraph) -> Sequence[Value] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Mask:
-    """A term added to scores, or a condition for replacing scores by a number."""
+    """A term to add to scores, or a condition for hiding scores.
+
+    With a number ``hidden``, ``value`` is a condition: the number replaces the scores if the condition is false, or
+    with ``hides_true`` if the condition is true.
+    """
 
     value: Value
     hidden: float | None = None
@@ -79,7 +83,7 @@ class _Scores:
     masks: tuple[_Mask, ...] = ()
 
     def masked(self, mask: _Mask) -> _Scores | None:
-        """Return the scores with a further mask; ``None`` if a number replaces a score masked already."""
+        """Return the scores with a further mask; ``None`` if one of several masks puts a finite number over scores."""
         if self.masks and mask.hidden not in (None, -np.inf):
             return None
         if any(earlier.hidden not in (None, -np.inf) for earlier in self.masks):
@@ -142,7 +146,7 @@ def _hiding_numbers(dtype: str) -> tuple[float, ...]:
 
 
 def _split_factor(made: Binding, graph: RewriteGraph) -> tuple[Value, float | None]:
-    """Return the operand scaled by a constant factor or divisor, and the factor."""
+    """Return the operand scaled by a constant, and the factor; the factor is ``None`` without a constant."""
     left, right = made.operands
     if made.op.name == "divide":
         divisor = graph.scalar(right)
@@ -161,7 +165,7 @@ def _without_scale(value: Value, graph: RewriteGraph) -> tuple[Value, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """Keys with axes changed by a transpose; ``axes`` undoes the last exchange."""
+    """Keys before their transpose; permuted by ``axes``, ``value`` has lengths before elements."""
 
     value: Value
     axes: tuple[int, ...]

@@ -50,8 +50,8 @@ _MAX_SIZE = 512
 class AttentionLayer:
     """The computation: queries ``(batch, heads, steps, size)`` see ``length`` keys of groups of heads.
 
-    Values have ``width`` elements. The scores of a ``stage``, if not empty, are a result. A mask may have one number
-    for each key, if nothing is done to scores before.
+    Values have ``width`` elements. The scores of a ``stage``, if not empty, are a result. ``has_mask_of_keys`` is
+    whether a mask has a number for each key, without a ``stage`` and without a cap on scores.
     """
 
     dtype: str
@@ -206,7 +206,7 @@ class _Attention:
         return (c.For(self.row, c.Size(0), self.count, (alias, *body)),) if body else ()
 
     def multiply(self, left: str, panel: c.Expression, depth: c.Expression, sums: c.Address) -> c.Evaluate:
-        """Return the call multiplying the rows of an array by a panel; sums of results are added to."""
+        """Return the call multiplying the rows of an array by a panel; products of scores are added to earlier sums."""
         start, panels = c.Address(self.arrays[left], c.Size(0)), c.Address(self.head, panel)
         rows = (start, self.pitches[left], panels, depth, self.tile_rows)
         rest = (sums, self.pitches[sums.buffer.name], c.Literal(left == "scores", c.BOOL), c.Size(0), c.Size(0))
@@ -289,7 +289,7 @@ class _Attention:
         return self.each_row(*block, *self.stored("masked"))
 
     def stored(self, stage: str, divisor: c.Expression | None = None) -> c.Block:
-        """Return the statements storing the scores of a stage, if a result."""
+        """Return the statements storing the scores of a stage; none if the scores are no result."""
         results = self.step.binding.results[1:]
         if self.layer.stage != stage or results[0] not in self.kernel.stored:
             return ()

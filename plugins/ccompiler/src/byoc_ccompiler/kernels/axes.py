@@ -71,7 +71,7 @@ def write_lines(
     dtype: str,
     line_ps: Dim | None = None,
 ) -> None:
-    """Write a kernel with scratch memory for each line, reused by a few lines in turn.
+    """Write a kernel with scratch memory for some lines at a time; later lines reuse the memory of earlier lines.
 
     ``body`` returns the statements of a line, from the line's number and the memory of ``scratch`` elements;
     ``line_ps`` are the picoseconds of a line with data-dependent loops.

@@ -14,7 +14,7 @@ from byoc_ccompiler.kernels.words import RowWriter, WordFormat
 __all__ = ["PAIRS", "STEP_DEPTH", "STEP_PITCH", "STEP_ROWS", "STEP_WORDS", "numbers_of", "rounded", "rounded_rows"]
 
 STEP_WORDS, STEP_DEPTH, STEP_ROWS = 16, 32, 32
-"""Contiguous words, and bfloat16 numbers, of a row, and rows of contiguous steps, if rows are cut."""
+"""If rows are cut into steps: words, and bfloat16 numbers, of a step of a row; rows with contiguous steps."""
 
 STEP_PITCH = (STEP_ROWS + 1) * STEP_WORDS
 """Words from a step of some rows to the next: a gap keeps the steps of a row from one set of cache lines."""

@@ -60,7 +60,11 @@ def suits_product(kernel: Kernel, p: Product) -> bool:
 
 
 def suits_convolution(step: Step, kernel: Kernel) -> bool:
-    """Return whether rounding is permitted, for a convolution of floats, channels last, with a constant filter."""
+    """Return whether the factors of a convolution of floats, channels last, may be rounded.
+
+    Needed are the option, float32, one group, a constant filter, and a window of whole steps or short enough for the
+    stack.
+    """
     shape = ConvolutionGeometry.of_step(step)
     is_whole = shape.groups == 1 and isinstance(step.operands[1], Constant)
     is_small = shape.channels % STEP_DEPTH == 0 or shape.num_taps * shape.channels <= _MAX_DEPTH
@@ -180,7 +184,7 @@ class _Rounded:
         return loops_around(panel, (item,), (self.blocks.panels,), part=0)
 
     def loops(self, gather: Callable[[RowWriter], c.For]) -> c.Statement:
-        """Return the loops rounding rows, by the given loop writing the rows of a block, and multiplying the rows."""
+        """Return the loops rounding and multiplying rows; ``gather`` returns the loop writing the rows of a block."""
         blocks, zero = self.blocks, c.Size(0)
         if self.pass_rows is None:
             rows = c.Buffer("rows", PAIRS.dtype, c.MemoryAccess.WRITE, self.block_size)
@@ -204,7 +208,9 @@ class _Rounded:
         return c.For(m_begin, zero, c.Size(blocks.num_rows), loops, step=self.pass_rows)
 
     def _products(self, left: c.Address, panel: c.Expression, ahead: c.Expression, num_lines: int) -> c.Block:
-        """Return the statements multiplying a block by a panel, with the epilogue; whole blocks go to the result.
+        """Return the statements multiplying a block by a panel, with the epilogue.
+
+        Without an epilogue, the sums of whole blocks go straight to the result, if its rows lie at equal distances.
 
         Each step meanwhile prefetches ``num_lines`` cache lines from offset ``ahead`` of the panels on.
         """
@@ -225,7 +231,10 @@ class _Rounded:
         return (c.If(c.Binary("&&", *is_whole), (multiply(*place),), buffered),)
 
     def _ahead(self, panel: c.Expression, block: c.Expression, blocks: Dim) -> tuple[c.Expression, int]:
-        """Return the prefetch of a block: the share of the next panel, if not all panels stay in the cache."""
+        """Return the prefetch of a block: the offset among the panels, and the cache lines in each step.
+
+        A block prefetches a share of the next panel; nothing if all panels stay in the cache.
+        """
         size, panels, width = self.panel_size, self.blocks.panels, self.blocks.width
         whole = size * panels
         if not isinstance(whole, int) or whole * 4 <= _NEAR_NBYTES or not isinstance(blocks, int):

@@ -32,10 +32,10 @@ from byoc_ccompiler.vector_unit import VectorUnit
 __all__ = ["FAMILY", "MAX_DEPTH"]
 
 MAX_DEPTH = 1 << 16
-"""Bytes of a row: at least this many fit the stack, and a 32-bit sum with both operands at their largest."""
+"""Maximum bytes of a row: the row fits the stack, and a 32-bit sum holds the products of the largest operands."""
 
 _GATHERED_NBYTES, _GATHERED_ROWS, _NEAR_NBYTES = 1 << 15, 48, 3 << 13
-"""Bytes, and rows, gathered at a time, at least of a tile; bytes of a panel staying in the nearest cache."""
+"""Maximum bytes, and rows, gathered at a time, but at least a tile; bytes of a panel staying in the nearest cache."""
 
 _BYTE, _WIDE = c.CType("uint8"), c.CType("int32")
 

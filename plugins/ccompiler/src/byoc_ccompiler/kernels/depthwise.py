@@ -6,7 +6,7 @@ a separate address, outside the image the address of a pixel of zeros. The sums 
 the epilogue of the convolution.
 
 A chain, with the pointwise convolutions around, is computed in one pass over rows. Rows of the image of the depthwise
-convolution are computed at first use. A ring holds as many rows as spanned by a window, with zeros beside the rows for
+convolution are computed at first use. A ring holds as many rows as read by a block, with zeros beside the rows for
 padding. Each thread has a ring for its neighbouring rows; rows needed by two threads are computed by both. The rows of
 the result are multiplied by the filters of the last convolution a few at a time.
 """
@@ -152,7 +152,7 @@ def choose_schedule(kernel: Kernel, geometry: ConvolutionGeometry) -> DepthwiseS
 
 
 def _choose_blocks(geometry: ConvolutionGeometry, unit: VectorUnit) -> DepthwiseSchedule:
-    """Return blocks of at most 8 columns with the fewest outputs beyond the result."""
+    """Return blocks of at most 8 columns: few blocks, with few outputs beyond the result."""
     (down, right), (_, width), total = geometry.strides, _reach(geometry), geometry.out_width
     rows = 2 if unit.registers >= 32 and down == 1 and geometry.out_height != 1 else 1
     room = (unit.registers // 2 - 2) // rows
@@ -208,8 +208,9 @@ def write(kernel: Kernel, geometry: ConvolutionGeometry, schedule: DepthwiseSche
 def _sum_function(block: _Block, source: _PixelSource) -> c.Function:
     """Return a function summing up a block for some channels.
 
-    Parameters: ``(from[, row_step][, pixel_step], taps, count, sums)``, with the unknown steps; or ``(at, first, taps,
-    count, sums)``, with the addresses of the rows or pixels, and the offset of the first channel of the first pixel.
+    Parameters: ``(from[, row_step][, pixel_step], taps, count, sums)``, with the symbolic steps only; or ``(at, first,
+    taps, count, sums)``, with the addresses of the rows or pixels, and the offset of the first channel of the first
+    pixel.
     """
     geometry, dtype, lanes = block.geometry, block.geometry.dtype, block.lanes
     num_sums, (down, right), (below, beside) = block.rows * block.columns, geometry.strides, geometry.dilation

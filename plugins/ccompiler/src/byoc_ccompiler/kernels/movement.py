@@ -192,9 +192,10 @@ def _reverse_sequence(kernel: Kernel, step: Step) -> c.Block:
 def _mapped(
     kernel: Kernel, step: Step, indices: Sequence[c.Variable], places: Mapping[int, c.Expression], *values: c.Let
 ) -> c.Block:
-    """Return the statements copying, along some axes from a place computed from the indices of the result.
+    """Return the statements copying elements; along some axes, ``places`` are the indices in the operand.
 
-    Everything behind the last of these axes is copied as a whole. Places may read the values.
+    The places are computed from the indices of the result. Everything behind the last of these axes is copied as
+    a whole. ``values`` are variables used by the places.
     """
     source, out, result = kernel.source(step.operands[0]), kernel.target(step.result), shape_of(step.result)
     if not places:
@@ -253,7 +254,7 @@ def _reject(binding: Binding) -> Rejection | None:
 
 
 def _require_strict(scope: FunctionScope, step: Step, shape: Sequence[Dim]) -> None:
-    """Require slice bounds within the axis, if not known; the type rule has refused bounds always outside."""
+    """Require slice bounds to lie on the axis; the type rule has refused bounds known to lie outside."""
     columns = (ints_of(step.binding, name) for name in ("axes", "strides"))
     limits = (dims_of(step.binding, name) for name in ("begin", "end"))
     for axis, stride, *bounds in zip(*columns, *limits, strict=True):

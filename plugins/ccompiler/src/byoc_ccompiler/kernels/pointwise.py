@@ -36,7 +36,7 @@ PER_CHANNEL = frozenset({"nn.bias_add", "nn.batch_norm"})
 _QUANTISING = frozenset({"quantize", "dequantize"})
 
 POINTWISE = frozenset(SCALAR_OPS) | PER_CHANNEL | _QUANTISING | {"broadcast_to"}
-"""Ops with an element of each operand for an element of the result; quantising ops unless by blocks."""
+"""Ops computing each element of the result from a single element of each operand; quantising ops, except by blocks."""
 
 
 def is_pointwise(step: Step) -> bool:
@@ -103,7 +103,7 @@ def _combined(sign: str, function: c.Callee, left: c.Expression, right: c.Expres
 
 
 def _quantised(type_: c.CType, x: c.Expression, scale: c.Expression, zero: c.Expression) -> c.Expression:
-    """Return an element over its scale as an integer, beside the zero point, within the limits of the dtype."""
+    """Return an element divided by the scale and rounded, plus the zero point, clamped to the limits of the dtype."""
     limits = np.iinfo(type_.dtype)
     callee = c.Callee(f"byoc_quantised_{c_suffix(x.type.dtype)}", _nearest, flops=4)
     bounds = (c.Literal(limits.min, c.CType("int32")), c.Literal(limits.max, c.CType("int32")))
@@ -111,7 +111,7 @@ def _quantised(type_: c.CType, x: c.Expression, scale: c.Expression, zero: c.Exp
 
 
 def _nearest(quotient: Any, zero: Any, low: Any, high: Any) -> Any:
-    """Return a quotient as an integer beside a zero point, within limits; 0 for a NaN."""
+    """Return a rounded quotient plus a zero point, clamped to limits; 0 for a NaN."""
     moved = np.rint(quotient) + zero
     return np.where(np.isnan(moved), 0, np.clip(moved, low, high))
 

@@ -35,10 +35,10 @@ from byoc_ccompiler.steps import Step, dtype_of, shape_of
 __all__ = ["FAMILY"]
 
 _MAX_UNROLLED, _CHUNK = 32, 256
-"""Taps of an unrolled window, and channels with totals waiting together."""
+"""Maximum taps of an unrolled window; maximum channels with totals waiting together."""
 
 _SHORT = 16
-"""Elements of a row worth a pass per tap."""
+"""Minimum elements of a row worth a pass per tap."""
 
 
 @dataclass(frozen=True, slots=True)

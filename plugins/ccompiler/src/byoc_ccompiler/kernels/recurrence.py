@@ -83,7 +83,7 @@ class _Unit:
         self.body.append(c.Store(place.buffer, place.index, value))
 
     def opened(self, *names: str) -> list[c.Variable]:
-        """Return the first gates, opened."""
+        """Return the sigmoids of the sums of the first gates, a variable for each name."""
         return [self.element("sigmoid", name, value) for name, value in zip(names, self.sums, strict=False)]
 
     def loop(self, hidden: c.Expression | None = None) -> c.Block:

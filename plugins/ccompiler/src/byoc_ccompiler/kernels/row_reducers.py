@@ -49,7 +49,7 @@ DOUBLE = c.CType("float64")
 _Register = tuple[c.Variable, ...]
 
 _ROUNDS, PIECE = 16, 1024
-"""Registers summed before adding to the sum of others; elements of a row combined by a single call.
+"""Vectors summed in a register before adding to the sum of earlier vectors; elements of a row combined by a call.
 
 The sums of pieces are added up in float64 (with a second number for the lost part if the pieces are float64
 themselves), because then the error does not grow with the number of pieces.
@@ -132,7 +132,7 @@ class _RowFunction:
         return c.Function(name, (self.x, self.count), (*body, c.Return(total)), self.type, is_inline=True)
 
     def _short(self, lanes: int, *, is_widest: bool) -> c.Block:
-        """Return the statements for a row filling a register, or less than two except for the widest register."""
+        """Return the statements for a row of a register or more, but less than two except for the widest register."""
         element = c.Variable("element", self.type.with_lanes(lanes))
         loaded = element if self.is_extreme else self._both(self._all(lanes, self.none), element)
         declared, register = self._register([loaded] * len(self.names))
@@ -239,7 +239,7 @@ class _RowFunction:
 
 
 def _add_piece() -> c.Function:
-    """Return the function adding to a sum of two parts: rounded, and lost (Neumaier's form of Kahan's)."""
+    """Return the function adding to a sum of two parts: the rounded sum, the lost part (Neumaier's form of Kahan's)."""
     total, piece = c.Buffer("total", "float64", c.MemoryAccess.WRITE, 2), c.Variable("piece", DOUBLE)
     before, whole = c.Variable("before", DOUBLE), c.Variable("whole", DOUBLE)
     sizes = (c.Element("abs", (one,), DOUBLE) for one in (before, piece))

@@ -55,7 +55,8 @@ class RowSchedule:
         piece: elements of a row combined before their sum is added to the other pieces in float64.
         vector_nbytes: bytes of the registers combining elements side by side; 0 to combine elements singly.
         registers: registers combined at a time.
-        fetched: elements prefetched at a time; 0 for none.
+        fetched: elements of the next row prefetched at a time; with ``columns``, the prefetch distance along the rows;
+            0 for none.
         buffer_nbytes: bytes of all buffers for values waiting for a later pass: other values wait in the memory of a
             result written later, or are recomputed.
         lender_nbytes: bytes of a row of a result for preferring the result's memory to a buffer; ``None`` for never.

@@ -33,7 +33,7 @@ CHEAP = frozenset(
 """Ops costing no more than reading their result from memory."""
 
 _MAX_READ_AGAIN = 2
-"""Maximum tensors of a value recomputed rather than kept."""
+"""Maximum operands in memory of a value recomputed rather than kept."""
 
 
 def row_layouts(kernel: Kernel) -> dict[Hashable, Layout]:

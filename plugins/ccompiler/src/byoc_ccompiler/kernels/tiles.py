@@ -69,7 +69,7 @@ def multiply(
 
 
 def steps_of_a_line(step: c.Expression, dtype: str) -> int:
-    """Return the number of steps of a tile per line of memory, with ``step`` elements in each step."""
+    """Return the steps of a tile, at most 4, per cache line, with ``step`` elements in each step; 4 if not known."""
     known = step.dim if isinstance(step, c.Size) and isinstance(step.dim, int) else 0
     return max(1, min(_STEPS, _LINE_NBYTES // max(1, known * dtype_info(dtype).itemsize)))
 

@@ -55,7 +55,7 @@ def write(kernel: Kernel, geometry: ConvolutionGeometry, schedule: WinogradSched
 
 
 def _packed_filter(kernel: Kernel, plan: WinogradPlan) -> c.Buffer:
-    """Return the transformed filter: panels of points of input channels of output channels."""
+    """Return the transformed filter: panels x points x input channels x output channels of a panel."""
     geometry, taps, array = plan.geometry, plan.algorithm.taps, plan.geometry.constant_filter(kernel)
     if array is None:
         raise InternalError("schedule", "transforms a filter that is computed")

@@ -102,7 +102,6 @@ class WinogradPlan:
     A panel has ``width`` channels, the last panel is padded with zeros; a tile has ``num_points`` products for a pair
     of channels.
 
-
     Threads divide a ``total`` of blocks or panels by multiples of ``grain``. The smallest part has scratch memory for
     the transformed tiles of ``places`` blocks, a larger part a multiple of this memory; all parts together have
     ``tiles_size`` elements. The products follow; ``scratch_size`` is the size of both.

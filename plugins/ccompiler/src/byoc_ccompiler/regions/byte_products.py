@@ -82,7 +82,7 @@ class _Product:
         self._graph = graph
 
     def match(self) -> tuple[_Image, _Weight] | None:
-        """Return the operands of a product computable on integers."""
+        """Return the operands of the product if computable on integers; ``None`` otherwise."""
         binding = self._binding
         axes = _ordered_axes(binding)
         if dtype_of(binding.result) not in ("int32", "float32") or axes is None:

@@ -37,7 +37,7 @@ def prepare_regions(
     last; products of quantised tensors are computed on the integers; a single place of an axis becomes a slice.
 
     Args:
-        functions: the regions; parameters, results and attributes are kept.
+        functions: the regions; parameters, results and attributes except ``Codegen`` are kept.
         constants: arrays by digest.
         families: the family of each op.
     """

@@ -33,7 +33,7 @@ def _wide_attrs(binding: Binding) -> dict[str, AttrValue]:
 
 
 def widen_binding(binding: Binding, families: Mapping[str, KernelFamily]) -> Binding:
-    """Return the op as compiled: on float32 if of 16-bit floats not taken by the family."""
+    """Return the op as compiled: with float32 in place of 16-bit floats, unless the family takes these."""
     if not _needs_widening(binding, families):
         return binding
 

@@ -29,7 +29,7 @@ _INTEGERS = range(-(2**63), 2**63)
 
 
 def number(call: Call, name: str) -> float:
-    """Return an attribute with a number."""
+    """Return the value of a numeric attribute as a float."""
     value = call.attrs.get(name)
     if _is_number(value):
         return float(value)
@@ -37,7 +37,7 @@ def number(call: Call, name: str) -> float:
 
 
 def integer(call: Call, name: str) -> int:
-    """Return an attribute with an integer."""
+    """Return the value of an integer attribute."""
     value = call.attrs.get(name)
     if _is_integer(value):
         return value
@@ -45,7 +45,7 @@ def integer(call: Call, name: str) -> int:
 
 
 def integers(call: Call, name: str, count: int | None = None) -> tuple[int, ...]:
-    """Return an attribute with a tuple of integers; with ``count``, of this length."""
+    """Return the value of an attribute, a tuple of integers; with ``count``, of this length."""
     value = call.attrs.get(name)
     if isinstance(value, tuple):
         found = tuple(x for x in value if _is_integer(x))
@@ -64,7 +64,7 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def numbers(call: Call, name: str, count: int) -> tuple[float, ...]:
-    """Return an attribute with a tuple of ``count`` numbers."""
+    """Return the value of an attribute, a tuple of ``count`` numbers, as floats."""
     value = call.attrs.get(name)
     if isinstance(value, tuple) and len(value) == count:
         found = tuple(float(x) for x in value if _is_number(x))
@@ -74,7 +74,7 @@ def numbers(call: Call, name: str, count: int) -> tuple[float, ...]:
 
 
 def flag(call: Call, name: str) -> bool:
-    """Return an attribute with true or false."""
+    """Return the value of a boolean attribute."""
     value = call.attrs.get(name)
     if isinstance(value, bool):
         return value
@@ -82,7 +82,7 @@ def flag(call: Call, name: str) -> bool:
 
 
 def choice(call: Call, name: str, choices: Sequence[str]) -> str:
-    """Return an attribute with a word out of ``choices``."""
+    """Return the value of an attribute, a word out of ``choices``."""
     value = call.attrs.get(name)
     if isinstance(value, str) and value in choices:
         return value
@@ -90,12 +90,12 @@ def choice(call: Call, name: str, choices: Sequence[str]) -> str:
 
 
 def axis_of(call: Call, name: str = "axis") -> int:
-    """Return the axis of the first operand named by an attribute, counted from the front."""
+    """Return the value of an attribute, an axis of the first operand, counted from the front."""
     return in_range(call, name, integer(call, name))
 
 
 def in_range(call: Call, name: str, axis: int) -> int:
-    """Return an axis of the first operand, counted from the front."""
+    """Check an axis of the first operand against the rank, and return the axis counted from the front."""
     rank = len(call.operands[0].shape)
     if not -rank <= axis < rank:
         raise _misfit(call, name, f"-{rank} to {rank - 1}")

@@ -32,7 +32,7 @@ _FEW_CHANNELS = 16
 
 
 def lower_convolution(call: Call, planner: Planner) -> str | None:
-    """Add a convolution."""
+    """Add a convolution, together with a following addition of a bias."""
     rank = len(call.result.shape) - 2
     kernel_axes = axes_of_layout(call, "kernel_layout", "OI", rank)
     reason = None
@@ -66,7 +66,7 @@ def _is_depthwise(call: Call, kernel_axes: Sequence[int]) -> bool:
 
 
 def _ways(call: Call, planner: Planner, factors: Factors, kernel_axes: Sequence[int]) -> Iterator[str | None]:
-    """Yield the reason why no primitive exists, the best way first; ``None`` if a primitive was added."""
+    """Try the ways to add a primitive, the best first; yield the reason for each failure, or ``None`` after success."""
     places = axes_of_layout(call, "data_layout", "NC", len(kernel_axes) - 2)
     bias = _find_bias(call, planner, places[1])
     form = _plain_form(call, planner, factors, kernel_axes, places, bias)

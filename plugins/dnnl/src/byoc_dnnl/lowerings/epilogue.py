@@ -1,8 +1,8 @@
 """Epilogues: a primitive computes the following calls as post-ops before the result is written.
 
-Followers are taken while the primitive keeps its implementation without followers. A follower computed correctly by
-oneDNN only for finite operands is taken if checks of the primitive's operands prove this. If a tensor with the same
-layout and no other pending reader is added, the result overwrites the tensor: reading it there is cheaper.
+Followers are taken as long as the primitive keeps the implementation chosen without followers. A follower computed
+correctly by oneDNN only for finite operands is taken if checks of the primitive's operands prove this. If a tensor with
+the same layout and no other pending reader is added, the result overwrites the tensor: reading it there is cheaper.
 """
 
 from __future__ import annotations

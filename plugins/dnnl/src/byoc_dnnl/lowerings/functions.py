@@ -101,8 +101,8 @@ FINITE_ONLY: Mapping[str, float] = {
     "nn.relu": LARGEST,  # NaN gives 0
     "nn.swish": LARGEST,  # minus infinity gives NaN
 }
-"""The largest magnitude with the op's meaning in oneDNN, for ops not correct for all numbers; for the conformance kit's
-bounds, and all implementations on x86-64.
+"""Ops computed correctly by oneDNN only up to some magnitude of the operands, with this magnitude; for the conformance
+kit's bounds, and all implementations on x86-64.
 """
 
 

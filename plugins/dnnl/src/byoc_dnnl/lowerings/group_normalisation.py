@@ -1,4 +1,4 @@
-"""Normalisations without statistics of their own in oneDNN 3.2: of groups of channels, and by the root mean square."""
+"""Normalisations without a primitive of their own in oneDNN 3.2: of groups of channels, and by the root mean square."""
 
 from __future__ import annotations
 

@@ -66,7 +66,8 @@ def _seen(planner: Planner, id_: int, place: Place, sizes: tuple[int, ...]) -> P
 def _ways_to_see(planner: Planner, desc: MemoryDesc, sizes: tuple[int, ...]) -> Iterator[tuple[MemoryDesc, MemoryDesc]]:
     """Yield possible layouts of a tensor, the cheapest first, each with the view with other sizes.
 
-    For an operand other than row-major, the best result is a channels-last image, as read by convolutions.
+    If an operand other than row-major has no cheap view, a channels-last image is preferred as the result, because
+    convolutions read this layout.
     """
     dtype = desc.dtype
     if not desc.is_row_major():
@@ -167,7 +168,7 @@ def _lies_as_image(planner: Planner, desc: MemoryDesc) -> bool:
 def _ways_to_join(
     call: Call, planner: Planner, sizes: tuple[int, ...], dtype: str
 ) -> Iterator[tuple[list[Place], MemoryDesc]]:
-    """Yield layouts of operands, with the result's layout: unchanged if all are equal, else channels last.
+    """Yield layouts of operands, with the result's layout: unchanged if all are equal; channels last; row-major.
 
     Channels last is for images, if some lie channels last or in blocks; for permuted matrices, rows would be torn
     apart.

@@ -1,4 +1,4 @@
-"""Pooling."""
+"""Pooling with windows of a given size: means and largest elements."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["add_windows", "lower_pooling"]
 
 
 def lower_pooling(call: Call, planner: Planner) -> str | None:
-    """Add the mean of each window, or the largest of finite elements, because oneDNN loses NaN.
+    """Add the mean or the largest element of each window; the largest of finite elements only: oneDNN loses NaN.
 
     Not taken: windows entirely in the padding; a mean that counts padding, if ``ceil_mode`` adds to the padding.
     """

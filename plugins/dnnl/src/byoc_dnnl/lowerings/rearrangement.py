@@ -89,7 +89,7 @@ def lower_space_to_depth(call: Call, planner: Planner) -> str | None:
 
 
 def _add(call: Call, planner: Planner, axes: Sequence[Axis]) -> str | None:
-    """Add a reorder; each axis of the result is a run of these axes."""
+    """Add a reorder; each axis of the result is a run of adjacent ``axes``."""
     kept = [axis for axis in axes if axis[0] != 1] or [(1, 1)]
     if len(kept) > MAX_NDIMS:
         return f"oneDNN knows no more than {MAX_NDIMS} axes"

@@ -51,7 +51,10 @@ def declines_lengths(call: Call) -> str | None:
 
 
 def lower_recurrence(call: Call, planner: Planner) -> str | None:
-    """Add a recurrent layer."""
+    """Add a recurrent layer.
+
+    Not taken: weights or biases other than constants; ``nn.rnn`` with ReLU; a length for each sequence.
+    """
     x, weight, recurrence, bias, *states = call.inputs
     every, *last = call.outputs
     steps, batch, _ = sizes_of(call.operands[0])
@@ -129,7 +132,10 @@ def _goes_by_blocks(call: Call, planner: Planner) -> bool:
 
 
 def _product_layout(planner: Planner, sizes: tuple[int, ...]) -> MemoryDesc:
-    """Return weights ``(1, D, width, G, H)`` as matrices with gaps: each row takes an odd number of cache lines."""
+    """Return the layout of weights ``(1, D, width, G, H)`` as matrices with gaps.
+
+    Each row takes an odd number of cache lines.
+    """
     _, directions, width, gates, hidden = sizes
     row = (-(-gates * hidden // _LINE) | 1) * _LINE
     strides = (directions * width * row, width * row, row, hidden, 1)

@@ -1,4 +1,4 @@
-"""Reasons why ops are never taken, in the ops' terms; ops left out although in oneDNN are marked as such."""
+"""Reasons why ops are never taken, in the ops' terms; for ops left out although oneDNN has them, the reason says so."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def is_decided(op: str) -> bool:
 
 
 def dtypes_of(op: str) -> tuple[str, ...]:
-    """Return the dtypes accepted by a lowering, given instructions of the processor."""
+    """Return the dtypes accepted by a lowering, if the processor has instructions for the dtype."""
     return _DTYPES.get(op, ("float32",))
 
 

@@ -33,7 +33,7 @@ def _import_eye_like(node: NodeContext) -> Sequence[Imported]:
 
 
 def _blocks(op: str, *, mode_since: int) -> NodeImporter:
-    """Build the importer of an op moving blocks of pixels; the order of channels is an attribute since an opset."""
+    """Build the importer of an op moving blocks of pixels; attribute ``mode`` exists since opset ``mode_since``."""
 
     def import_node(node: NodeContext) -> Sequence[Imported]:
         mode = node.attr_string("mode", "DCR") if node.opset >= mode_since else "DCR"

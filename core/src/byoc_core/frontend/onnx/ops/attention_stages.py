@@ -47,7 +47,8 @@ class AttentionStages:
         Shapes: ``(B, H, S, D), (B, G, T, D), (B, G, T, E) -> (B, H, S, E)``, and ``(B, H, S, T)`` of the scores.
 
         Raises:
-            FrontendError: the numbers of heads are unknown and differ; or the mask does not fit the scores.
+            FrontendError: the numbers of heads differ, and are unknown or no multiples; or the mask does not fit the
+                scores.
         """
         node, (batch, heads, steps, size), (_, groups, length, _) = self.node, *map(self.node.shape_of, (query, key))
         is_shared = heads != groups

@@ -105,7 +105,7 @@ def _import_loop(node: NodeContext) -> Sequence[Imported]:
 
 
 def _count_rounds(node: NodeContext, body: onnx.GraphProto) -> Dim | None:
-    """Return the number of rounds, or ``None`` if the body's condition may end the loop."""
+    """Return the number of rounds, or ``None`` if known only at run time."""
     starts = node.array(1) if node.has_input(1) else np.array(True)
     if starts is not None and not _truth(node, starts):
         return 0

@@ -69,7 +69,7 @@ def _import_range(node: NodeContext) -> Sequence[Imported]:
 
 
 def emit_range(node: NodeContext, start: Value, stop: Value, step: Value) -> Value:
-    """Emit the range between scalars of values only known after running."""
+    """Emit the range between scalars known only at run time."""
     (result,) = _emit(node, node.find_op("range"), {}, (start, stop, step))
     return result
 

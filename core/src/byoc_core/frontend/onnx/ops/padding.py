@@ -115,7 +115,7 @@ def _shape(value: Value) -> tuple[Dim, ...]:
 
 
 def _import_center_crop_pad(node: NodeContext) -> Sequence[Imported]:
-    """Import centred cropping and padding; odd differences are cropped or padded at the end."""
+    """Import centred cropping and padding; of an odd difference, the larger half is at the end."""
     shape, target = node.shape(0), node.dims(1)
     axes = node.attr_ints("axes", range(len(shape)))
     if len(target) != len(axes):

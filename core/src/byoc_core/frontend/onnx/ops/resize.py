@@ -126,7 +126,7 @@ def _read_scales(node: NodeContext, index: int) -> list[float]:
 
 
 def _scaled(node: NodeContext, size: Dim, scale: float) -> Dim:
-    """Return ``floor(size * scale)``; for a dynamic size only for simple fractions, excluding any rounding."""
+    """Return ``floor(size * scale)``; a dynamic size needs a scale with a small denominator, to be free of rounding."""
     if scale <= 0:
         raise node.error("has a scale that is too small", got=scale, expected="above 0")
     if isinstance(size, int):

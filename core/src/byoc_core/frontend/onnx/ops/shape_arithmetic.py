@@ -32,13 +32,13 @@ Results = Sequence[Imported] | None
 
 
 def wrapped(objects: object, dtype: str) -> Results:
-    """Return an array of elements as a node's only result; ``None`` for large arrays or many axes."""
+    """Return an array of elements as a node's only result; ``None`` if not representable as :class:`ShapeValue`."""
     value = ShapeValue.from_objects(objects, dtype)
     return None if value is None else (value,)
 
 
 def _elementwise(compute: Callable[..., Element | None], dtype: str | None = None) -> ShapeImporter:
-    """Build the importer of an op on integers, computed by ``compute``; floats and mixed dtypes give ``None``."""
+    """Build the importer of an op on integers, computed by ``compute``; for bools, floats and mixed dtypes ``None``."""
 
     def import_node(node: NodeContext, inputs: Sequence[ShapeValue]) -> Results:
         dtypes = {value.dtype for value in inputs}
