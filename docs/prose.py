@@ -5,8 +5,8 @@
 
 Two figures are counted per 1,000 words (see `docs.source_counts`): relative words (that, what, which, who) and pronouns
 (it, they, them, its, those, one, ones). Well-kept libraries have 10 to 12 relative words and 7 to 10 pronouns. An
-*area* is a folder of core, the modules beside these folders, a plugin, the conformance kit, or the pages. Code blocks
-of pages do not count.
+*area* is a folder of core, the modules beside these folders, a plugin, the conformance kit, a folder of tools, or the
+pages. Code blocks of pages do not count.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def areas(root: Path) -> dict[str, dict[str, list[str]]]:
     for source in sorted((*root.glob("plugins/*/src/*"), *root.glob("conformance/src/*"))):
         if (source / "__init__.py").is_file():
             _add(found, source.name, root, source.rglob("*.py"))
-    for folder in TOOLS:
-        _add(found, folder, root, (root / folder).rglob("*.py"))
+    for tools in TOOLS:
+        _add(found, tools, root, (root / tools).rglob("*.py"))
     pages = sorted({path for pattern in PAGES for path in root.glob(pattern) if path.name not in NOT_PROSE})
     found["pages"] = {str(path.relative_to(root)): [_without_code(path.read_text("utf-8"))] for path in pages}
     return found
