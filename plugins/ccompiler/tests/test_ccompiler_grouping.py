@@ -118,3 +118,15 @@ def test_random_graphs_of_reductions_are_right(batch: list[list[int]], seed: int
         expected = bench.reference(function, *inputs)
         for actual, wanted in zip(bench.run(function, *inputs), expected, strict=True):
             np.testing.assert_array_equal(actual, wanted)
+
+
+@pytest.mark.parametrize("first", ["nn.relu", "exp", "nn.softmax"])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_without_fusion_a_kernel_computes_one_op(first: str, keepdims: bool) -> None:
+    builder: Any = FunctionBuilder("f", ops=default_ops())
+    x = builder.emit(first, builder.param("x", tensor(SHAPE)))
+    total = builder.emit("logsumexp", x, axis=(1,), keepdims=keepdims)
+    steps = take_apart(flatten(builder.finish(x, total, builder.emit("nn.log_softmax", x)))[0], ConstantPool({}))
+    groups = grouping.form_groups(steps, FAMILIES, fuse=False)
+    _check_order(steps, groups)
+    assert [len({step.origin or step.binding for step in group.steps}) for group in groups] == [1] * len(groups)

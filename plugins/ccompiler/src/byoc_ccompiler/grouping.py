@@ -72,8 +72,10 @@ class _Former:
         if step.op in REDUCTIONS:
             self._add_reduction(group, step)
         elif group.reduced is not None and shape_of(step.result) != group.space:
+            # A shape other than the space: a step of the row level, with a single element per row.
             group.row_axes[step.result] = _level_axes(group, len(shape_of(step.result)))
         self._made_by.update((result, index) for result in step.binding.results)
+        # An anchored group takes only steps reading its results: the search by operands finds this group.
         if group.space is not None and not group.anchored:
             self._latest[group.space] = max(index, self._latest.get(group.space, 0))
         self._origin = step.origin
@@ -91,8 +93,10 @@ class _Former:
     def _find(self, step: Step) -> int | None:
         if not is_pointwise(step) and step.op not in REDUCTIONS:
             return None
+        # Without fusion, a step may join a group only directly behind another part of the same op.
         if not self._fuse and (step.origin is None or step.origin is not self._origin):
             return None
+        # The last of the read groups, -1 for none: in an earlier group, the step would run before an operand is made.
         earliest = max((self._made_by.get(operand, -1) for operand in step.operands), default=-1)
         if earliest >= 0 and self._takes(self.groups[earliest], step):
             return earliest
@@ -103,10 +107,14 @@ class _Former:
         group = self.groups[index]
         if is_pointwise(step) and group.reduced is None:
             return index
+        # With reductions in the step or the group, only a commonly read value makes a common kernel worthwhile.
         return index if any(operand in group.reads for operand in step.operands) else None
 
     def _takes(self, group: Group, step: Step) -> bool:
         if group.space is None or len(group.steps) >= _MAX_STEPS:
+            return False
+        # Without fusion, a kernel has parts of one op only.
+        if not self._fuse and group.steps[-1].origin is not step.origin:
             return False
         if step.op in REDUCTIONS:
             return _takes_reduction(group, step)
@@ -121,9 +129,11 @@ class _Former:
             )
         if group.reduced is None or not any(operand in group.row_axes for operand in step.operands):
             return False
+        # A value of the full space has many elements per row; a step of the row level runs once per row.
         if any(operand in group.results and operand not in group.row_axes for operand in step.operands):
             return False
         axes = _level_axes(group, len(shape))
+        # The result of a reduction has size 1 along the reduced axes, or lacks these axes.
         at_row_level = shape == tuple(
             1 if axis in group.reduced and len(shape) == len(group.space) else group.space[axis] for axis in axes
         )
@@ -137,6 +147,7 @@ def _takes_reduction(group: Group, step: Step) -> bool:
         return False
     if sum(other.op in REDUCTIONS for other in group.steps) >= _MAX_REDUCTIONS:
         return False
+    # All reductions of a kernel have the same rows, and therefore the same reduced axes.
     return group.reduced is None or group.reduced == axes
 
 
@@ -149,8 +160,6 @@ def _level_axes(group: Group, rank: int) -> tuple[int, ...]:
 
 def _reads_rows_rightly(group: Group, step: Step, axes: Sequence[int]) -> bool:
     """Return whether a step reads values of the row being computed; broadcasting may place the values elsewhere."""
-    if any(operand in group.row_axes for operand in step.operands) and len(axes) != len(shape_of(step.result)):
-        return False
     return all(
         group.row_axes[operand] == tuple(axes[own] for own in along)
         for operand, along in zip(step.operands, operand_axes(step), strict=True)
@@ -165,4 +174,5 @@ def _reads_whole_reduction(group: Group, step: Step) -> bool:
         return False
     size = product(space)
     is_small = isinstance(size, int) and size <= _MAX_SINGLE_ROW
+    # If all other axes have size 1, the tensor is a single row, and threads have no rows to share.
     return not is_small and all(size == 1 for axis, size in enumerate(space) if axis not in reduced)
