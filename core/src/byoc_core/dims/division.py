@@ -25,10 +25,12 @@ def exact_div(dividend: Dim, divisor: Dim) -> Dim | None:
         return None
     leading, factor = _leading_term(divisor)
     quotient: Dim = 0
+    # Each round cancels the leading term of the dividend and leaves only smaller terms: the loop ends.
     while dividend != 0:
         term, coefficient = _leading_term(dividend)
         monomial = divide_monomials(term, leading)
         if monomial is None or coefficient % factor:
+            # The leading term of every multiple of the divisor is divisible by the divisor's leading term.
             return None
         part = from_terms([(monomial, coefficient // factor)])
         quotient = quotient + part
@@ -54,6 +56,7 @@ def _split_by_divisor(dividend: Dim, divisor: Dim) -> tuple[Dim, Dim]:
     quotient: list[tuple[Monomial, int]] = []
     rest: list[tuple[Monomial, int]] = []
     for term, coefficient in terms_of(dividend):
+        # A divisor of several terms divides no single term: the whole dividend becomes the rest.
         if len(divisor_terms) == 1:
             monomial, factor = divisor_terms[0]
             divided = divide_monomials(term, monomial)
@@ -78,6 +81,7 @@ def floordiv(dividend: Dim, divisor: Dim) -> Dim:
     exact = exact_div(dividend, divisor)
     if exact is not None:
         return exact
+    # The quotient is an integer and can be taken out of the rounding: only the rest remains to be divided.
     quotient, rest = _split_by_divisor(dividend, divisor)
     if isinstance(rest, int) and isinstance(divisor, int):
         return quotient + rest // divisor
@@ -91,10 +95,12 @@ def _quotient(dividend: Dim, divisor: Dim) -> Dim:
     if isinstance(divisor, int) and divisor > 0 and isinstance(dividend, DimExpr):
         common = gcd(divisor, *(factor for monomial, factor in dividend.terms if monomial))
         if common > 1:
+            # Rounding down the constant term alone changes nothing: all other terms are multiples of the common factor.
             reduced = from_terms((monomial, factor // common) for monomial, factor in dividend.terms)
             return floordiv(reduced, divisor // common)
         inner = only_atom(dividend)
         if inner is not None and inner.op == "floordiv" and isinstance(inner.args[1], int) and inner.args[1] > 0:
+            # Rounding down twice by positive divisors equals rounding down once by their product.
             return floordiv(inner.args[0], inner.args[1] * divisor)
     return call("floordiv", dividend, divisor)
 

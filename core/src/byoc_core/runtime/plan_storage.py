@@ -71,7 +71,9 @@ def plan(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan:
     def by_start(number: int) -> tuple[int, ...]:
         return intervals[number].start, -sizes[number], number
 
+    # A plan without any sharing, always valid.
     best = StoragePlan(tuple(accumulate(sizes, initial=0))[:-1], sum(sizes))
+    # A placement examines each pair once, when the second buffer of the pair is placed.
     placements = _PAIR_BUDGET // (_count_pairs(intervals) + 1)
     # Chains fit into the peak when their buffers come from both ends in turn.
     for key, ceiling in ((by_size, None), (by_start, lower_bound), (by_area, None), (by_start, None)):
@@ -82,6 +84,7 @@ def plan(intervals: Sequence[Interval], alignment: int = 64) -> StoragePlan:
         placements -= rounds
         order = sorted(range(len(intervals)), key=key)
         best = min(best, _place_repeatedly(intervals, sizes, order, ceiling, rounds), key=_arena_size)
+    # The budget is spent, or too small for a single placement.
     if not placements:
         best = min((best, *_sweeps(intervals, sizes, lower_bound)), key=_arena_size)
     return _without_padding(best, intervals)
@@ -116,6 +119,7 @@ def peak_nbytes(intervals: Iterable[Interval], alignment: int = 1) -> int:
     for interval in intervals:
         size = -(-interval.nbytes // alignment) * alignment
         changes[interval.start] = changes.get(interval.start, 0) + size
+        # The buffer is still live at its end.
         changes[interval.end + 1] = changes.get(interval.end + 1, 0) - size
     peak = live = 0
     for point in sorted(changes):
@@ -128,6 +132,7 @@ def _count_pairs(intervals: Iterable[Interval]) -> int:
     """Return the number of pairs of simultaneously live buffers."""
     ordered = sorted((interval.start, interval.end) for interval in intervals)
     starts = [start for start, _ in ordered]
+    # Each pair counts at its first buffer in this order: the second buffer starts no later than the first ends.
     return sum(bisect_right(starts, end) - index - 1 for index, (_, end) in enumerate(ordered))
 
 
@@ -154,6 +159,7 @@ def _place_repeatedly(
     for _ in range(rounds - 1):
         is_top = [size > 0 and offset + size == found.total for size, offset in zip(sizes, found.offsets, strict=True)]
         moved = [n for n in order if is_top[n]] + [n for n in order if not is_top[n]]
+        # The same order gives the same plan in all further rounds.
         if moved == list(order):
             break
         order = moved
@@ -189,6 +195,7 @@ def _lowest_gap(taken: Iterable[tuple[int, int]], size: int) -> int:
     for start, stop in taken:
         if start - offset >= size:
             break
+        # Taken ranges may overlap: buffers live together with the new buffer need not be live together.
         offset = max(offset, stop)
     return offset
 
@@ -197,6 +204,7 @@ def _highest_gap(taken: Iterable[tuple[int, int]], size: int, ceiling: int) -> i
     found, offset = None, 0
     for start, stop in taken:
         if min(start, ceiling) - offset >= size:
+            # Gaps come in ascending order: a later gap replaces an earlier gap.
             found = min(start, ceiling) - size
         offset = max(offset, stop)
     return ceiling - size if ceiling - offset >= size else found
@@ -221,6 +229,7 @@ class _IntervalIndex:
         insort(self._starts, (interval.start, number))
         left = self._leaves + bisect_left(self._points, interval.start)
         right = self._leaves + bisect_right(self._points, interval.end)
+        # O(log n) nodes cover exactly the start points inside the interval.
         while left < right:
             if left & 1:
                 self._nodes[left].append(number)
@@ -235,9 +244,11 @@ class _IntervalIndex:
         interval = self._intervals[number]
         found: list[int] = []
         node = self._leaves + bisect_left(self._points, interval.start)
+        # The nodes above a start point hold exactly the intervals containing the point.
         while node:
             found += self._nodes[node]
             node //= 2
+        # The other overlapping intervals start later, up to the end; -1 sorts before every number.
         first = bisect_left(self._starts, (interval.start + 1, -1))
         last = bisect_left(self._starts, (interval.end + 1, -1))
         found += (other for _, other in self._starts[first:last])

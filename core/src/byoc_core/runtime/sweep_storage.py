@@ -26,6 +26,7 @@ def sweep(
 
     Cost: ``O(n log n)``, for any number of simultaneously live buffers.
     """
+    # Negative points reverse time: the end of a live range becomes its start.
     first = [-end if backwards else start for start, end in spans]
     last = [-start if backwards else end for start, end in spans]
     order = sorted((i for i, size in enumerate(sizes) if size), key=lambda i: (first[i], -sizes[i], i))
@@ -33,6 +34,7 @@ def sweep(
     gaps = _Gaps(ceiling)
     busy: list[tuple[int, int]] = []
     for turn, number in enumerate(order):
+        # A live range includes its last point: a buffer ending at this point is not free yet.
         while busy and busy[0][0] < first[number]:
             _, done = heappop(busy)
             gaps.give(offsets[done], offsets[done] + sizes[done])
@@ -59,6 +61,7 @@ class _Gaps:
         """Return the offset of ``size`` bytes in the smallest sufficient gap; the arena grows if no gap suffices."""
         start = self._smallest(size)
         if start is None:
+            # An insufficient gap at the end of the arena becomes the first part of the place.
             start = self._starts.get(self._end, self._end)
             if start < self._end:
                 self._remove(start)
@@ -101,6 +104,7 @@ class _Gaps:
         while position < len(self._sizes):
             found = self._sizes[position]
             starts = self._by_size[found]
+            # A start is stale if its gap is gone or has another size by now.
             while starts and self._stops.get(starts[0]) != starts[0] + found:
                 heappop(starts)
             if starts:

@@ -36,13 +36,16 @@ def parts_of(shape: Sequence[Dim], layouts: Sequence[Layout]) -> list[tuple[int,
     sizes = unproved_sizes(dict.fromkeys(dim for layout in (compact_layout(shape), *layouts) for dim in layout.shape))
     whole = compact_layout((product(shape),))
     known = [box for layout in (whole, *layouts) if (box := _box_of(layout, steps, sizes)) is not None]
+    # A single layout without a box leaves the cut unproved.
     if len(known) <= len(layouts):
         return None
     numbered = []
     num_parts = 1
     for digit in range(len(known[0])):
+        # Each border of a box cuts the whole buffer along this digit: boxes are unions of cells of a grid, the parts.
         ends = _ordered({end for box in known for end in box[digit]}, sizes)
         num_parts *= 0 if ends is None else len(ends) - 1
+        # The first box is the whole buffer: no other box may reach beyond.
         if ends is None or num_parts > _MAX_PARTS_PER_LAYOUT * len(known) or (ends[0], ends[-1]) != known[0][digit]:
             return None
         numbered.append({end: number for number, end in enumerate(ends)})
@@ -51,6 +54,7 @@ def parts_of(shape: Sequence[Dim], layouts: Sequence[Layout]) -> list[tuple[int,
 
 def _part_numbers(box: _Box, numbered: Sequence[dict[Dim, int]]) -> tuple[int, ...]:
     ranges = [range(ends[start], ends[stop]) for (start, stop), ends in zip(box, numbered, strict=True)]
+    # Cells are numbered in row-major order of the digits.
     numbers: Iterable[int] = ranges[0]
     for ends, digits in zip(numbered[1:], ranges[1:], strict=True):
         numbers = [number * (len(ends) - 1) + digit for number, digit in pairs_of(numbers, digits)]
@@ -60,6 +64,7 @@ def _part_numbers(box: _Box, numbered: Sequence[dict[Dim, int]]) -> tuple[int, .
 def _ordered(ends: set[Dim], sizes: Sequence[Dim]) -> list[Dim] | None:
     """Return ends of intervals in order; ``None`` if the order is not proved."""
     found = sorted(ends, key=typical)
+    # The sorting key is a guess: the order of each pair of neighbours needs a proof.
     for left, right in pairwise(found):
         if not is_size(right - left, sizes):
             return None
@@ -107,12 +112,15 @@ def _digit(
     if quotient is not None:  # all within a single step
         return (quotient, quotient + 1), offset - quotient * step, levels, run
     if not levels:
+        # A run across steps must consist of whole steps: all lower digits then take all values.
         first, count = exact_div(offset, step), exact_div(run, step)
         return None if first is None or count is None else ((first, first + count), 0, [], step)
     (stride, dim), *inner = levels
     if stride == step:
+        # The digit counts the elements of this level if all inner elements stay within a single step.
         quotient = _quotient(offset, _span(inner, run), step, sizes)
         return None if quotient is None else ((quotient, quotient + dim), offset - quotient * step, inner, run)
+    # The level extends over `count` whole steps of `each` strides: split the level at the steps.
     each = exact_div(step, stride)
     count = None if each is None else exact_div(dim, each)
     if each is None or count is None:
@@ -120,6 +128,7 @@ def _digit(
     quotient = _quotient(offset, _span(inner, run), stride, sizes)
     if quotient is None:
         return None
+    # The first element must lie in the first stride of a step: otherwise the level fills its first step only partly.
     first = exact_div(quotient, each)
     rest = offset - quotient * stride
     return None if first is None else ((first, first + count), rest, [(stride, each), *inner], run)
@@ -134,6 +143,7 @@ def _quotient(offset: Dim, span: Dim, step: Dim, sizes: Sequence[Dim]) -> Dim | 
     if isinstance(step, int) and isinstance(offset, int):
         candidates: tuple[Dim, ...] = (offset // step,) if step > 0 else ()
     else:
+        # A symbolic quotient may be a call without provable bounds, therefore 0 is tried first.
         candidates = (0, offset // step) if step != 0 else ()
     for quotient in candidates:
         rest = offset - quotient * step

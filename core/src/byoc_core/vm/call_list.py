@@ -80,6 +80,7 @@ class CallList:
         self._table = SizeTable(extension, sorted(self._symbols()))
         self._sources = symbol_sources(function.params, self._table.symbols)
         pairs = list(zip(function.code, steps, strict=True))
+        # Set before the instructions are made: only a whole function gives Python's steps to the extension.
         self.is_whole = (
             self._sources is not None and all(early_results) and all(self._is_whole(*pair) for pair in pairs)
         )
@@ -87,6 +88,7 @@ class CallList:
             self._instruction(instruction, step, entry)
             for instruction, step, entry in zip(function.code, steps, entries, strict=True)
         )
+        # Numbering the sizes of registers and storages fills the table: the operations are read only afterwards.
         registers = tuple(map(self._register, range(len(self._registers))))
         storages = self._table.numbers(function.storages)
         self._code: Code = extension.Code(
@@ -223,7 +225,9 @@ class CallList:
                     return native.CALL, (*args, *results), 0, entry.function, entry.context, None
                 if instruction.kind is CallKind.BUILTIN and instruction.callee in _BUILTINS:
                     operation = getattr(native, _BUILTINS[Builtin(instruction.callee)])
+                    # Python's step runs if the extension refuses a copy, for example between unequal shapes.
                     return operation, (*args, *results), 0, 0, 0, call
+        # The list stops here, and Python runs the instruction. Its registers may have no memory, so none are named.
         if call is None or step is None:
             return native.PYTHON, (), 0, 0, 0, None
         return native.PYTHON, step.registers, 0, 0, 0, call

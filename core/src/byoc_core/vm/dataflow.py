@@ -137,10 +137,12 @@ class _Dataflow:
                 state = self._run(self._blocks[number], entries[number], report=False)
                 for successor in self._blocks[number].successors:
                     known = entries.get(successor)
+                    # A meet only removes facts, therefore the loop ends.
                     met = state if known is None else known.meet(state)
                     if met != known:
                         entries[successor] = met
                         changed = True
+        # Only at the fixed point are the facts certain on every path: earlier states may contain too many.
         for number in self._order:
             self._run(self._blocks[number], entries[number], report=True)
         self._check_overlaps()
@@ -157,6 +159,7 @@ class _Dataflow:
                 case RegisterKind.TENSOR:
                     buffers.append(number)
                 case RegisterKind.RESULT:
+                    # Memory for a result exists at the entry only if the inputs determine the size.
                     if shape_symbols(register.shape) <= known:
                         buffers.append(number)
                 case RegisterKind.VIEW:
@@ -190,6 +193,7 @@ class _Dataflow:
             if report:
                 self._check_symbols(index, results, state.symbols)
             for number in results:
+                # The content of a fresh buffer is undefined, even if the register had a value before.
                 self._forget(number, state)
                 state.buffers.add(number)
             return
@@ -206,7 +210,9 @@ class _Dataflow:
                     state.buffers.discard(stale)
                 state.symbols.add(name)
         if report:
+            # Checked after the binding: a result may itself bind the symbols in its shape.
             self._check_symbols(index, defined, state.symbols)
+        # After the removal of stale values: the results of this call have the new sizes.
         for number in results:
             for atom in self._footprints.defined_by(number):
                 state.written.add(atom)
@@ -241,6 +247,7 @@ class _Dataflow:
             block = self._blocks[number]
             for index in reversed(range(block.start, block.stop)):
                 reads, writes, _ = self._tensor_uses(code[index])
+                # Backwards, a write hides the later reads; the reads of the same instruction come before its write.
                 gen -= writes
                 gen |= reads
                 kill |= writes
@@ -248,6 +255,7 @@ class _Dataflow:
         changed = True
         while changed:
             changed = False
+            # Successors come first, as far as loops permit: few rounds suffice.
             for number in reversed(self._order):
                 live = self._live_out(number, live_in) - kills[number] | gens[number]
                 if live != live_in[number]:
@@ -287,6 +295,7 @@ class _Dataflow:
             for tensor in sorted(used):
                 self._check_free(live, tensor, index)
                 live.add(tensor)
+            # Before a complete write, the old value is not needed, unless the instruction itself reads the value.
             for atom in (writes & needed) - reads:
                 needed.remove(atom)
                 num_needed[self._tensor(self._footprints.owner_of[atom])] -= 1
@@ -323,6 +332,7 @@ class _LiveBytes:
             return None
         ranges = self._ranges.get(self._tensors[tensor].storage, [])
         position = bisect_left(ranges, (start, 0.0, -1))
+        # The ranges are disjoint: only neighbours can overlap. The range at `position` may be the tensor itself.
         for other_start, other_stop, other in ranges[max(position - 1, 0) : position + 2]:
             if other != tensor and other_start < stop and start < other_stop:
                 return other

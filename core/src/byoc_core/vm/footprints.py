@@ -75,6 +75,7 @@ class Footprints:
             return False
         mine, other = self._layout(left), self._layout(right)
         if mine.is_compact and other.is_compact:
+            # Compact elements correspond in row-major order, whatever the two shapes.
             return mine.offset == other.offset and product(mine.shape) == product(other.shape)
         return mine == other
 
@@ -85,17 +86,21 @@ class Footprints:
         register = self._registers[owner]
         first, num_atoms = len(self.owner_of), 1
         is_empty = 0 in register.shape
+        # An empty view mostly has no atoms. A view of an empty owner has the owner's atom: its writes define the owner.
         touching = [view for view in views if is_empty or not self._layouts[view].is_empty]
         exact: Sequence[int] = ()
         parts = None
+        # Read-only memory is never written in parts and needs no cut.
         if touching and not is_empty and register.kind not in _READ_ONLY:
             written = [view for view in touching if view in self._written]
             exact, parts = touching, self._parts(register, touching)
             self.is_exact &= parts is not None
+            # Reading too many atoms only makes the checks stricter; defining too many would make the checks wrong.
             if parts is None and len(written) < len(touching):
                 exact, parts = written, self._parts(register, written)
             if parts is None:
                 exact = ()
+                # A write through a view may leave a part of the single atom unwritten.
                 self._inexact.update(touching)
             else:
                 num_atoms = len(parts[0])

@@ -65,6 +65,7 @@ def group_claims(bindings: Sequence[Binding], epochs: Sequence[int]) -> list[int
             and epochs[source] == epochs[position]
         }
         for candidate in sorted(candidates, key=lambda group: (-groups.stage[group], group)):
+            # After a first merge, the binding's group may absorb further candidates too.
             groups.try_merge(candidate, position)
     return [groups.find(position) for position in range(len(bindings))]
 
@@ -108,10 +109,12 @@ class _Groups:
             return
         stage = self.stage[after]
         if after == position:
+            # A lone binding has no successors yet: its stage may still become lower.
             others = [group for group in self._predecessors[after] if group != before]
             stage = max((self.stage[before], *(self.stage[group] + 1 for group in others)))
             for group in others:  # the binding's stage may become lower than the recorded stage
                 self._nearest[group] = min(self._nearest[group], stage)
+        # The successors of `before` become successors of the merged group and must lie above its stage.
         self._raise_successors(before, after, stage)
         group, other = sorted((before, after))
         self._parent[other] = group
@@ -123,6 +126,7 @@ class _Groups:
             edges[group].pop(group, None)
             edges[group].pop(other, None)
             edges[other] = {}
+        # A group depending on either half depends on the merged group.
         if before in self._reached or after in self._reached:
             self._reached[group] = self._reached.pop(before, set()) | self._reached.pop(after, set())
 
@@ -134,13 +138,16 @@ class _Groups:
         origins: dict[int, int] = {}
         forward = self._walk(self._successors, before, after, low, high)
         backward = self._walk(self._predecessors, after, before, low, high)
+        # The searches advance in turn: the search that ends first bounds the cost of both.
         for visits in range(_FREE_VISITS + self._budget):
             self._budget -= visits >= _FREE_VISITS
+            # An exhausted search proves that no other path exists.
             step = next(backward, None)
             if step is None:
                 return False
             current, group = step
             if group >= 0:
+                # The last group before `after` on this path: remembered below if the path leads from `before`.
                 origins[group] = origins.get(current, group)
                 if group == before or group in visited or group in known:
                     known.add(origins[group])
@@ -173,6 +180,7 @@ class _Groups:
                 neighbours[group] = None
                 if group in visited or (group == end and current == start):
                     yield current, -1
+                # Stages rise along every edge: all groups of a path lie between the stages of its ends.
                 elif group == end or low < self.stage[group] < high:
                     visited.add(group)
                     pending.append(group)
@@ -180,6 +188,7 @@ class _Groups:
                 else:
                     yield current, -1
             neighbours.pop(current, None)
+            # Later searches find the merged edges, without duplicates and without edges inside the group.
             edges[current] = neighbours
 
     def _raise_successors(self, before: int, after: int, stage: int) -> None:
@@ -196,6 +205,7 @@ class _Groups:
             self._slack[before] = min(2 * self._slack[before] + 1, len(self.stage))
         while pending:
             _, current = heapq.heappop(pending)
+            # `_nearest` is a lower bound of the successors' stages: below this bound, no successor has to move.
             if self.stage[current] >= self._nearest[current]:
                 self._raise(current, after, self.stage[current], 0, pending)
 
@@ -206,6 +216,7 @@ class _Groups:
         successors.pop(group, None)
         self._successors[group] = successors
         for following in successors:
+            # Part of the same group after the merge.
             if following == after:
                 continue
             old = self.stage[following]

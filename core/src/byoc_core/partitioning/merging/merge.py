@@ -93,6 +93,7 @@ def _merge(function: Function, source: str, outliner: Outliner, module: IRModule
         return function
     for binding in function.bindings:
         _check_claim(binding, function, source, module)
+    # Before the bodies change: calls of new region functions, unknown to the module, would count as impure.
     epochs = barrier_epochs(function, module.functions)
     inner = list(map_regions(function.bindings, lambda region: _merge(region, source, outliner, module, group)))
     function = with_bindings(function, inner)
@@ -107,10 +108,12 @@ def _merge(function: Function, source: str, outliner: Outliner, module: IRModule
     bindings: list[Binding] = []
     visible = SizeGivers(function.params)
     for positions in ordered:
+        # Taken from the function: the labels of separated backends exist in the grouping only.
         members = [function.bindings[position] for position in positions]
         if members[0].codegen is not None:
             members = [outliner.outline(source, members, _outputs(members, readers), visible)]
         bindings.extend(members)
+        # Regions made later may take sizes from these values; earlier regions may not.
         for member in members:
             visible.add(member.results)
     return replace(function, bindings=tuple(bindings))
@@ -148,4 +151,5 @@ def _outputs(members: Sequence[Binding], readers: dict[int, list[int]]) -> list[
         known = type_symbols((*members[0].operands, *outputs))
         outputs += [r for r in made if not type_symbols((r,)) <= known][:1]
         outputs.sort(key=made.index)
+    # A call needs a result even if nothing reads the region's values.
     return outputs or [members[-1].results[0]]

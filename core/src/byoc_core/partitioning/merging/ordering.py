@@ -48,9 +48,11 @@ def sort_groups(bindings: Sequence[Binding], group_of: Sequence[int], epochs: Se
     for position, sources in enumerate(dependencies(bindings)):
         for source in sources:
             before, after = group_of[source], group_of[position]
+            # Several dependencies between two groups count once, because the edge is removed once.
             if before != after and after not in successors[before]:
                 successors[before].add(after)
                 waiting[after] += 1
+    # No binding needs a binding of a higher epoch: while an epoch has groups left, the heap contains such a group.
     ready = [(epochs[members[g][0]], members[g][0], g) for g, count in waiting.items() if not count]
     heapq.heapify(ready)
     ordered = []
@@ -62,4 +64,5 @@ def sort_groups(bindings: Sequence[Binding], group_of: Sequence[int], epochs: Se
             if not waiting[after]:
                 first = members[after][0]
                 heapq.heappush(ready, (epochs[first], first, after))
+    # The groups of a cycle wait for one another and never become ready.
     return ordered if len(ordered) == len(members) else None

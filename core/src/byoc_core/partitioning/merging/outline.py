@@ -50,12 +50,14 @@ class Outliner:
         inputs: dict[int, Var] = {}
         for binding in bindings:
             for operand in binding.operands:
+                # Constants become part of the region: only variables made outside are inputs.
                 if not isinstance(operand, Constant) and id(operand) not in made:
                     inputs.setdefault(id(operand), operand)
         missing = cited_symbols(bindings).difference(*(given_symbols(value.type) for value in inputs.values()))
         inputs.update((id(value), value) for value in visible.find(missing))
         params = tuple(Var(value.name, value.type) for value in inputs.values())
         mapping: dict[int, Value] = dict(zip(inputs, params, strict=True))
+        # The attribute `Codegen` of the function replaces the claims of the bindings.
         unclaimed = [replace(binding, codegen=None) for binding in bindings]
         body = clone_bindings(unclaimed, mapping)
         symbol = self._symbol(f"{backend}_{source}")
@@ -71,6 +73,7 @@ class Outliner:
 
     def _symbol(self, wish: str) -> str:
         base = re.sub(r"\W|^(?=\d)", "_", wish, flags=re.ASCII)
+        # Lower numbers are known to be taken: the search for many regions of one base stays linear.
         number = self._next.get(base, 0)
         while f"{base}_{number}" in self._taken:
             number += 1

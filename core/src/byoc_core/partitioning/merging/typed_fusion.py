@@ -54,10 +54,13 @@ def _fuse(
         first = members[0]
         level = 0
         for source in {group_of[source] for member in members for source in needed[member]}:
+            # Earlier epochs come first in any order of the groups, and groups stay within an epoch: no cycle can arise.
             if source != first and epochs[source] == epochs[first]:
+                # Only an edge leaving the backend's claims raises the level; the edge back does not.
                 level = max(level, levels[source] + (is_own[source] and not is_own[first]))
         levels[first] = level
         if is_own[first]:
             fused[first] = first_of.setdefault((epochs[first], level), first)
+    # The first member in topological order need not be the first position: name the groups anew.
     names: dict[int, int] = {}
     return [names.setdefault(group, position) for position, group in enumerate(fused)]

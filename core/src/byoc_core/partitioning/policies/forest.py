@@ -50,6 +50,7 @@ class _Forest:
     def solve(self) -> tuple[list[int], bool]:
         order, parents, roots = self._order()
         flows = self._problem.flows
+        # From the leaves up: the tables of all items below a flow are complete before the flow's cost is added above.
         for index in reversed(order):
             table = self._tables[parents[index]]
             for label, cost in enumerate(table):
@@ -58,12 +59,14 @@ class _Forest:
         labels = list(self._problem.homes)
         for root in roots:
             labels[root] = min(range(self._problem.num_labels), key=self._tables[root].__getitem__)
+        # From the roots down: the label of the item above decides the labels of the flow's other items.
         for index in order:
             parent = parents[index]
             choice = self._best(index, parent, labels[parent])
             labels[flows[index].producer] = choice.producer
             for reader, label in zip(self._children(index, parent), choice.readers, strict=True):
                 labels[reader] = label
+        # Left-out links may tie items of a unit: the labelling of the forest may contain incomplete units.
         repaired = self._problem.repaired(labels)
         return repaired, self._is_whole and repaired == labels
 
@@ -73,12 +76,14 @@ class _Forest:
         links.sort(key=lambda link: self._link_order(*link))
         parent = list(range(self._num_items + len(self._problem.flows)))
         for index, flow in enumerate(self._problem.flows):
+            # A flow has a single producer: these links close no cycle, and all are kept.
             parent[self._num_items + index] = flow.producer
             self._flows_of[flow.producer].append(index)
         is_whole = True
         for index, reader in links:
             left, right = _find(parent, self._num_items + index), _find(parent, reader)
             if left == right:
+                # The link would close a cycle: the forest ignores this reader's share of the flow's cost.
                 is_whole = False
                 continue
             parent[right] = left
@@ -134,11 +139,14 @@ class _Forest:
         best = _Choice(math.inf, self._problem.homes[flow.producer], [self._problem.homes[parent]] * len(children))
         for source in (label,) if is_producer else range(self._problem.num_labels):
             base = 0 if is_producer else tables[flow.producer][source]
+            # No cost is negative: `base` is a lower bound. A tied label permits no other label at the other end.
             if base >= best.cost or (source != label and (source in tied or label in tied)):
                 continue
             row = flow.moves[source]
+            # More labels than readers are never needed; the value is at its source without a move.
             for targets in self._sets[source][min(len(self._readers[index]), len(row) - 1)]:
                 cost = base + sum(row[target] for target in targets)
+                # If the parent is a reader, the value must reach the parent's label.
                 if cost >= best.cost or not (is_producer or label in targets):
                     continue
                 chosen = []
