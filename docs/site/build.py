@@ -41,6 +41,7 @@ TREE = {
         "benchmarks/README",
         "libraries",
         "api-stability",
+        "api/index",
         "glossary",
     ],
     "Write a backend": [
@@ -59,7 +60,6 @@ TREE = {
         "publishing",
     ],
     "Contribute": [
-        "api/index",
         "adr/README",
         "plugins/ccompiler/docs/notes/README",
         "plugins/dnnl/docs/notes/README",

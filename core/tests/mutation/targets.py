@@ -26,14 +26,14 @@ class Target:
 
 _PLANNED = (
     "batch_norm", "checks", "core_functions", "dtypes", "finite", "flattening", "in_place", "layouts", "moves",
-    "phases", "planner", "planner_answers", "products", "profile", "quantised", "regions", "weights",
+    "pixel_packing", "planner", "planner_answers", "products", "profile", "quantised", "regions", "weights",
 )  # fmt: skip
 
 _LONG = (
     "core_functions.py::test_log_softmax_along_any_axis_of_any_layout",
     "flattening.py::test_rows_of_any_layout_meet_their_weights",
     "moves.py::test_slices_of_any_geometry",
-    "phases.py::test_all_geometries",
+    "pixel_packing.py::test_all_geometries",
     "products.py::test_few_rows_stay_innermost_between_products",
     "quantised.py::test_a_quantised_model_is_offloaded_saved_and_loaded",
     "quantised.py::test_without_such_instructions_floats_are_multiplied",

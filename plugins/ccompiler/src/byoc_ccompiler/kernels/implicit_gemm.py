@@ -26,7 +26,7 @@ from byoc_ccompiler.kernels.tiles import multiply
 __all__ = ["copy_image", "write"]
 
 _FEW_BLOCKS = 40  # maximum tiles passing one panel before the next is needed from memory
-_FEW_CHANNELS = 16  # maximum channels copied one after another
+_MAX_UNROLLED_CHANNELS = 16  # maximum channels copied one after another
 _STACK_NBYTES = 1 << 14  # maximum size of a padded copy of an image on the stack of each thread
 _START = c.Size(0)
 
@@ -65,7 +65,7 @@ def copy_image(plan: PixelPlan, source: c.Buffer, n: c.Expression) -> tuple[Pixe
     if channel != 1 or pixel != shape.channels:
         store = c.Store(to, column * shape.channels + (k + left), from_[column * pixel + k * channel])
         # Compilers gather the elements of a loop over few channels, slower than single elements.
-        kind = c.LoopKind.UNROLLED if shape.channels <= _FEW_CHANNELS else c.LoopKind.SERIAL
+        kind = c.LoopKind.UNROLLED if shape.channels <= _MAX_UNROLLED_CHANNELS else c.LoopKind.SERIAL
         pixel_copy = c.For(k, _START, c.Size(shape.channels), (store,), kind=kind)
         copy = loops_around((pixel_copy,), (column,), (shape.width,))
     sides = [c.Clear(to, c.Size(at), c.Size(size)) for at, size in ((0, left), (left + count, right)) if size]

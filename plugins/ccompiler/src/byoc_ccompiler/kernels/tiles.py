@@ -55,7 +55,9 @@ def multiply(
     dtype, steps = sums.buffer.dtype, () if panel_step is None else (panel_step,)
     is_plain = pitch is None and adds == _FALSE and left[2:] in ((), (_ZERO,))
     function = tile_function(
-        *(kernel.unit, dtype, *shape),
+        kernel.unit,
+        dtype,
+        *shape,
         indirect=isinstance(left[0], c.Address) and isinstance(left[0].buffer, c.PointerArray),
         strided=bool(steps),
         is_plain=is_plain,
