@@ -1,10 +1,11 @@
-"""Write the pages generated from the code: ``python -m docs.generate``, from the root of the repository."""
+"""Write the pages and drawings generated from the code: ``python -m docs.generate``, from the repository's root."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from docs.dnnl_ops import dnnl_ops_page
+from docs.drawings.all_drawings import DRAWINGS
 from docs.hook_pages import hook_pages
 from docs.op_reference import op_reference_page
 from docs.op_table import op_table_page
@@ -18,9 +19,10 @@ DOCS = Path(__file__).parent
 
 
 def generated_pages() -> dict[Path, str]:
-    """Return the right text of each generated page, by file."""
+    """Return the right text of each generated page and drawing, by file."""
     conformance, stability = DOCS / "conformance.md", DOCS / "api-stability.md"
     pages = {DOCS / "hooks" / name: text for name, text in hook_pages().items()}
+    pages |= {DOCS / "drawings" / name: draw() for name, draw in DRAWINGS.items()}
     pages[DOCS / "ccompiler-ops.md"] = op_table_page()
     pages[DOCS / "dnnl-ops.md"] = dnnl_ops_page()
     pages[DOCS / "ops.md"] = op_reference_page()
@@ -31,7 +33,7 @@ def generated_pages() -> dict[Path, str]:
 
 
 def main() -> None:
-    """Write the pages."""
+    """Write the pages and drawings."""
     for path, text in generated_pages().items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, "utf-8")

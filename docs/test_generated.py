@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from byoc_conformance import all_promises
@@ -15,12 +16,14 @@ from byoc_core.ir import STRUCTURAL_OPS
 from byoc_core.ops import default_ops
 from byoc_core.plugin.specification import QUESTIONS
 
+from docs.drawings.all_drawings import DRAWINGS
 from docs.generate import DOCS, generated_pages
 from docs.op_reference import taken_dtypes
 from docs.promise_table import MARKS, with_promises
 from docs.type_reference import TYPES, field_rows
 
 PAGES = generated_pages()
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
@@ -30,6 +33,16 @@ def test_a_page_is_what_the_code_makes(page: Path) -> None:
 
 def test_no_page_is_left_of_a_hook_that_is_gone() -> None:
     assert sorted((DOCS / "hooks").iterdir()) == sorted(page for page in PAGES if page.parent.name == "hooks")
+
+
+def test_every_drawing_is_shown_by_a_page_and_has_a_text_for_readers_without_it() -> None:
+    drawings = sorted(path.name for path in (DOCS / "drawings").glob("*.svg"))
+    assert drawings == sorted(DRAWINGS)
+    pages = "".join(path.read_text("utf-8") for path in DOCS.glob("*.md"))
+    assert [name for name in drawings if not re.search(rf"!\[[^\]]{{20,}}\]\(drawings/{name}\)", pages)] == []
+    for name in drawings:
+        root = ET.fromstring((DOCS / "drawings" / name).read_text("utf-8"))
+        assert [root.findtext(f"{SVG}{tag}") for tag in ("title", "desc")].count(None) == 0
 
 
 @pytest.mark.parametrize("name", [hook.name for hook in hook_specs()])

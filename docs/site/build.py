@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -60,6 +61,7 @@ TREE = {
         "publishing",
     ],
     "Contribute": [
+        "algorithms",
         "adr/README",
         "plugins/ccompiler/docs/notes/README",
         "plugins/dnnl/docs/notes/README",
@@ -80,6 +82,9 @@ def gather(folder: Path) -> None:
         target = folder / _path_in_site(page)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(_relinked(page), "utf-8")
+    (folder / "drawings").mkdir()
+    for drawing in sorted(DOCS.glob("drawings/*.svg")):
+        shutil.copyfile(drawing, folder / "drawings" / drawing.name)
     (folder / "README.md").rename(folder / "index.md")
     _append_trees(folder / "index.md", TREE)
     for section in SECTIONS:
