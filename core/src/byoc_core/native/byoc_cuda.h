@@ -1,7 +1,6 @@
-/* byoc_scalar.h and byoc_sizes.h for CUDA C++: what printed kernels include. NVRTC and nvcc take it; NVRTC has no headers of its own.
+/* byoc_scalar.h and byoc_sizes.h for CUDA C++: the header of printed kernels, for NVRTC and nvcc. NVRTC has no headers of its own.
  *
- * Functions follow IEEE 754, and products are fused with sums where the functions say so, not elsewhere, if the source
- * is compiled with `--fmad=false`.
+ * Compiled with `--fmad=false`, functions follow IEEE 754, and products are fused with sums only by explicit calls of fma.
  */
 #ifndef BYOC_CUDA_H_
 #define BYOC_CUDA_H_
@@ -29,7 +28,7 @@ typedef unsigned long long uint64_t;
 #define BYOC_FMA_F32(a, b, c) fmaf(a, b, c)
 #define BYOC_FMA_F64(a, b, c) fma(a, b, c)
 
-/* The functions of C become those of the device. */
+/* Map the functions of C to functions of the device. */
 #define inline __inline__ __device__
 #include "byoc_scalar.h"
 #include "byoc_sizes.h"

@@ -9,7 +9,7 @@ static int has_equal_shape(const DLTensor *a, const DLTensor *b) {
   return a->ndim == b->ndim && (a->ndim == 0 || !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)));
 }
 
-/* Copies the axes from `axis` on; strides are in elements. */
+/* Copy the axes from `axis` on; strides are in elements. */
 static void copy_axes(char *target, const int64_t *target_strides, const char *source, const int64_t *source_strides,
                       const int64_t *shape, int32_t axis, int32_t ndim, int64_t itemsize) {
   if (axis == ndim) {
@@ -26,7 +26,7 @@ static void copy_axes(char *target, const int64_t *target_strides, const char *s
   }
 }
 
-/* Fills in the strides of a compact tensor. */
+/* Set the strides of a compact tensor. */
 static void compact_strides(const int64_t *shape, int32_t ndim, int64_t *strides) {
   int64_t step = 1;
   for (int32_t axis = ndim - 1; axis >= 0; --axis) {
@@ -37,7 +37,7 @@ static void compact_strides(const int64_t *shape, int32_t ndim, int64_t *strides
 
 enum { MAX_NDIM = 64 };
 
-/* Returns 0 where the shapes differ or have too many axes; nothing is copied then. */
+/* Return 0 without copying if the shapes differ or have too many axes. */
 static int copy_tensor(const DLTensor *source, const DLTensor *target, int64_t itemsize) {
   int64_t source_compact[MAX_NDIM], target_compact[MAX_NDIM];
   if (!has_equal_shape(source, target) || source->ndim > MAX_NDIM) return 0;
@@ -63,14 +63,14 @@ static int copy_tensor(const DLTensor *source, const DLTensor *target, int64_t i
 
 enum { MILLISECONDS_BETWEEN_PAUSES = 100 };
 
-/* Of a clock that may be set anew. */
+/* The time of a clock that users may set. */
 static int64_t milliseconds(void) {
   struct timespec now;
   (void)timespec_get(&now, TIME_UTC);
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Whether a loop is to pause at a jump; the first jump back only sets *start, which is 0 before. */
+/* Return whether a loop must pause at a jump; the first jump back only sets *start, initially 0. */
 static int pauses(int32_t from, int32_t to, int64_t *start) {
   if (to > from) return 0;
   const int64_t now = milliseconds();

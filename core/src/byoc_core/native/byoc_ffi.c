@@ -1,4 +1,4 @@
-/* What every library of generated code holds once: argument checks and the error of each thread. */
+/* Argument checks and the error of each thread: once in every library of generated code. */
 #include "byoc_ffi.h"
 
 #include <stdarg.h>
@@ -7,9 +7,9 @@
 #include <string.h>
 
 #if !defined(_WIN32)
-/* Present where the process holds the TVM FFI library; weak, so that it need not. */
+/* Defined if the process has loaded the TVM FFI library; weak, because the library is optional. */
 extern void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *message) __attribute__((weak));
-/* The library may have come after this one, when the weak reference was already settled: then it is looked up. */
+/* Look up the symbol: the library may be loaded later than this library, after the weak reference was resolved. */
 extern void *dlsym(void *handle, const char *name) __attribute__((weak));
 #if defined(__APPLE__)
 #define BYOC_ANY_LIBRARY ((void *)-2)

@@ -1,16 +1,17 @@
-/* The C interface of code that byoc generates: the TVM FFI C ABI over DLPack tensors, in plain C11.
+/* The C interface of generated code: the TVM FFI C ABI over DLPack tensors, in plain C11.
  *
  * A compiled function `f` is exported as
  *
  *     int32_t __tvm_ffi_f(void *handle, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result);
  *
- * Its arguments are tensors, inputs first, then outputs: a DLTensor* (type index 7) or a Tensor object, whose
- * DLTensor follows its header (type index 70). A function that wants scratch memory takes it as one more tensor behind
- * them, or allocates it where that is left out. It returns 0; or it returns -1 after it has set an error, which
- * byoc_last_error() gives to the same thread, and which a process that holds the TVM FFI library sees as raised.
+ * The arguments are tensors, inputs first, then outputs: a DLTensor* (type index 7), or a Tensor object with a DLTensor
+ * behind the header (type index 70). Scratch memory is an optional further tensor at the end; without this tensor, the
+ * function allocates the memory. The function returns 0, or sets an error and returns -1. byoc_last_error() returns
+ * the error in the same thread; in a process with the TVM FFI library, the error is also raised there.
  *
- * The layouts are those of DLPack 1.x and of the TVM FFI package; the assertions below pin them. Where the headers
- * of those projects are included before this one, theirs are used. Link byoc_ffi.c once into every library.
+ * The layouts of the structures are the layouts of DLPack 1.x and of the TVM FFI package, checked by the assertions
+ * below. If the headers of these projects are included before this header, their structures are used. Link byoc_ffi.c
+ * once into every library.
  */
 #ifndef BYOC_FFI_H_
 #define BYOC_FFI_H_
@@ -79,7 +80,7 @@ typedef struct {
   } release;
 } TVMFFIObject;
 
-/* One argument or result: a tag and eight bytes. */
+/* An argument or a result: a tag and eight bytes. */
 typedef struct {
   int32_t type_index;
   uint32_t zero_padding;
@@ -106,70 +107,72 @@ BYOC_STATIC_ASSERT(offsetof(DLTensor, strides) == 32 && offsetof(DLTensor, byte_
 BYOC_STATIC_ASSERT(sizeof(TVMFFIObject) == 24 && offsetof(TVMFFIObject, type_index) == 8, "TVMFFIObject");
 BYOC_STATIC_ASSERT(sizeof(TVMFFIAny) == 16 && offsetof(TVMFFIAny, v_ptr) == 8, "TVMFFIAny");
 
-/* The message of the last error that this library set in this thread; never NULL. */
+/* Return the message of this library's last error in this thread; never NULL. */
 BYOC_EXPORT const char *byoc_last_error(void);
 
-/* Sets the error of this thread (kind: a Python exception's name; the message as by printf) and returns -1. */
+/* Set the error of this thread (kind: a Python exception's name; the message as for printf) and return -1. */
 BYOC_LOCAL int32_t byoc_fail(const char *kind, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))
 #endif
     ;
 
-/* Fails unless `given` arguments are as many as `expected`. */
+/* Fail unless the number of arguments `given` equals `expected`. */
 BYOC_LOCAL int32_t byoc_check_count(const char *function, int32_t given, int32_t expected);
 
-/* Gives the tensor of an argument, or NULL after it has set an error. */
+/* Return the tensor of an argument; or set an error and return NULL. */
 BYOC_LOCAL DLTensor *byoc_tensor(const char *function, const char *name, const TVMFFIAny *argument);
 
-/* Fails unless the tensor lies in CPU memory, compact, row-major and aligned, with this element type and rank. */
+/* Fail unless the tensor is in CPU memory, compact, row-major and aligned, with this element type and rank. */
 BYOC_LOCAL int32_t byoc_check_tensor(const char *function, const char *name, const DLTensor *tensor, int32_t code,
                                      int32_t bits, int32_t ndim);
 
 /*
- * Gives the bytes of a tensor of bools, which byoc_check_tensor has checked: its own where they are 0 and 1, else a copy
- * with 1 in place of the others, which `own` then is and the caller frees. Fails where there is no memory for the copy.
+ * Return the bytes of a tensor of bools already checked by byoc_check_tensor: the bytes of the tensor if all are 0 or 1;
+ * else a copy with 1 in place of other values. `own` is then the copy, and the caller frees the copy. Fail without
+ * memory for the copy.
  */
 BYOC_LOCAL int32_t byoc_read_bools(const char *function, const char *name, const DLTensor *tensor,
                                    const uint8_t **bytes, uint8_t **own);
 
-/* Fails unless the size of an axis is `expected`. */
+/* Fail unless the size of an axis is `expected`. */
 BYOC_LOCAL int32_t byoc_check_size(const char *function, const char *name, const DLTensor *tensor, int32_t axis,
                                    int64_t expected);
 
-/* Finds the size s >= 0 for which factor * s + offset is the size of an axis; fails where there is none. */
+/* Solve factor * s + offset = the size of an axis for s >= 0; fail without a solution. */
 BYOC_LOCAL int32_t byoc_solve_size(const char *function, const char *name, const DLTensor *tensor, int32_t axis,
                                    int64_t factor, int64_t offset, int64_t *size);
 
-/* Fails unless two sizes broadcast: equal, or one of them 1. */
+/* Fail unless two sizes broadcast: equal sizes, or a size of 1. */
 BYOC_LOCAL int32_t byoc_check_broadcast(const char *function, int64_t left, int64_t right);
 
-/* Fails unless the size of an operand's axis is `wanted`, or 1. */
+/* Fail unless the size of an operand's axis is `wanted`, or 1. */
 BYOC_LOCAL int32_t byoc_check_operand(const char *function, const char *op, const char *operand, int32_t axis,
                                       int64_t size, int64_t wanted);
 
-/* Fails unless the size of an operand's axis is `wanted`. */
+/* Fail unless the size of an operand's axis is `wanted`. */
 BYOC_LOCAL int32_t byoc_check_equal(const char *function, const char *op, const char *operand, int32_t axis,
                                     int64_t size, int64_t wanted);
 
-/* Fails unless a size inside a function is `least` or more; `what` is the tensor of the op that has it. */
+/* Fail unless a size inside a function is `least` or more; `what` is the op's tensor with this size. */
 BYOC_LOCAL int32_t byoc_check_least(const char *function, const char *op, const char *what, int32_t axis, int64_t size,
                                     int64_t least);
 
-/* Fails unless the tensor can be scratch memory: `nbytes` bytes or more in one axis, aligned to as many as this. */
+/* Fail unless the tensor can be scratch memory: `nbytes` bytes or more in one axis, with this alignment. */
 #define BYOC_WORKSPACE_ALIGNMENT 64
 BYOC_LOCAL int32_t byoc_check_workspace(const char *function, const DLTensor *tensor, int64_t nbytes);
 
-/* Scratch memory for a call that brings none, a multiple of the alignment in size; NULL where there is none. */
+/* Allocate scratch memory for a call without any, a multiple of the alignment in size; NULL without memory. */
 BYOC_LOCAL void *byoc_new_workspace(int64_t nbytes);
 BYOC_LOCAL void byoc_free_workspace(void *workspace);
 
-/* The address of a tensor's first element. */
+/* Return the address of a tensor's first element. */
 static inline void *byoc_data(const DLTensor *tensor) { return (char *)tensor->data + tensor->byte_offset; }
 
-/* In front of a loop: no round writes what another one reads or writes. So a compiler need not look whether outputs
- * overlap inputs: those that do lie there whole upon whole, and a round reads an element before it writes it. */
-#if defined(__GNUC__) && !defined(__clang__) /* clang warns of each loop that it cannot vectorise */
+/* In front of a loop: no iteration writes memory read or written by another iteration. So a compiler need not check
+ * whether outputs overlap inputs: an output in the memory of an input is the complete input, and an iteration reads an
+ * element before writing the element. */
+#if defined(__GNUC__) && !defined(__clang__) /* clang warns of each loop without vectorisation */
 #define BYOC_INDEPENDENT_ROUNDS _Pragma("GCC ivdep")
 #else
 #define BYOC_INDEPENDENT_ROUNDS

@@ -1,4 +1,4 @@
-/* Floating-point numbers as bits, and a*b+c in one rounding where the target has that. */
+/* Floating-point numbers as bits, and a*b+c with a single rounding if the target has this instruction. */
 #ifndef BYOC_FLOATS_H_
 #define BYOC_FLOATS_H_
 
@@ -8,10 +8,10 @@
 #include <string.h>
 #endif
 
-/* The compiler's own contraction is off: where a product is kept exact, the code says so. Elsewhere these are two
- * operations, and what is computed with them keeps its bounds. */
+/* Contraction by the compiler is off: exact products are explicit in the code. Without the instruction, two operations
+ * replace it, and functions keep their error bounds. */
 #if defined(BYOC_CUDA_H_)
-/* That header has them. */
+/* Defined in this header. */
 #elif defined(BYOC_HAS_FMA) || defined(__FMA__) || defined(__AVX512F__) || defined(__ARM_FEATURE_FMA) || defined(__aarch64__)
 #define BYOC_FMA_F32(a, b, c) __builtin_fmaf(a, b, c)
 #define BYOC_FMA_F64(a, b, c) __builtin_fma(a, b, c)

@@ -1,12 +1,12 @@
-/* Functions of float32 in float32 arithmetic, without branches and calls, so that loops over them vectorise.
+/* Functions of float32 in float32 arithmetic, without branches and calls: compilers vectorise loops of such calls.
  *
- * exp(x) = 2**n exp(r), n = round(x / ln 2), r = x - n ln 2. The sum of x / ln 2 and BYOC_ROUNDER_F32 has n + 127 in its
- * low bits: shifted to the exponent's place, they are 2**n. Polynomials are near-minimax over their intervals, with
- * coefficients rounded one after another to float32.
+ * exp(x) = 2**n exp(r), n = round(x / ln 2), r = x - n ln 2. The low bits of the sum of x / ln 2 and
+ * BYOC_ROUNDER_F32 are n + 127; shifted to the exponent, these bits are 2**n. Polynomials are near-minimax over their
+ * intervals, with coefficients rounded one after another to float32.
  *
- * Infinities, NaN and subnormal numbers are right, and so are the signs of zeros unless a function says otherwise. Errors
- * of results are in units in the last place (below the normal range the smallest number); measured are those of all
- * inputs (`python -m benchmarks.run math-accuracy`; with `--sizes 7` it takes every seventh).
+ * Infinities, NaN and subnormal numbers are right, as are the signs of zeros unless a comment states otherwise.
+ * Errors of results are in units in the last place (below the normal range: the smallest number), measured over all
+ * inputs (`python -m benchmarks.run math-accuracy`; `--sizes 7` takes every seventh input).
  *
  *     function         bound  measured with fused multiply-add, and without
  *     exp               1.5   0.92  1.21
@@ -25,11 +25,11 @@
 #define BYOC_ROUNDER_F32 (0x1.8p23f + 127.0f)
 #define BYOC_LOG2_E_F32 0x1.715476p0f
 #define BYOC_LN_2_F32 0x1.62e43p-1f
-/* The same in two parts, of which the first has so few bits that products with whole exponents are exact. */
+/* The same in two parts; the first part has few bits: products with integer exponents are exact. */
 #define BYOC_LN_2_HIGH_F32 0x1.62e4p-1f
 #define BYOC_LN_2_LOW_F32 0x1.7f7d1cp-20f
 
-/* 2**n from a sum with BYOC_ROUNDER_F32, for -126 <= n <= 127. */
+/* Return 2**n from a sum with BYOC_ROUNDER_F32, for -126 <= n <= 127. */
 static inline float byoc_power_of_two_f32(float sum) { return byoc_from_bits_f32(byoc_bits_f32(sum) << 23); }
 
 /* x - n ln 2 */
@@ -49,8 +49,7 @@ static inline float byoc_exp_core_f32(float r) {
 /* exp(r) - 1 */
 static inline float byoc_expm1_core_f32(float r) { return BYOC_FMA_F32(r * r, byoc_exp_core_f32(r), r); }
 
-/* exp(x) for |x| <= 104: beyond, it is 0 or infinity. 2**n in two factors, of about half of n each, reaches subnormal
- * numbers and infinity. */
+/* exp(x) for |x| <= 104; beyond, 0 or infinity. Two factors 2**(n/2) reach subnormal numbers and infinity. */
 static inline float byoc_exp_limited_f32(float x) {
   const float rounder = BYOC_ROUNDER_F32 + 127.0f;
   const float sum = BYOC_FMA_F32(x, BYOC_LOG2_E_F32, rounder);
@@ -66,7 +65,7 @@ static inline float byoc_exp_f32(float x) {
   return byoc_exp_limited_f32(copysignf(104.0f < size ? 104.0f : size, x));
 }
 
-/* exp(x) for x <= 0, and 0 for results below 2**-126.5: there the exponent's bits are 0, which makes the power of two 0. */
+/* exp(x) for x <= 0, and 0 for results below 2**-126.5: there the exponent bits are 0, so the power of two is 0. */
 static inline float byoc_exp_nonpositive_f32(float x) {
   const float limited = -127 * BYOC_LN_2_F32 > x ? -127 * BYOC_LN_2_F32 : x;
   const float sum = BYOC_FMA_F32(limited, BYOC_LOG2_E_F32, BYOC_ROUNDER_F32);
@@ -81,7 +80,7 @@ static inline float byoc_decay_f32(float x) {
   return byoc_exp_limited_f32(-104.0f > negative ? -104.0f : negative);
 }
 
-/* exp(x) - 1; 0 for both zeros. The sum is halved, as 2**128 is no float. */
+/* exp(x) - 1; 0 for both zeros. The sum is halved, because 2**128 is no float. */
 static inline float byoc_expm1_f32(float x) {
   const float below = 89.0f < x ? 89.0f : x;
   const float limited = -20.0f > below ? -20.0f : below;
@@ -92,7 +91,7 @@ static inline float byoc_expm1_f32(float x) {
   return 2.0f * BYOC_FMA_F32(scale, byoc_expm1_core_f32(r), scale - 0.5f);
 }
 
-/* 1 - exp(x) for -40 <= x <= 0. What is dropped of ln 2 is scaled down with 2**n. */
+/* 1 - exp(x) for -40 <= x <= 0. The dropped part of ln 2 is scaled down with 2**n. */
 static inline float byoc_saturation_f32(float x) {
   const float sum = BYOC_FMA_F32(x, BYOC_LOG2_E_F32, BYOC_ROUNDER_F32);
   const float r = BYOC_FMA_F32(sum - BYOC_ROUNDER_F32, -BYOC_LN_2_F32, x);
@@ -149,7 +148,7 @@ static inline float byoc_sigmoid_f32(float x) {
   return (x < 0 ? decay : 1.0f) / (1.0f + decay);
 }
 
-/* erf(a) = 1 - exp(-t), t = -log(erfc(a)), for a <= 4 a times a polynomial whose first coefficient is in two parts. */
+/* erf(a) = 1 - exp(-t), t = -log(erfc(a)), for a <= 4 a times a polynomial with a first coefficient in two parts. */
 static inline float byoc_erf_f32(float x) {
   const float size = fabsf(x), a = 4.0f < size ? 4.0f : size;
   float p = -0x1.36db1p-17f;

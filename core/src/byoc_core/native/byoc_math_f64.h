@@ -1,9 +1,9 @@
-/* Functions of float64, as those of byoc_math_f32.h: without branches and calls, so that loops over them vectorise.
+/* Functions of float64, like the functions of byoc_math_f32.h: without branches and calls, for vectorised loops.
  *
- * erf and the normal distribution are those of the C library, one element at a time: for 53 bits one polynomial would
- * need about twenty terms, which cancel.
+ * erf and the normal distribution call the C library for each element: for 53 bits, a polynomial would need twenty
+ * terms with cancellation.
  *
- * Errors as there, measured over ten million random inputs; that of erf is the GNU C library's:
+ * Errors as in byoc_math_f32.h, measured over ten million random inputs; the error of erf is the GNU C library's:
  *
  *     function         bound  measured with fused multiply-add, and without
  *     exp               1.5   0.89  1.18
@@ -25,7 +25,7 @@
 #define BYOC_LN_2_HIGH_F64 0x1.62e42fefa38p-1
 #define BYOC_LN_2_LOW_F64 0x1.ef35793c7673p-45
 
-/* 2**n from a sum with BYOC_ROUNDER_F64, for -1022 <= n <= 1023. */
+/* Return 2**n from a sum with BYOC_ROUNDER_F64, for -1022 <= n <= 1023. */
 static inline double byoc_power_of_two_f64(double sum) { return byoc_from_bits_f64(byoc_bits_f64(sum) << 52); }
 
 /* x - n ln 2 */
@@ -50,7 +50,7 @@ static inline double byoc_exp_core_f64(double r) {
 /* exp(r) - 1 */
 static inline double byoc_expm1_core_f64(double r) { return BYOC_FMA_F64(r * r, byoc_exp_core_f64(r), r); }
 
-/* exp(x) for |x| <= 746: beyond, it is 0 or infinity. */
+/* exp(x) for |x| <= 746; beyond, 0 or infinity. */
 static inline double byoc_exp_limited_f64(double x) {
   const double rounder = BYOC_ROUNDER_F64 + 1023.0;
   const double sum = BYOC_FMA_F64(x, BYOC_LOG2_E_F64, rounder);
@@ -81,7 +81,7 @@ static inline double byoc_decay_f64(double x) {
   return byoc_exp_limited_f64(-746.0 > negative ? -746.0 : negative);
 }
 
-/* exp(x) - 1; 0 for both zeros. The sum is halved, as 2**1024 is no double. */
+/* exp(x) - 1; 0 for both zeros. The sum is halved, because 2**1024 is no double. */
 static inline double byoc_expm1_f64(double x) {
   const double below = 710.0 < x ? 710.0 : x;
   const double limited = -50.0 > below ? -50.0 : below;
@@ -105,8 +105,8 @@ static inline double byoc_log1p_core_f64(double f) {
   return f - (half - s * (half + square * p));
 }
 
-/* x = 2**n m, sqrt(1/2) <= m < sqrt(2); log(x) = n ln 2 + log(m). The exponent, a small integer, becomes a double by the
- * bits of one with a fixed exponent: not every processor converts vectors of 64-bit integers. */
+/* x = 2**n m, sqrt(1/2) <= m < sqrt(2); log(x) = n ln 2 + log(m). The exponent, a small integer, becomes a double by
+ * the bits of a double with a fixed exponent: not every processor converts vectors of 64-bit integers. */
 static inline double byoc_log_f64(double x) {
   const double up = x < 0x1p-1022 ? 0x1p54 : 1.0;
   const uint64_t shifted = byoc_bits_f64(x * up) + UINT64_C(0x00095f619980c434);
@@ -118,7 +118,7 @@ static inline double byoc_log_f64(double x) {
   return x == INFINITY ? x : x > 0 ? result : x == 0 ? -INFINITY : NAN;
 }
 
-/* log(1 + x) for 0 <= x <= 1: that of (1 + x) / 2 above sqrt(2). */
+/* log(1 + x) for 0 <= x <= 1; above sqrt(2) by the logarithm of (1 + x) / 2. */
 static inline double byoc_log1p_unit_f64(double x) {
   const double f = x < 0.414 ? x : 0.5 * (x - 1.0);
   return (x < 0.414 ? 0.0 : BYOC_LN_2_F64) + byoc_log1p_core_f64(f);

@@ -1,4 +1,4 @@
-/* Loops on the threads of libgomp, through pointers: generated code needs no -fopenmp, whatever compiler builds it. */
+/* Loops on the threads of libgomp, through pointers: generated code needs no -fopenmp, with any compiler. */
 #include "byoc_parallel.h"
 #include "byoc_places.h"
 
@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Weak: before glibc 2.34 a program need not hold the library that they are in. */
+/* Weak: before glibc 2.34, a program may lack the library of these functions. */
 extern void *dlopen(const char *name, int flags) __attribute__((weak));
 extern void *dlsym(void *library, const char *name) __attribute__((weak));
 
@@ -28,8 +28,8 @@ static struct {
 static pthread_once_t resolved = PTHREAD_ONCE_INIT;
 static int team_lost, alone;
 
-/* A forked child has none of its parent's threads, and libgomp would wait for them. So the team of the thread that
- * forks is dissolved before; the next loop makes it anew. Where that cannot be, the child stays alone. */
+/* A forked child has none of the parent's threads, but libgomp would wait for these threads. So the team of the forking
+ * thread is dissolved before the fork; the next loop makes a new team. If this fails, the child runs without workers. */
 static void before_fork(void) { team_lost = alone || !openmp.pause || openmp.pause(SOFT_PAUSE) != 0; }
 static void in_child(void) { alone = team_lost; }
 
@@ -73,29 +73,29 @@ static void do_part(const struct loop *loop, int64_t part, int64_t parts) {
 
 static void run_part(void *argument) { do_part((const struct loop *)argument, openmp.thread_num(), openmp.num_threads()); }
 
-/* A thread of a team, beside the one that calls. */
+/* A worker: a thread of a team other than the calling thread. */
 struct helper {
   struct helper *next;
-  int thread, is_brought; /* is_brought: by the caller */
+  int thread, is_brought; /* is_brought: moved here by the caller */
   int64_t used_ns;
-  _Atomic uint64_t done; /* loops */
+  _Atomic uint64_t done; /* number of loops */
 };
 
-/* A team that stays awake for the loops of one body. The caller writes `loop`, then counts `sequence` on; the others do their
- * parts and count `unfinished` down. */
+/* A team awake for all loops of a body. The caller writes `loop`, then increments `sequence`; the workers run their parts
+ * and decrement `unfinished`. */
 struct team {
   byoc_body body;
   void *data;
-  const struct loop *loop; /* none when the body is done */
+  const struct loop *loop; /* NULL at the end of the body */
   int64_t parts;
   byoc_places places;
   struct helper *_Atomic helpers;
-  int is_deserted; /* some of its threads do not get to run */
+  int is_deserted; /* some of the threads get no processor */
   _Atomic uint64_t sequence;
   _Atomic int64_t unfinished;
 };
 
-/* The team of the body that this thread is in, outside its loops. */
+/* The team of this thread's current body, outside loops. */
 static _Thread_local struct team *awake;
 
 static void share_loop(struct team *team, const struct loop *loop) {
@@ -148,8 +148,8 @@ static void run_team(void *argument) {
 
 enum { LATE_NS = 200000 };
 
-/* Brings those helpers here that have not run for a while, though their work waits: another thread has their processor, and may
- * keep it for milliseconds. Here they run when this thread lets others run. */
+/* Move workers without recent progress to this thread's processor: another thread holds the processor of such a worker,
+ * possibly for milliseconds. Here, the worker runs while this thread yields. */
 static void bring_helpers(struct team *team, int64_t *since_ns) {
   const int64_t now = byoc_now_ns();
   const uint64_t begun = atomic_load_explicit(&team->sequence, memory_order_relaxed);
@@ -170,7 +170,7 @@ static void bring_helpers(struct team *team, int64_t *since_ns) {
 
 static void run_awake(struct team *team, const struct loop *loop) {
   int64_t since_ns = 0;
-  awake = NULL; /* a loop inside the loop is done by whoever comes to it */
+  awake = NULL; /* a nested loop runs in the thread reaching the loop */
   share_loop(team, loop);
   do_part(loop, 0, team->parts);
   for (int round = 0; atomic_load_explicit(&team->unfinished, memory_order_acquire) != 0; round += round < BYOC_SPINS) {
@@ -185,7 +185,7 @@ static void run_awake(struct team *team, const struct loop *loop) {
   }
   if (team->is_deserted) {
     team->parts = 1;
-    share_loop(team, NULL); /* the others go, and are not in the way */
+    share_loop(team, NULL); /* the workers leave and free their processors */
   }
   awake = team;
 }
@@ -213,7 +213,7 @@ void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const
   }
 }
 
-/* How many bodies of this thread have no team from now on, and how many when the next team is deserted. */
+/* The number of this thread's next bodies without a team, and the number after the next failure of a team. */
 static _Thread_local int bodies_alone, next_alone = 1;
 
 enum { MOST_ALONE = 64 };

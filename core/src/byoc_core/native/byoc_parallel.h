@@ -1,8 +1,7 @@
 /* Loops of generated code on several threads.
  *
- * The threads are those of the system's libgomp (libgomp.so.1), each calling thread's own team, which other OpenMP code of
- * the process shares. It is found when a loop first needs it and is not linked; where there is none, loops run in the
- * calling thread.
+ * The threads belong to the system's libgomp (libgomp.so.1): each calling thread has a team, shared with other OpenMP code
+ * of the process. The first loop looks up libgomp, without linking; without libgomp, loops run in the calling thread.
  */
 #ifndef BYOC_PARALLEL_H_
 #define BYOC_PARALLEL_H_
@@ -13,25 +12,25 @@
 extern "C" {
 #endif
 
-/* Does the items [begin, end) of a loop; what it does must not depend on where other calls begin and end. */
+/* Run the items [begin, end) of a loop. Results must not depend on the bounds of other calls. */
 typedef void (*byoc_range)(int64_t begin, int64_t end, const void *data);
 
-/* Calls `range` once per thread of the calling thread's team, on neighbouring parts of [0, num_items) that begin at multiples
- * of `grain`, and returns when all are done. The team has omp_get_max_threads() threads, always: libgomp ends threads
- * when a team shrinks and makes them anew when it grows. Inside a parallel region, and where there is one part only, the
+/* Call `range` once per thread of the calling thread's team, on neighbouring parts of [0, num_items) beginning at multiples
+ * of `grain`, and return after the last. The team always has omp_get_max_threads() threads, because libgomp ends threads
+ * of a shrinking team and starts new threads for a growing team. Inside a parallel region, and with a single part, the
  * calling thread does everything. */
 BYOC_LOCAL void byoc_parallel_for(int64_t num_items, int64_t grain, byoc_range range, const void *data);
 
-/* As byoc_parallel_for where the calling thread's team is awake, see byoc_with_team; elsewhere the calling thread does
- * everything: for loops that are worth a few threads, but not their waking up. */
+/* Like byoc_parallel_for if the calling thread's team is awake (byoc_with_team); otherwise the calling thread does
+ * everything: for loops with enough work for several threads, but not for waking threads. */
 BYOC_LOCAL void byoc_share_for(int64_t num_items, int64_t grain, byoc_range range, const void *data);
 
-/* Does something in the calling thread. */
+/* A function run in the calling thread. */
 typedef void (*byoc_body)(void *data);
 
-/* Calls `body` once, in the calling thread, whose team stays awake meanwhile: its threads wait for one loop of `body` after
- * another, so that each begins and ends at once, where it would take a team tens of microseconds to wake up. For bodies
- * of several loops with little between them. */
+/* Call `body` once in the calling thread, with the team awake: the threads spin between the loops of `body`, so each loop
+ * begins and ends at once; waking a team takes tens of microseconds. For bodies of several loops with little code between
+ * the loops. */
 BYOC_LOCAL void byoc_with_team(byoc_body body, void *data);
 
 #ifdef __cplusplus

@@ -12,7 +12,7 @@
 
 _Static_assert(sizeof(byoc_processors) == sizeof(cpu_set_t), "a cpu_set_t has 1,024 processors");
 
-/* Takes a processor; tells whether another thread had it. */
+/* Take a processor; return whether another thread had the processor. */
 static int take(byoc_places *places, int processor) {
   if (processor < 0 || processor >= CPU_SETSIZE) {
     return 0;
@@ -21,7 +21,7 @@ static int take(byoc_places *places, int processor) {
   return (atomic_fetch_or(&places->words[processor / 32], bit) & bit) != 0;
 }
 
-/* Has this thread run only where it may now and no other of the team is; gives 0 where that is nowhere. */
+/* Restrict this thread to allowed processors without another thread of the team; return 0 if there is none. */
 static int avoid(byoc_places *places, int own, const byoc_processors *allowed) {
   cpu_set_t before, left;
   CPU_ZERO(&left);
@@ -53,7 +53,7 @@ void byoc_open_places(byoc_places *places) {
 }
 
 int byoc_take_place(byoc_places *places, const byoc_processors *allowed) {
-  enum { ROUNDS = 8 }; /* others may be quicker to take what was free */
+  enum { ROUNDS = 8 }; /* another thread may take a free processor first */
   int moved = 0;
   for (int round = 0; round < ROUNDS && take(places, sched_getcpu()) && avoid(places, -1, allowed); ++round) {
     moved = 1;
@@ -77,7 +77,7 @@ int byoc_bring(int thread) {
 }
 
 void byoc_allow(const byoc_processors *allowed) {
-  /* A thread that may run everywhere may run on processors that come later too; one that is told which does not. */
+  /* A thread without a restriction may run on processors added later too; a restricted thread may not. */
   cpu_set_t before, now;
   memset(&now, 0xff, sizeof(now));
   (void)sched_setaffinity(0, sizeof(now), &now);

@@ -1,4 +1,4 @@
-/* The interpreter is looked for among the libraries of the process; nothing of Python is linked. */
+/* Look up the interpreter in the libraries of the process; nothing of Python is linked. */
 #include "byoc_python.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ int32_t byoc_run_in_python(const byoc_python_function *function, const TVMFFIAny
 
 #else
 
-/* Weak: before glibc 2.34 a program need not hold the library that it is in. */
+/* Weak: before glibc 2.34, a program may lack the library of this function. */
 extern void *dlsym(void *library, const char *name) __attribute__((weak));
 #if defined(__APPLE__)
 #define ANY_LIBRARY ((void *)-2)
@@ -26,7 +26,7 @@ extern void *dlsym(void *library, const char *name) __attribute__((weak));
 #define ANY_LIBRARY ((void *)0)
 #endif
 
-/* Of Python's limited API, which is the same in all versions. */
+/* Functions of Python's limited API, equal in all versions. */
 typedef struct {
   int (*is_initialized)(void);
   int (*ensure)(void);
@@ -51,7 +51,7 @@ static int find_python(python *api) {
          find("Py_DecRef", &api->release_object) && find("PyErr_Clear", &api->clear_error) && api->is_initialized();
 }
 
-/* An exception's name and text, each ended by a zero; Python fills it in. */
+/* An exception's name and text, each ended by a zero; written by Python. */
 enum { ERROR_NBYTES = 1024 };
 
 static int32_t call(const python *api, const byoc_python_function *function, const DLTensor *const *tensors) {
